@@ -1,0 +1,103 @@
+"""Targets (`sm_90`, `compute_75`) and the rules by which code built for one runs on a GPU.
+
+Rules, from the CUDA C++ Programming Guide, "Application Compatibility" and "Feature Set Compiler Targets":
+
+- SASS (`sm_XY`) runs on its own compute capability and on later minor versions of the same major one.
+- PTX (`compute_XY`) is compiled by the driver for its own compute capability and every later one.
+- A suffix `a` (architecture-specific) binds code to exactly its own compute capability, SASS and PTX alike.
+- A suffix `f` (family-specific) binds code to its own major version, from its own minor version on.
+"""
+
+from __future__ import annotations
+
+_SUFFIXES = ("", "a", "f")
+
+
+class Target:
+    """One item of `arch`: immutable, hashable, ordered by compute capability.
+
+    Attributes:
+        kind: `"sass"` for `sm_*`, `"ptx"` for `compute_*`.
+        major: Major version of the compute capability.
+        minor: Minor version of the compute capability.
+        suffix: `""`, `"a"` or `"f"`.
+    """
+
+    __slots__ = ("kind", "major", "minor", "suffix")
+
+    kind: str
+    major: int
+    minor: int
+    suffix: str
+
+    def __init__(self, kind: str, major: int, minor: int, suffix: str = "") -> None:
+        for name, value in zip(self.__slots__, (kind, major, minor, suffix), strict=True):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        message = "a Target cannot be changed"
+        raise AttributeError(message)
+
+    def __reduce__(self) -> tuple[type[Target], tuple[str, int, int, str]]:
+        return Target, (self.kind, self.major, self.minor, self.suffix)
+
+    def __str__(self) -> str:
+        return f"{'sm' if self.kind == 'sass' else 'compute'}_{self.number}"
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability, `(major, minor)`."""
+        return (self.major, self.minor)
+
+    @property
+    def number(self) -> str:
+        """What follows `sm_` or `compute_`: `"90"`, `"100a"`."""
+        return f"{self.major}{self.minor}{self.suffix}"
+
+    def sort_key(self) -> tuple[int, int, int, int]:
+        """Order for lists of targets: SASS before PTX, then by compute capability, then by suffix."""
+        return (self.kind != "sass", self.major, self.minor, _SUFFIXES.index(self.suffix))
+
+    def runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether code built for this target can run on a GPU of `capability` (for PTX: can be compiled for it)."""
+        if self.suffix == "a":
+            return self.capability == capability
+        if self.kind == "sass" or self.suffix == "f":
+            return self.major == capability[0] and self.minor <= capability[1]
+        return self.capability <= capability
+
+
+def parse(text: str) -> Target:
+    """Read `sm_90`, `sm_90a`, `sm_100f` or `compute_75`.
+
+    Raises:
+        ValueError: `text` is not of that form; the message says what was expected.
+    """
+    prefix, _, number = text.partition("_")
+    suffix = number[-1:] if number[-1:] in ("a", "f") else ""
+    digits = number.removesuffix(suffix) if suffix else number
+    if prefix not in ("sm", "compute") or not (digits.isascii() and digits.isdigit()) or len(digits) not in (2, 3):
+        message = f"{text!r} is no target; write sm_XY for machine code or compute_XY for PTX, as in 'sm_90'"
+        raise ValueError(message)
+    return Target("sass" if prefix == "sm" else "ptx", int(digits[:-1]), int(digits[-1]), suffix)
+
+
+def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, int, int] | None:
+    """How good `target` is for a GPU of `capability`: a key to take the smallest of, or None if it cannot run there.
+
+    SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
+    (the newest first). Of targets that differ in their suffix alone the more specific one comes first.
+    """
+    if not target.runs_on(capability):
+        return None
+    tier = 2 if target.kind == "ptx" else int(target.capability != capability)
+    return (tier, -target.major, -target.minor, ("a", "f", "").index(target.suffix))

@@ -1,0 +1,97 @@
+"""Every way in which aotcuda can fail, one class each.
+
+A message is one sentence or two: what is wrong, where (file, key, function, architecture), and what to do about it.
+The build hook and the command line print it alone; `AOTCUDA_DEBUG=1` adds the traceback.
+"""
+
+from __future__ import annotations
+
+
+class AotcudaError(Exception):
+    """Base of all errors that aotcuda raises on purpose."""
+
+
+class ConfigError(AotcudaError):
+    """A value under `[tool.aotcuda]` is missing, unknown or wrong; the message names the key as the user wrote it."""
+
+
+class BuildError(AotcudaError):
+    """The build cannot go on; no file of the wheel has been written."""
+
+
+class SourceError(BuildError):
+    """The module that holds the functions cannot be imported, or lacks a function that the configuration names."""
+
+
+class CompileError(BuildError):
+    """A front end refused a function for one signature and one target."""
+
+
+class LinkError(BuildError):
+    """Compiled parts could not be linked into one image."""
+
+
+class ToolchainError(BuildError):
+    """A compiler, linker or packer is missing, or does not know what was asked of it."""
+
+
+class ManifestError(AotcudaError):
+    """A manifest, or a file that it names, is missing, truncated, altered or of a newer format version."""
+
+
+class ImageError(AotcudaError):
+    """A fatbin or cubin cannot be read: it is truncated, altered or of an unknown kind."""
+
+
+class RuntimeUnavailableError(AotcudaError):
+    """Nothing can be launched on this machine; subclasses say what is missing."""
+
+
+class NoDriverError(RuntimeUnavailableError):
+    """The CUDA driver library (`libcuda.so.1`) is not installed or cannot be loaded."""
+
+
+class NoDeviceError(RuntimeUnavailableError):
+    """The driver is there but shows no GPU."""
+
+
+class DriverTooOldError(RuntimeUnavailableError):
+    """The driver is older than what the packaged images need."""
+
+
+class NoImageError(RuntimeUnavailableError):
+    """No packaged image can run on this GPU."""
+
+
+class StaleBuildError(AotcudaError):
+    """An editable install whose sources were edited after the build; its images would answer for the old code."""
+
+
+class CudaError(AotcudaError):
+    """A driver call failed.
+
+    Attributes:
+        name: The driver's own name of the error, such as `CUDA_ERROR_INVALID_VALUE`.
+        code: Its number (`CUresult`).
+    """
+
+    def __init__(self, message: str, *, name: str, code: int) -> None:
+        super().__init__(message)
+        self.name = name
+        self.code = code
+
+
+class LaunchError(AotcudaError, ValueError):
+    """A launch configuration (grid, block, shared memory) that the device cannot take."""
+
+
+class ArgumentError(AotcudaError, TypeError):
+    """Arguments of a launch that no packaged signature accepts."""
+
+
+class ForkError(AotcudaError):
+    """A process that forked after CUDA was initialised; CUDA cannot be used in the child."""
+
+
+class FallbackWarning(UserWarning):
+    """A kernel is compiled on the user's machine because nothing in the wheel fits."""

@@ -1,0 +1,238 @@
+"""The manifest: the one thing that the build and the run time share.
+
+The build writes it, the run time and `aotcuda inspect` read it, and neither side imports the other. It is one JSON
+object in `manifest.json`, inside the data folder that lies beside the generated module:
+
+    mypkg/kernels.py            the generated module; it names the manifest and holds its SHA-256
+    mypkg/kernels.pyi           the same for type checkers
+    mypkg/kernels.aotcuda/
+        manifest.json
+        kernels.fatbin          every image of the module's kernels (absent when it has none)
+        functions.fatbin        LTOIR of the exported device functions, one entry a compute capability (likewise)
+        mypkg_kernels.h         C prototypes of the exported device functions
+
+The classes below give the object's shape. All numbers are in bytes unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from aotcuda.errors import ManifestError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, NotRequired, TypedDict
+
+    class File(TypedDict):
+        """A file of the data folder."""
+
+        path: str
+        bytes: int
+        sha256: str
+
+    class Image(TypedDict):
+        """One entry of `kernels.fatbin` or `functions.fatbin`, in file order."""
+
+        arch: str  # "sm_90", "compute_75"; LTOIR carries the sm_ form of the capability it was compiled for
+        kind: Literal["sass", "ptx", "ltoir"]
+        bytes: int  # before compression
+        sha256: str  # likewise
+
+    class Parameter(TypedDict):
+        """One Python argument of a kernel, and how it lies in the kernel's parameter block.
+
+        `kind` says which other keys are there:
+
+        - `scalar`: `format` is its `struct` character: `?bBhHiIqQefd` (`e` is float16; a bool takes one byte).
+        - `complex`: two floats, real then imaginary; `format` is `f` or `d`.
+        - `pointer`: an address as a 64-bit integer.
+        - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
+          `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
+          (strides in elements). Which words, and in what order, is the front end's affair.
+        - `tuple`: `members` are parameters in their turn; each has its own offset.
+        """
+
+        name: str
+        type: str  # as the front end prints it
+        kind: Literal["scalar", "complex", "pointer", "array", "tuple"]
+        offset: int  # of its first byte in the parameter block
+        format: NotRequired[str]
+        dtype: NotRequired[str]  # array: NumPy's type string, "<f4"
+        ndim: NotRequired[int]
+        layout: NotRequired[Literal["C", "F", "A"]]  # C and F: contiguous in that order; A: any strides
+        readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
+        aligned: NotRequired[bool]
+        words: NotRequired[list[str]]
+        members: NotRequired[list[Parameter]]
+
+    class Resources(TypedDict):
+        """What one kernel takes on one architecture, as the machine code itself states it."""
+
+        registers: int  # a thread
+        shared: int  # static, a block
+        local: int  # a thread
+        constant: int
+
+    class Overload(TypedDict):
+        """A kernel for one signature: one entry point in every image."""
+
+        signature: str
+        symbol: str
+        parameters: list[Parameter]
+        parameter_bytes: int  # size of the whole parameter block
+        cooperative: bool
+        launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
+        carveout: int | None  # preferred share of shared memory in percent, -1 for the driver's default
+        resources: dict[str, Resources]  # by arch, for each SASS image
+
+    class Kernel(TypedDict):
+        """A kernel as users launch it."""
+
+        name: str
+        origin: str  # "mypkg._kernels:axpy"
+        overloads: list[Overload]
+
+    class Function(TypedDict):
+        """An exported device function."""
+
+        name: str  # its symbol
+        origin: str
+        signature: str
+        abi: Literal["c"]
+        prototype: str
+
+    class Source(TypedDict):
+        """A file of the project that the build read; its path is relative to the folder that holds the package."""
+
+        path: str
+        sha256: str
+
+    class Manifest(TypedDict):
+        """The whole object."""
+
+        format: int
+        generator: str  # "aotcuda 0.1.0"
+        module: str  # "mypkg.kernels"
+        frontend: str
+        toolchain: dict[str, str]  # component -> version
+        min_driver: str | None  # the lowest driver whose CUDA can load the images: "580.65"
+        load: Literal["import", "first-use"]
+        fallback: Literal["jit", "error"]
+        options: dict[str, object]
+        files: dict[Literal["kernels", "functions", "header"], File]
+        images: list[Image]  # of the kernels
+        ltoir: list[Image]  # of the functions
+        kernels: list[Kernel]
+        functions: list[Function]
+        sources: list[Source]
+
+
+FORMAT = 1
+"""Version of the object's shape. A reader takes its own version and older ones, and refuses newer ones."""
+
+FILE_NAME = "manifest.json"
+FOLDER_SUFFIX = ".aotcuda"
+
+
+def dump(manifest: Manifest) -> bytes:
+    """The manifest as the bytes of its file; equal objects give equal bytes."""
+    return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
+    """Read and check a manifest's bytes.
+
+    Args:
+        data: The file's content.
+        where: What to call the file in errors.
+        sha256: The digest that the content must have, if it is known.
+
+    Raises:
+        ManifestError: The bytes were altered, are not a manifest, or are of a newer format version.
+    """
+    try:
+        manifest = json.loads(data)
+        version = manifest["format"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
+        raise ManifestError(message) from None
+    if not isinstance(version, int) or version > FORMAT:
+        message = (
+            f"{where} is of format {version}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
+            "pip install --upgrade aotcuda"
+        )
+        raise ManifestError(message)
+    if sha256 is not None and digest(data) != sha256:
+        message = (
+            f"{where} does not match the digest in the module that was generated with it; install the package again"
+        )
+        raise ManifestError(message)
+    missing = sorted(_KEYS - manifest.keys())
+    if missing:
+        message = f"{where} lacks {', '.join(missing)}; it was altered. Install the package again."
+        raise ManifestError(message)
+    result: Manifest = manifest
+    return result
+
+
+def read(path: str, *, sha256: str | None = None) -> Manifest:
+    """Read and check the manifest in file `path`; errors as for `parse`, and ManifestError if it cannot be opened."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 (pathlib costs 10 ms at import; the run time reads manifests)
+            data = file.read()
+    except OSError as error:
+        message = f"{path} cannot be read ({error.strerror}); install the package again"
+        raise ManifestError(message) from None
+    return parse(data, path, sha256=sha256)
+
+
+def read_file(folder: str, file: File) -> bytes:
+    """The content of a file that the manifest names, checked against its size and digest.
+
+    Raises:
+        ManifestError: It is missing, truncated or altered.
+    """
+    path = os.path.join(folder, file["path"])  # noqa: PTH118 (as in `read`)
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123
+            data = stream.read()
+    except OSError as error:
+        message = f"{path} cannot be read ({error.strerror}); install the package again"
+        raise ManifestError(message) from None
+    if len(data) != file["bytes"]:
+        message = f"{path} has {len(data)} bytes where the manifest says {file['bytes']}; install the package again"
+        raise ManifestError(message)
+    if digest(data) != file["sha256"]:
+        message = f"{path} was altered: its SHA-256 is not the manifest's; install the package again"
+        raise ManifestError(message)
+    return data
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    import hashlib  # noqa: PLC0415 (3 ms that an import with `load = "first-use"` must not pay)
+
+    return hashlib.sha256(data).hexdigest()
+
+
+_KEYS = frozenset(
+    [
+        "format",
+        "generator",
+        "module",
+        "frontend",
+        "toolchain",
+        "min_driver",
+        "load",
+        "fallback",
+        "options",
+        "files",
+        "images",
+        "ltoir",
+        "kernels",
+        "functions",
+        "sources",
+    ]
+)
