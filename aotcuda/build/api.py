@@ -1,0 +1,174 @@
+"""The build's entry points: for the hatchling hook, and for `aotcuda build`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aotcuda
+from aotcuda import manifest
+from aotcuda.build import artifacts, config, plan, process
+from aotcuda.build.job import Job
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aotcuda.build.job import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a build made.
+
+    Attributes:
+        files: Content of each file, by its path from the folder that holds the package.
+        package_root: That folder in the project (`.` or `src`), relative to the project.
+        warnings: What the user should know.
+    """
+
+    files: dict[str, bytes]
+    package_root: str
+    warnings: tuple[str, ...]
+
+
+def build(
+    table: Mapping[str, object], root: Path, import_roots: Sequence[Path] = (), *, editable: bool = False
+) -> Output:
+    """Build every module that `table`, the content of `[tool.aotcuda]`, asks for.
+
+    Args:
+        table: The configuration.
+        root: The project's folder, with its pyproject.toml.
+        import_roots: Folders that its packages are imported from, beside `src` and `root` itself.
+        editable: The files will lie in the source tree, and their sources may be edited after the build.
+
+    Raises:
+        AotcudaError: The configuration, a source or the toolchain is at fault. Nothing has been written.
+    """
+    settings = config.parse(table, environ=os.environ)
+    plans = plan.make(settings)
+    root = root.resolve()
+    roots = _import_roots(root, import_roots)
+    for module in settings.modules:
+        _check_name_is_free(module.name, module.key, roots, root)
+    result = process.run(
+        Job(
+            root=str(root),
+            import_roots=tuple(map(str, roots)),
+            frontend=settings.frontend,
+            plans=plans,
+            names={
+                item.config.name: tuple(dict.fromkeys(unit.name for unit in item.units)) for item in plans
+            },
+            jobs=len(os.sched_getaffinity(0)),
+        )
+    )
+    package_root = _package_root(settings.modules[0].name, roots)
+    files: dict[str, bytes] = {}
+    for module in result.modules:
+        sources = _sources(result, table, root, package_root, editable=editable)
+        files |= artifacts.files(
+            settings, module, result, version=aotcuda.__version__, sources=sources, editable=editable
+        )
+    return Output(
+        files=files,
+        package_root=os.path.relpath(package_root, root),
+        warnings=result.warnings,
+    )
+
+
+def build_project(project: Path, out: Path | None = None) -> list[Path]:
+    """Build the project in folder `project` into folder `out`, with no wheel; returns the files written.
+
+    Args:
+        project: A folder with a pyproject.toml, or that file itself.
+        out: Where the files go, as they would lie beside the package in a wheel; `build/aotcuda` in the project by
+            default.
+
+    Raises:
+        AotcudaError: As for `build`; nothing has been written.
+    """
+    pyproject = project if project.is_file() else project / "pyproject.toml"
+    try:
+        table = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        message = f"{pyproject} does not exist; name a folder with a pyproject.toml"
+        raise ConfigError(message) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        message = f"{pyproject} is not valid TOML: {error}"
+        raise ConfigError(message) from None
+    section = table.get("tool", {}).get("aotcuda")
+    if not isinstance(section, dict):
+        message = f"{pyproject} has no [tool.aotcuda] table; the documentation's first page shows one"
+        raise ConfigError(message)
+    output = build(section, pyproject.parent)
+    return write(output.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
+
+
+def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write `files` below `folder`, replacing older ones; data folders are emptied first. Returns their paths."""
+    for path in {folder / Path(name).parent for name in files if manifest.FOLDER_SUFFIX in Path(name).parent.name}:
+        shutil.rmtree(path, ignore_errors=True)
+    written = []
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_bytes(data)
+        partial.replace(path)
+        written.append(path)
+    return written
+
+
+def is_generated(path: Path) -> bool:
+    """Whether `path` is a module that an earlier build wrote."""
+    with path.open("rb") as file:
+        return file.read(len(artifacts.MARK)) == artifacts.MARK.encode()
+
+
+def _import_roots(root: Path, given: Sequence[Path]) -> list[Path]:
+    candidates = [*(path.resolve() for path in given), root / "src", root]
+    return list(dict.fromkeys(path for path in candidates if path.is_dir()))
+
+
+def _package_root(module: str, roots: Sequence[Path]) -> Path:
+    top = module.partition(".")[0]
+    return next((path for path in roots if (path / top).is_dir()), roots[0] if "." in module else roots[-1])
+
+
+def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path) -> None:
+    parts = module.split(".")
+    for folder in roots:
+        base = folder.joinpath(*parts)
+        for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
+            if path.is_file() and not is_generated(path):
+                message = (
+                    f"{key}: the project already has {path.relative_to(root)}, where the generated module would go; "
+                    "choose another module name"
+                )
+                raise ConfigError(message)
+
+
+def _sources(
+    result: Result, table: Mapping[str, object], root: Path, package_root: Path, *, editable: bool
+) -> list[manifest.Source]:
+    """The files that the result depends on, relative to `package_root`; for an editable install the table as well."""
+    found: list[manifest.Source] = [
+        {"path": Path(os.path.relpath(source["path"], package_root)).as_posix(), "sha256": source["sha256"]}
+        for source in result.sources
+    ]
+    if editable:
+        pyproject = Path(os.path.relpath(root / "pyproject.toml", package_root)).as_posix()
+        found.append({"path": f"{pyproject}#tool.aotcuda", "sha256": table_digest(table)})
+    return sorted(found, key=lambda item: item["path"])
+
+
+def table_digest(table: Mapping[str, object]) -> str:
+    """SHA-256 of the configuration as canonical JSON; the run time compares it in editable installs."""
+    return manifest.digest(json.dumps(table, sort_keys=True, separators=(",", ":")).encode())

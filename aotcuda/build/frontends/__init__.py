@@ -1,0 +1,128 @@
+"""Front ends: what each of them offers to the build, whatever compiler stands behind it.
+
+A front end is a module of this package named after it (`numba-cuda` -> `numba_cuda`) with the functions of `FrontEnd`.
+It is used inside the build's worker process only: `prepare` once, then, in a forked child for each unit,
+`compile_kernel` or `compile_function`. Nothing outside that module names its compiler.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, cast
+
+from aotcuda.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.build.plan import Unit
+    from aotcuda.manifest import Parameter
+
+NAMES = ("numba-cuda",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkInput:
+    """Something to link: a compiled unit, or what a unit brought along.
+
+    Attributes:
+        kind: `cu` is CUDA C++ source still to be compiled; the rest go to the linker as they are.
+        name: What errors call it; for files their name.
+        data: The content.
+    """
+
+    kind: Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledKernel:
+    """A kernel for one signature and one compute capability.
+
+    Attributes:
+        code: Its LTOIR, or PTX when the unit is built for debugging; what else it needs comes behind it.
+        signature: As the front end understood it.
+        parameters: The Python arguments, with their places in the parameter block.
+        parameter_bytes: Size of that block.
+        layout: `(offset, size)` of each machine-level parameter, to be checked against the linked image.
+        cooperative: It has to be launched cooperatively.
+        launch_bounds: As in `Unit`.
+        carveout: Preferred share of shared memory in percent, -1 for the driver's default, None for no preference.
+    """
+
+    code: tuple[LinkInput, ...]
+    signature: str
+    parameters: tuple[Parameter, ...]
+    parameter_bytes: int
+    layout: tuple[tuple[int, int], ...]
+    cooperative: bool
+    launch_bounds: tuple[int, ...]
+    carveout: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledFunction:
+    """A device function for one signature and one compute capability, before it is merged with its module's others.
+
+    Attributes:
+        ir: Its modules in the front end's intermediate language, for `merge_functions`.
+        fastmath: It was compiled with fast math.
+        signature: As the front end understood it.
+        result: C type of its result.
+        parameters: `(C type, name)` of each C parameter.
+        link: What it needs beside its own code.
+        warnings: What the user should know about it.
+    """
+
+    ir: tuple[str, ...]
+    fastmath: bool
+    signature: str
+    result: str
+    parameters: tuple[tuple[str, str], ...]
+    link: tuple[LinkInput, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+
+class FrontEnd(Protocol):
+    """The functions that a front end's module has."""
+
+    def prepare(self, root: str) -> dict[str, str]:
+        """Import and warm up the compiler; returns its components' versions.
+
+        `root` is the project's folder; no path below it may get into the code in absolute form.
+        """
+
+    def resolve(self, unit: Unit, function: object) -> None:
+        """Check that `function` is something to compile and that the signature parses and fits its parameters."""
+
+    def compile_kernel(self, unit: Unit, function: object, target: Target) -> CompiledKernel:
+        """Compile a kernel."""
+
+    def compile_function(self, unit: Unit, function: object, target: Target) -> CompiledFunction:
+        """Compile a device function with the C ABI under the name `unit.symbol`."""
+
+    def merge_functions(self, functions: Sequence[CompiledFunction], target: Target, options: object) -> bytes:
+        """One LTOIR that holds all `functions` (a fatbin takes one LTOIR for each capability)."""
+
+    def include_dirs(self) -> list[str]:
+        """Folders that CUDA C++ sources of the front end's own need."""
+
+
+def get(name: str) -> FrontEnd:
+    """The front end called `name`.
+
+    Raises:
+        ToolchainError: There is none of that name, or its compiler is not installed.
+    """
+    if name not in NAMES:
+        message = f"tool.aotcuda.frontend: {name!r} is not available in this version; use {' or '.join(NAMES)}"
+        raise ToolchainError(message)
+    module_name = f"{__name__}.{name.replace('-', '_')}"
+    try:
+        return cast("FrontEnd", importlib.import_module(module_name))
+    except ImportError as error:
+        message = f"front end {name} cannot be imported ({error}); install it with: pip install 'aotcuda[cu13]'"
+        raise ToolchainError(message) from error

@@ -1,0 +1,227 @@
+"""What numba-cuda must be told to compile ahead of time: a target instead of a device, stable names, a stable order.
+
+Numba-CUDA is written for the machine that it runs on. Every change made to it here is in this file, with its reason,
+and is made once, in the worker process that only the build uses. Written against numba-cuda 0.30.4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import types as python_types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from numba import cuda
+from numba.cuda import cudaimpl, dispatcher, target
+from numba.cuda import compiler as cuda_compiler
+from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary
+from numba.cuda.core import bytecode, callconv, config
+from numba.cuda.memory_management import nrt
+
+if TYPE_CHECKING:
+    from aotcuda.arch import Target
+    from aotcuda.build.config import Options
+
+
+class RaisesError(Exception):
+    """A function with the C ABI raises a Python exception, for which that ABI has no channel."""
+
+
+@dataclass(slots=True)
+class _Current:
+    """What is being compiled now; one process compiles one unit."""
+
+    capability: tuple[int, int] | None = None
+    tag: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    swallowed: list[str] = field(default_factory=list)
+
+
+_current = _Current()
+
+
+class _OrderedSet(dict[Any, None]):
+    """A set that keeps the order of insertion, for code that iterates over sets of objects ordered by address."""
+
+    add = dict.setdefault
+
+    def update(self, *others: Any, **_: Any) -> None:
+        for other in others:
+            for item in other:
+                self.setdefault(item)
+
+
+@contextmanager
+def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
+    """Compile one unit: for `goal`, with `tag` in every name that has to be unique among the units of one link.
+
+    Yields the list to which is added, while compiling, each place where a helper raises what the C ABI cannot report.
+    """
+    digest = hashlib.sha256(tag.encode()).digest()
+    # Mangled names end in this number. Two units come from two fresh processes, where the counter would start anew and
+    # give two different helpers one name, and the linker would then keep one of them for both.
+    bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(digest[:6], "big") << 16)  # noqa: SLF001
+    _current.capability = goal.capability
+    _current.tag = digest[:6].hex()
+    _current.options = {
+        "debug": options.debug,
+        "lineinfo": options.lineinfo,
+        "fastmath": options.fastmath,
+        "opt": options.opt_level > 0 and not options.debug,
+    }
+    _current.swallowed = []
+    try:
+        yield _current.swallowed
+    finally:
+        _current.capability = None
+
+
+def install() -> None:
+    """Make the changes. Called once, before any user module is imported."""
+    _pin_settings()
+    _supply_target()
+    _order_links()
+    _name_shared_memory()
+    _defer_eager_signatures()
+    _take_plain_helpers()
+    _catch_raises()
+
+
+def _pin_settings() -> None:
+    # A .numba_config.yaml in the user's folder or home would change the code that is built.
+    config.OPT = 3
+    config.CUDA_DEBUGINFO_DEFAULT = 0
+    config.FORCE_CUDA_CC = None
+    config.DUMP_ASSEMBLY = False
+
+
+class _TargetDevice:
+    """Stands where Numba asks the driver for the current device."""
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        if _current.capability is None:
+            message = "this needs a GPU, and a build has none; it can be done in a function that runs later"
+            raise RuntimeError(message)
+        return _current.capability
+
+
+def _supply_target() -> None:
+    for module in (dispatcher, cuda_compiler, nrt):
+        module.get_current_device = _TargetDevice
+
+
+def _order_links() -> None:
+    # Sets of objects are ordered by address; the order of linked modules decides the order of symbols in the result.
+    for library, names in (
+        (CUDACodeLibrary, ("_linking_libraries", "_linking_files")),
+        (ExternalCodeLibrary, ("_linking_files",)),
+    ):
+        original = library.__init__
+
+        def initialise(self: Any, *args: Any, _original: Any = original, _names: Any = names, **kwargs: Any) -> None:
+            _original(self, *args, **kwargs)
+            for name in _names:
+                setattr(self, name, _OrderedSet())
+
+        library.__init__ = initialise
+
+
+def _name_shared_memory() -> None:
+    # Numba numbers its shared arrays in each process and makes them global symbols (it cannot make them internal: an
+    # NVVM bug). Two kernels of one image would share one array, with no word from the linker when the input is PTX.
+    def unique(name: str) -> str:
+        cudaimpl._unique_smem_id += 1  # noqa: SLF001
+        return f"{name}_{_current.tag}_{cudaimpl._unique_smem_id}"  # noqa: SLF001
+
+    cudaimpl._get_unique_smem_id = unique  # noqa: SLF001
+
+
+def _defer_eager_signatures() -> None:
+    # `@cuda.jit("float32(float32)")` compiles when its module is imported: before there is a target, and for kernels
+    # with a driver. Kernels need nothing (the build compiles what the configuration names); device functions are
+    # compiled for their signatures when they are first called from something that is being compiled.
+    def compile_kernel(self: Any, sig: Any) -> None:
+        if _current.capability is None:
+            return
+        message = f"{self.py_func.__qualname__} is a kernel; launching it needs a GPU, and a build has none"
+        raise RuntimeError(message)
+
+    original_compile = dispatcher.CUDADispatcher.compile_device
+    original_template = dispatcher.CUDADispatcher.get_call_template
+
+    def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
+        if _current.capability is None:
+            self.__dict__.setdefault("_aotcuda_eager", []).append((args, return_type))
+            return None
+        return original_compile(self, args, return_type)
+
+    def get_call_template(self: Any, args: Any, kws: Any) -> Any:
+        for arguments, return_type in self.__dict__.pop("_aotcuda_eager", ()):
+            original_compile(self, arguments, return_type)
+        return original_template(self, args, kws)
+
+    dispatcher.CUDADispatcher.compile = compile_kernel
+    dispatcher.CUDADispatcher.compile_device = compile_device
+    dispatcher.CUDADispatcher.get_call_template = get_call_template
+
+
+def _take_plain_helpers() -> None:
+    # Numba compiles a helper only when it is wrapped in `@cuda.jit`. In a source for ahead-of-time builds nothing has
+    # to be wrapped, so a plain function that is met in compiled code becomes a device function.
+    original = target.CUDATypingContext.resolve_value_type
+    wrapped: dict[python_types.FunctionType, Any] = {}
+
+    def resolve_value_type(self: Any, val: Any) -> Any:
+        try:
+            return original(self, val)
+        except (ValueError, TypeError):
+            if not isinstance(val, python_types.FunctionType) or _current.capability is None:
+                raise
+        if val not in wrapped:
+            wrapped[val] = cuda.jit(device=True, **_current.options)(val)
+        return original(self, wrapped[val])
+
+    target.CUDATypingContext.resolve_value_type = resolve_value_type
+
+
+def _catch_raises() -> None:
+    # The C ABI has no status: Numba ends such a function in a block without an end, which NVVM refuses as invalid IR.
+    def return_user_exc(
+        self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
+    ) -> None:
+        raise RaisesError(_raised(exc, loc))
+
+    def return_optional_none(self: Any, builder: Any) -> None:
+        message = "returns None in some cases, which the C ABI cannot express; return a value in every case"
+        raise RaisesError(message)
+
+    callconv.CUDACABICallConv.return_user_exc = return_user_exc
+    callconv.CUDACABICallConv.return_native_none = return_optional_none
+
+    original = callconv.MinimalCallConv.return_user_exc
+
+    def note_user_exc(
+        self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
+    ) -> None:
+        _current.swallowed.append(_raised(exc, loc))
+        original(self, builder, exc, exc_args=exc_args, loc=loc, func_name=func_name)
+
+    callconv.MinimalCallConv.return_user_exc = note_user_exc
+
+
+def _raised(exc: Any, loc: Any) -> str:
+    name = getattr(exc, "__name__", str(exc))
+    return f"{loc.filename}:{loc.line}: raises {name}" if loc is not None else f"raises {name}"
+
+
+def strip_paths(text: str, root: str) -> str:
+    """LLVM IR with the paths of its debug information made relative to `root`: they end up in the image."""
+    prefix = root.rstrip("/")
+    return re.sub(r'(!DIFile\(.*?directory: )"' + re.escape(prefix) + r'/?', r'\1"', text)
+
+

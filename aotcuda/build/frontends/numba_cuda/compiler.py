@@ -1,0 +1,429 @@
+"""Compiling one function for one signature and one target."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.build.frontends import CompiledFunction, CompiledKernel, LinkInput
+from aotcuda.build.frontends.numba_cuda import adapt, types as nb
+from aotcuda.errors import CompileError, SourceError
+from llvmlite import ir as llvm
+from numba import cuda
+from numba.core.dispatcher import Dispatcher
+from numba.cuda import compiler as cuda_compiler
+from numba.cuda import types
+from numba.cuda.core.errors import NumbaError
+from numba.cuda.cudadrv import nvrtc, nvvm
+from numba.cuda.cudadrv.libs import get_cudalib
+from numba.cuda.cudadrv.linkable_code import LinkableCode
+from numba.cuda.dispatcher import CUDADispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.build.config import Options
+    from aotcuda.build.plan import Unit
+
+_state: dict[str, str] = {"root": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JitOptions:
+    """The options of `@cuda.jit` that matter to code, joined with those of the configuration."""
+
+    options: Options
+    launch_bounds: tuple[int, ...]
+    max_registers: int
+    carveout: int | None
+    link: tuple[Any, ...]
+    forceinline: bool
+    inline: str
+
+
+def prepare(root: str) -> dict[str, str]:
+    """Make Numba compile for a target, compile once so that what every unit needs is there, and name the versions."""
+    _state["root"] = root
+    adapt.install()
+    _warm_up()
+    return {
+        "numba-cuda": version("numba-cuda"),
+        "numba": version("numba"),
+        "llvmlite": version("llvmlite"),
+        "numpy": version("numpy"),
+        "nvvm": ".".join(map(str, nvvm.NVVM().get_version())),
+    }
+
+
+def resolve(unit: Unit, function: object) -> None:
+    """Check that `function` can be compiled and that the unit's signature parses and fits it.
+
+    Raises:
+        SourceError: `function` is no function.
+        CompileError: The signature is not one, or has the wrong number of arguments.
+    """
+    python = _python_function(unit, function)
+    args, result = _signature(unit)
+    expected = len(inspect.signature(python).parameters)
+    if len(args) != expected:
+        message = (
+            f"{_signature_key(unit)}: {unit.signature!r} has {len(args)} argument{'s' * (len(args) != 1)} where "
+            f"{unit.python} takes {expected} ({_place(python)})"
+        )
+        raise CompileError(message)
+    if unit.kind == "kernel" and result not in (None, types.none):
+        message = f"{_signature_key(unit)}: a kernel returns nothing; write void(...) where {unit.signature!r} stands"
+        raise CompileError(message)
+
+
+def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKernel:
+    """Compile a kernel to LTOIR (to PTX for debugging) for one target.
+
+    Raises:
+        CompileError: Numba refuses it, or it takes an argument that cannot be passed to a packaged kernel.
+    """
+    python = _python_function(unit, function)
+    jit = _jit_options(unit, function)
+    args, _ = _signature(unit)
+    where = unit.key
+    layout = nb.Layout(f"{where}: {unit.signature}")
+    for name, ty in zip(inspect.signature(python).parameters, args, strict=True):
+        layout.add_argument(name, ty)
+    with _numba_errors(unit), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options):
+        compiled = _lower(unit, python, args, types.void, jit, target, abi="numba")
+        library = compiled.library
+        entry = library.get_function(compiled.fndesc.llvm_func_name)
+        library._entry_name = entry.name  # noqa: SLF001
+        cuda_compiler.kernel_fixup(entry, jit.options.debug)
+        nvvm.set_launch_bounds(entry, jit.launch_bounds or None)
+        if jit.max_registers:
+            _annotate(entry, "maxnreg", jit.max_registers)
+        irs = _module_texts(library)
+        code = _generate(unit.symbol, irs, jit.options, target)
+        link = _link_inputs(library, irs, jit)
+    return CompiledKernel(
+        code=(*code, *link),
+        signature=nb.spell_signature(types.none, args),
+        parameters=tuple(layout.parameters),
+        parameter_bytes=layout.size,
+        layout=tuple(layout.fields),
+        cooperative=unit.cooperative or library.use_cooperative,
+        launch_bounds=jit.launch_bounds,
+        carveout=jit.carveout,
+    )
+
+
+def compile_function(unit: Unit, function: object, target: Target) -> CompiledFunction:
+    """Compile a device function with the C ABI, down to LLVM IR.
+
+    Raises:
+        CompileError: Numba refuses it, it raises, or a type in its signature has no counterpart in C.
+    """
+    python = _python_function(unit, function)
+    jit = _jit_options(unit, function)
+    # Debug information in LTOIR cannot be linked; line information can.
+    jit = replace(jit, options=replace(jit.options, debug=False))
+    args, result = _signature(unit)
+    with _numba_errors(unit), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options) as swallowed:
+        compiled = _lower(unit, python, args, result, jit, target, abi="c")
+        returned = compiled.signature.return_type
+        library = compiled.library
+        names = list(inspect.signature(python).parameters)
+        parameters = [
+            part
+            for name, ty in zip(names, args, strict=True)
+            for part in nb.c_parameters(name, ty, f"{unit.key}: {unit.signature}")
+        ]
+        c_result = nb.c_result(returned, f"{unit.key}: {unit.signature}")
+        if c_result == "void":
+            _return_nothing(library.get_function(unit.symbol))
+        irs = _module_texts(library)
+        link = _link_inputs(library, irs, jit)
+    return CompiledFunction(
+        ir=tuple(irs),
+        fastmath=jit.options.fastmath,
+        signature=nb.spell_signature(returned, args),
+        result=c_result,
+        parameters=tuple(parameters),
+        link=link,
+        warnings=tuple(
+            f"{unit.key}: a helper that it calls {reason}; the C ABI has no way to report it, so callers get an "
+            "undefined value there"
+            for reason in dict.fromkeys(swallowed)
+        ),
+    )
+
+
+def merge_functions(functions: Sequence[CompiledFunction], target: Target, options: Options) -> bytes:
+    """One LTOIR that holds all `functions`.
+
+    Fast math is in the instructions of each function; the settings of the whole (flush to zero, approximate division
+    and square root) are used only if all functions ask for them.
+    """
+    fastmath = all(function.fastmath for function in functions)
+    irs = [text for function in functions for text in function.ir]
+    merged = replace(options, fastmath=fastmath, debug=False)
+    return _generate("functions", irs, merged, target)[0].data
+
+
+def _lower(
+    unit: Unit, python: FunctionType, args: Any, result: Any, jit: _JitOptions, target: Target, *, abi: str
+) -> Any:
+    options = jit.options
+    with warnings.catch_warnings():
+        # A debug build is asked for with its own key; that it disables optimisation is documented there.
+        warnings.filterwarnings("ignore", message="debug=True with opt=True")
+        return cuda_compiler.compile_cuda(
+            python,
+            result,
+            args,
+            debug=options.debug,
+            lineinfo=options.lineinfo,
+            forceinline=jit.forceinline and unit.kind == "function",
+            inline=jit.inline,
+            fastmath=options.fastmath,
+            nvvm_options=_nvvm_options(options),
+            cc=target.capability,
+            lto=not options.debug,
+            abi=abi,
+            abi_info={"abi_name": unit.symbol},
+        )
+
+
+def _nvvm_options(options: Options) -> dict[str, Any]:
+    # libNVVM knows two levels, 0 and 3; the linker has the ones between.
+    found: dict[str, Any] = {
+        "fastmath": options.fastmath,
+        "opt": 3 if options.opt_level > 0 and not options.debug else 0,
+    }
+    if options.debug:
+        found["g"] = None
+    return found
+
+
+def _generate(name: str, irs: list[str], options: Options, target: Target) -> tuple[LinkInput, ...]:
+    settings = {**_nvvm_options(options), "arch": f"compute_{target.number}"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
+        if options.debug:
+            # Modules with debug information cannot be merged by NVVM: each becomes PTX of its own.
+            texts = [nvvm.compile_ir(text, **settings) for text in irs]
+            return tuple(
+                LinkInput(kind="ptx", name=f"{name}.{number}.ptx", data=data.rstrip(b"\x00 \n") + b"\n")
+                for number, data in enumerate(texts)
+            )
+        settings["gen_lto"] = None
+        return (LinkInput(kind="ltoir", name=f"{name}.ltoir", data=nvvm.compile_ir(irs, **settings)),)
+
+
+def _module_texts(library: Any) -> list[str]:
+    return [adapt.strip_paths(str(module), _state["root"]) for module in library.modules]
+
+
+# Functions of Numba's own that it links as CUDA C++ when they are used (numba.cuda.dispatcher._Kernel.__init__).
+_RESHAPE = re.compile(r'declare [^\n]*@"?(nocopy_empty_reshape|numba_attempt_nocopy_reshape)"?')
+_NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
+
+
+def _link_inputs(library: Any, irs: list[str], jit: _JitOptions) -> tuple[LinkInput, ...]:
+    items: list[Any] = [*library._linking_files, *jit.link]  # noqa: SLF001
+    if any(_RESHAPE.search(text) for text in irs):
+        items.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
+    if any(_NRT.search(text) for text in irs):
+        message = "it allocates memory on the device (Numba's NRT), which a packaged kernel cannot do"
+        raise CompileError(message)
+    inputs = [_link_input(item) for item in items]
+    if library.use_cooperative:
+        runtime = Path(get_cudalib("cudadevrt", static=True))
+        inputs.append(LinkInput(kind="library", name=runtime.name, data=runtime.read_bytes()))
+    return tuple(inputs)
+
+
+_KINDS = {
+    "PTXSource": "ptx",
+    "CUSource": "cu",
+    "Fatbin": "fatbin",
+    "Cubin": "cubin",
+    "Archive": "library",
+    "Object": "object",
+    "LTOIR": "ltoir",
+}
+
+
+def _link_input(item: Any) -> LinkInput:
+    if isinstance(item, str):
+        path = Path(item)
+        if not path.is_file():
+            message = f"it links {item}, and there is no such file"
+            raise CompileError(message)
+        code = LinkableCode.from_path(item)
+        name = path.name
+    else:
+        code, name = item, item.name
+        if item.setup_callback or item.teardown_callback:
+            message = f"it links {name}, which has a setup or teardown callback; callbacks cannot be packaged yet"
+            raise CompileError(message)
+    data = code.data
+    return LinkInput(
+        kind=_KINDS[type(code).__name__],  # type: ignore[arg-type]
+        name=name,
+        data=data.encode() if isinstance(data, str) else bytes(data),
+    )
+
+
+def include_dirs() -> list[str]:
+    """Folders that Numba's own CUDA C++ sources need, before the toolkit's."""
+    package = Path(cuda_compiler.__file__).parent
+    return [str(package / "include" / str(nvrtc._get_nvrtc_version()[0])), str(package / "memory_management")]  # noqa: SLF001
+
+
+def _annotate(entry: Any, name: str, value: int) -> None:
+    module = entry.module
+    i32 = llvm.IntType(32)
+    node = module.add_metadata((entry, llvm.MetaDataString(module, name), llvm.Constant(i32, value)))
+    module.get_named_metadata("nvvm.annotations").add(node)
+
+
+def _return_nothing(function: Any) -> None:
+    """Give a C function of type void no return slot: Numba returns a null pointer for None.
+
+    C and C++ callers declare it `void`; a definition that returns 64 bits is another prototype.
+    """
+    for block in function.blocks:
+        if isinstance(block.terminator, llvm.Ret):
+            block.instructions.pop()
+            block.terminator = None
+            llvm.IRBuilder(block).ret_void()
+    kind = llvm.FunctionType(llvm.VoidType(), function.ftype.args)
+    function.ftype = kind
+    function.type = kind.as_pointer()
+    function.return_value = llvm.ReturnValue(function, llvm.VoidType())
+
+
+def _python_function(unit: Unit, function: object) -> FunctionType:
+    python = function.py_func if isinstance(function, CUDADispatcher | Dispatcher) else function
+    if not isinstance(python, FunctionType):
+        message = (
+            f"{unit.key}: {unit.source}.{unit.python} is a {type(function).__name__}, not a function; name a Python "
+            "function, plain or decorated with @cuda.jit"
+        )
+        raise SourceError(message)
+    return python
+
+
+def _signature(unit: Unit) -> tuple[tuple[Any, ...], Any]:
+    try:
+        return nb.parse_signature(unit.signature)
+    except ValueError as error:
+        message = f"{_signature_key(unit)}: {unit.signature!r} is no signature in Numba's notation: {error}"
+        raise CompileError(message) from None
+
+
+def _signature_key(unit: Unit) -> str:
+    return f"{unit.key}.{'signature' if unit.kind == 'function' else 'signatures'}"
+
+
+def _jit_options(unit: Unit, function: object) -> _JitOptions:
+    given: dict[str, Any] = dict(getattr(function, "targetoptions", {})) if isinstance(function, CUDADispatcher) else {}
+    bounds = given.get("launch_bounds") or ()
+    options = replace(
+        unit.options,
+        fastmath=unit.options.fastmath or bool(given.get("fastmath")),
+        debug=unit.options.debug or bool(given.get("debug")),
+        lineinfo=unit.options.lineinfo or bool(given.get("lineinfo")),
+        opt_level=0 if given.get("opt") is False else unit.options.opt_level,
+    )
+    carveout = given.get("shared_memory_carveout")
+    if isinstance(carveout, str):
+        carveout = {"default": -1, "maxl1": 0, "maxshared": 100}[carveout.lower()]
+    return _JitOptions(
+        options=options,
+        launch_bounds=unit.launch_bounds or ((bounds,) if isinstance(bounds, int) else tuple(bounds)),
+        max_registers=int(given.get("max_registers") or 0),
+        carveout=carveout,
+        link=tuple(given.get("link") or ()),
+        forceinline=bool(given.get("forceinline")),
+        inline=given.get("inline") or "never",
+    )
+
+
+class _numba_errors:  # noqa: N801 (used as a with-statement's verb)
+    """Turn what Numba raises into a CompileError with the unit's key, and the user's file and line."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or not isinstance(error, Exception):
+            return
+        head = f"{self.unit.key}: {self.unit.signature}"
+        if isinstance(error, CompileError):
+            if str(error).startswith("tool.aotcuda"):
+                return
+            message = f"{head}: {error}"
+        elif isinstance(error, adapt.RaisesError):
+            message = (
+                f"{head}: a function with the C ABI cannot raise: {_relative(str(error))}; return a value instead"
+            )
+        elif isinstance(error, NumbaError):
+            message = _numba_message(head, str(error), self.unit)
+        else:
+            message = f"{head}: {type(error).__name__}: {error}"
+        raise CompileError(message) from error
+
+
+_RETURNS = re.compile(r"No conversion from (.+) to none for '\$.*return_value")
+_FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_NOISE = re.compile(r"^(Failed in \w+ mode pipeline.*|During: .*|<source elided>|\s*\^+|\s*)$")
+
+
+def _numba_message(head: str, text: str, unit: Unit) -> str:
+    """Numba's reason and the user's file and line in the first line; Numba's whole message, indented, below it."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    places = list(_places(plain))
+    place = f" ({places[-1]})" if places else ""
+    if unit.kind == "kernel" and (found := _RETURNS.search(plain)):
+        return f"{head}: a kernel returns nothing, and this one returns {found[1]}{place}; store the result in an array"
+    reasons = [line.strip() for line in plain.splitlines() if not _NOISE.match(line)]
+    reason = next((line for line in reversed(reasons) if line.startswith(("No implementation", "Unknown attr"))), "")
+    reason = reason or (reasons[0] if reasons else "Numba refuses it")
+    details = "\n".join(f"    {line}".rstrip() for line in _relative(plain).splitlines())
+    return f"{head}: {reason}{place}\n{details}"
+
+
+def _places(text: str) -> Iterator[str]:
+    for path, line in _FILE_LINE.findall(text):
+        yield f"{_relative(path)}:{line}"
+
+
+def _place(function: FunctionType) -> str:
+    return f"{_relative(function.__code__.co_filename)}:{function.__code__.co_firstlineno}"
+
+
+def _relative(text: str) -> str:
+    root = _state["root"].rstrip("/")
+    return text.replace(f"{root}/", "") if root else text
+
+
+def _warm_up() -> None:
+    """Compile a small kernel, so that typing and lowering tables are filled once and not in every child."""
+
+    def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
+        i = cuda.grid(1)
+        tile = cuda.shared.array(32, dtype=types.float32)
+        if i < x.size:
+            tile[cuda.threadIdx.x] = x[i]
+            cuda.syncthreads()
+            y[i] = a * tile[cuda.threadIdx.x] + y[i] / x.shape[0]
+
+    cuda.compile(warm, "void(float32, float32[::1], float32[::1])", device=False, abi="numba", cc=(7, 5))

@@ -1,0 +1,73 @@
+"""What travels between the build and its worker process: the job, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aotcuda.arch import Target
+    from aotcuda.build.frontends import CompiledFunction, CompiledKernel
+    from aotcuda.build.plan import ModulePlan
+    from aotcuda.manifest import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One build.
+
+    Attributes:
+        root: The project's folder; the worker runs there.
+        import_roots: Folders that the project's packages are imported from, first match first.
+        frontend: Name of the front end.
+        plans: What to build.
+        names: For every module that the wheel gains, the names that it will have.
+        jobs: How many children may run at a time.
+    """
+
+    root: str
+    import_roots: tuple[str, ...]
+    frontend: str
+    plans: tuple[ModulePlan, ...]
+    names: dict[str, tuple[str, ...]]
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltModule:
+    """One module's images, as they came from the linker.
+
+    Attributes:
+        plan: The module's plan.
+        images: Its kernels linked for each target (a cubin or PTX); empty when it has none.
+        kernels: What was compiled for each kernel unit.
+        ltoir: Its exported functions for each capability; empty when it has none.
+        functions: What was compiled for each function unit.
+        kernel_fatbin: The images, packed.
+        function_fatbin: The LTOIR, packed.
+    """
+
+    plan: ModulePlan
+    images: tuple[tuple[Target, bytes], ...]
+    kernels: tuple[CompiledKernel, ...]
+    ltoir: tuple[tuple[Target, bytes], ...]
+    functions: tuple[CompiledFunction, ...]
+    kernel_fatbin: bytes
+    function_fatbin: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """All that the worker built.
+
+    Attributes:
+        toolchain: Versions of what took part, by component; `cuda` is the toolkit's `major.minor`.
+        modules: One for each plan.
+        sources: The project's files that were imported, by absolute path.
+        warnings: What the user should know; the build went on.
+    """
+
+    toolchain: dict[str, str]
+    modules: tuple[BuiltModule, ...]
+    sources: tuple[Source, ...]
+    warnings: tuple[str, ...]

@@ -1,0 +1,116 @@
+"""Linking a module's parts into one image for each target, by nvJitLink."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aotcuda.build import nvrtc
+from aotcuda.errors import LinkError
+from cuda.bindings import nvjitlink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.build.config import Options
+    from aotcuda.build.frontends import LinkInput
+
+_KINDS = {
+    "ltoir": nvjitlink.InputType.LTOIR,
+    "ptx": nvjitlink.InputType.PTX,
+    "cubin": nvjitlink.InputType.CUBIN,
+    "fatbin": nvjitlink.InputType.FATBIN,
+    "object": nvjitlink.InputType.OBJECT,
+    "library": nvjitlink.InputType.LIBRARY,
+}
+
+
+def version() -> str:
+    """The linker's version."""
+    return ".".join(map(str, nvjitlink.version()))
+
+
+def link(
+    module: str, inputs: Iterable[LinkInput], target: Target, options: Options, include_dirs: Sequence[str]
+) -> bytes:
+    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
+
+    An input that is reached by several paths is linked once. CUDA C++ among them is compiled first.
+
+    Raises:
+        LinkError: The linker refuses; the message carries its log.
+        CompileError: A CUDA C++ input does not compile.
+    """
+    unique = list(dict.fromkeys(inputs))
+    lto = any(item.kind == "ltoir" for item in unique)
+    ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in unique]
+    as_ptx = target.kind == "ptx"
+    if as_ptx and any(item.kind != "ltoir" and item.name != "libcudadevrt.a" for item in ready):
+        other = next(item for item in ready if item.kind != "ltoir")
+        message = (
+            f"{module}: {target} cannot be built, because {other.name} ({other.kind}) is linked and only LTOIR can be "
+            "turned into PTX; list sm_* targets alone (a debug build has no PTX either)"
+        )
+        raise LinkError(message)
+    arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
+    arguments += ["-lto"] if lto else []
+    arguments += ["-ptx"] if as_ptx else []
+    arguments += [f"-O{options.opt_level}"] if options.opt_level != 3 else []
+    arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
+    arguments += ["-lineinfo"] if options.lineinfo else []
+    arguments += ["-g"] if options.debug and not as_ptx else []
+    handle = nvjitlink.create(len(arguments), arguments)
+    try:
+        for item in ready:
+            nvjitlink.add_data(handle, _KINDS[item.kind], item.data, len(item.data), item.name)
+        nvjitlink.complete(handle)
+        # With PTX inputs the linker may print an error and still report success.
+        log = _log(handle)
+        if "error" in log.lower():
+            raise LinkError(_explain(module, target, log))
+        if as_ptx:
+            buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
+            nvjitlink.get_linked_ptx(handle, buffer)
+            return bytes(buffer).rstrip(b"\x00 \n") + b"\n"
+        buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, buffer)
+        return bytes(buffer)
+    except nvjitlink.nvJitLinkError as error:
+        raise LinkError(_explain(module, target, _log(handle) or str(error))) from None
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _compiled(
+    item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], *, lto: bool
+) -> LinkInput:
+    if item.kind != "cu":
+        return item
+    code = nvrtc.compile_source(item, target, options, include_dirs, lto=lto)
+    return replace(item, kind="ltoir" if lto else "ptx", data=code)
+
+
+def _log(handle: int) -> str:
+    buffer = bytearray(nvjitlink.get_error_log_size(handle))
+    if buffer:
+        nvjitlink.get_error_log(handle, buffer)
+    return bytes(buffer).rstrip(b"\x00").decode(errors="replace").strip()
+
+
+_UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
+
+
+def _explain(module: str, target: Target, log: str) -> str:
+    head = f"{module}: linking for {target} failed"
+    if found := _UNRESOLVED.search(log):
+        return (
+            f"{head}: nothing defines {found[1]}, which is called or declared with declare_device; link the file that "
+            f"defines it\n{_indented(log)}"
+        )
+    return f"{head}\n{_indented(log)}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())

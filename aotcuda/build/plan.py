@@ -1,0 +1,141 @@
+"""The plan: which units to compile, under which symbols, for which targets. Pure data, made from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from aotcuda.arch import Target
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aotcuda.build.config import Config, Kernel, Module, Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One Python function for one signature: what a front end compiles at a time, once for each capability.
+
+    Attributes:
+        key: The configuration key it comes from; errors name it.
+        kind: `"kernel"`, or `"function"` for an exported device function.
+        module: Name of the module that the wheel gains.
+        source: Name of the Python module that holds the function.
+        python: Name of the function in there.
+        name: Name under which users launch or call it.
+        symbol: Name of the entry point in the images.
+        signature: As the user wrote it.
+        options: Compile options of its module.
+        launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
+        cooperative: The kernel is to be launched cooperatively.
+    """
+
+    key: str
+    kind: Literal["kernel", "function"]
+    module: str
+    source: str
+    python: str
+    name: str
+    symbol: str
+    signature: str
+    options: Options
+    launch_bounds: tuple[int, ...] = ()
+    cooperative: bool = False
+
+    @property
+    def title(self) -> str:
+        """What progress and errors call it."""
+        return f"{self.module}.{self.name} {self.signature}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulePlan:
+    """All units of one module and the targets they are built for.
+
+    Attributes:
+        config: The module's configuration.
+        units: Its kernels, one unit a signature, then its functions, in the configuration's order.
+        targets: What to link the kernels for, in order.
+        ltoir_targets: The compute capabilities that the exported functions are compiled for, as `sm_*` targets.
+    """
+
+    config: Module
+    units: tuple[Unit, ...]
+    targets: tuple[Target, ...]
+    ltoir_targets: tuple[Target, ...]
+
+    @property
+    def kernels(self) -> tuple[Unit, ...]:
+        """The units that become entry points."""
+        return tuple(unit for unit in self.units if unit.kind == "kernel")
+
+    @property
+    def functions(self) -> tuple[Unit, ...]:
+        """The units that are exported as device functions."""
+        return tuple(unit for unit in self.units if unit.kind == "function")
+
+
+def make(config: Config) -> tuple[ModulePlan, ...]:
+    """Plan every module of `config`.
+
+    Raises:
+        ConfigError: Two kernels would get the same symbol.
+    """
+    return tuple(_plan_module(config, module) for module in config.modules)
+
+
+def code_target(target: Target) -> Target:
+    """The `sm_*` target whose LTOIR serves `target`: code is compiled for the capability, whatever it is linked to."""
+    return Target("sass", target.major, target.minor, target.suffix)
+
+
+def _plan_module(config: Config, module: Module) -> ModulePlan:
+    units = [unit for kernel in module.kernels for unit in _kernel_units(module, kernel)]
+    units += [
+        Unit(
+            key=function.key,
+            kind="function",
+            module=module.name,
+            source=module.source,
+            python=function.python,
+            name=function.name,
+            symbol=function.name,
+            signature=function.signature,
+            options=module.options,
+        )
+        for function in module.functions
+    ]
+    seen: dict[str, Unit] = {}
+    for unit in units:
+        if unit.symbol in seen:
+            message = (
+                f"{unit.key}: its symbol {unit.symbol} is also that of {seen[unit.symbol].key}; rename one of the two"
+            )
+            raise ConfigError(message)
+        seen[unit.symbol] = unit
+    return ModulePlan(
+        config=module,
+        units=tuple(units),
+        targets=config.arch,
+        ltoir_targets=tuple(sorted({code_target(target) for target in config.arch}, key=Target.sort_key)),
+    )
+
+
+def _kernel_units(module: Module, kernel: Kernel) -> list[Unit]:
+    several = len(kernel.signatures) > 1
+    return [
+        Unit(
+            key=kernel.key,
+            kind="kernel",
+            module=module.name,
+            source=module.source,
+            python=kernel.python,
+            name=kernel.name,
+            symbol=f"{kernel.name}__{number}" if several else kernel.name,
+            signature=signature,
+            options=module.options,
+            launch_bounds=kernel.launch_bounds,
+            cooperative=kernel.cooperative,
+        )
+        for number, signature in enumerate(kernel.signatures)
+    ]

@@ -1,0 +1,117 @@
+"""Starting the worker process in an environment of its own, following its progress, and taking its result."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import errors
+from aotcuda.errors import AotcudaError, BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aotcuda.build.job import Job, Result
+
+# Numba's settings from the environment change the code that is built; these two say where headers are, and stay.
+_KEPT = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
+
+
+def run(job: Job) -> Result:
+    """Do `job` in a worker process.
+
+    Raises:
+        AotcudaError: What the worker found wrong.
+        BuildError: The worker died.
+    """
+    with tempfile.TemporaryDirectory(prefix="aotcuda-") as folder:
+        output = Path(folder, "result")
+        reading, writing = os.pipe()
+        command = [sys.executable, "-m", "aotcuda.build.worker", str(writing), str(output)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, pass_fds=[writing], cwd=job.root, env=environment(os.environ)
+        ) as worker:
+            os.close(writing)
+            assert worker.stdin is not None
+            try:
+                with worker.stdin as stream:
+                    pickle.dump(job, stream)
+            except BrokenPipeError:
+                pass  # it died at once; its exit status, below, tells
+            failure = _follow(reading)
+            status = worker.wait()
+        if failure is not None:
+            raise failure
+        if status != 0 or not output.is_file():
+            message = f"the build's worker process ended early (exit status {status}); what it printed stands above"
+            raise BuildError(message)
+        result: Result = pickle.loads(output.read_bytes())  # noqa: S301 (our own worker wrote it)
+        return result
+
+
+def environment(current: Mapping[str, str]) -> dict[str, str]:
+    """The worker's environment: `current`, less what would make two builds of the same project differ."""
+    found = {name: value for name, value in current.items() if not name.startswith("NUMBA_") or name in _KEPT}
+    paths = [path for path in sys.path if path]
+    found |= {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
+    }
+    if toolkit := _toolkit(paths):
+        # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is
+        # installed on the machine must not take the place of the one that the build asked for.
+        found["CUDA_PATH"] = str(toolkit)
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(toolkit / "lib"), current.get("LD_LIBRARY_PATH")]))
+    return found
+
+
+def _toolkit(paths: list[str]) -> Path | None:
+    """The CUDA toolkit among the installed packages: the folder that `nvidia-*` wheels of CUDA 13 share."""
+    for path in paths:
+        candidate = Path(path, "nvidia", "cu13")
+        if any(candidate.glob("lib/libnvrtc.so.*")):
+            return candidate
+    return None
+
+
+def _follow(descriptor: int) -> AotcudaError | None:
+    """Show progress until the worker is done; returns the error that it reports, if it does."""
+    failure = None
+    line = _Line()
+    with os.fdopen(descriptor, encoding="utf-8") as messages:
+        for text in messages:
+            message = json.loads(text)
+            if "error" in message:
+                kind = getattr(errors, message["error"], BuildError)
+                failure = kind(message["message"])
+            elif "step" in message:
+                line.show(message["step"], message["done"], message["total"])
+    line.clear()
+    return failure
+
+
+class _Line:
+    """One line on a terminal that is written over and over; nothing when standard error is no terminal."""
+
+    def __init__(self) -> None:
+        self.on = sys.stderr.isatty()
+
+    def show(self, step: str, done: int, total: int) -> None:
+        if self.on:
+            counter = f"[{done}/{total}] " if total else ""
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            sys.stderr.write(f"\r\x1b[2K{f'aotcuda {counter}{step}'[: width - 1]}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self.on:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()

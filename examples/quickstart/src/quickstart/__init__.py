@@ -1,0 +1,1 @@
+"""A package whose GPU code is compiled when its wheel is built."""

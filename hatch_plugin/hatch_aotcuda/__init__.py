@@ -1,0 +1,1 @@
+"""The hatchling build hook `aotcuda`."""

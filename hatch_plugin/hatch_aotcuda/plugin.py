@@ -1,0 +1,80 @@
+"""The hook itself: hands `[tool.aotcuda]` to `aotcuda.build`, and its files to the wheel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# Keys of the hook's table that are hatchling's own.
+_HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
+
+
+class AotcudaBuildHook(BuildHookInterface):
+    """Compiles what `[tool.aotcuda]` names into the wheel."""
+
+    PLUGIN_NAME = "aotcuda"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build; `version` is `standard` or `editable`."""
+        from aotcuda.errors import AotcudaError  # noqa: PLC0415 (nothing is imported for other targets' builds)
+
+        if self.target_name != "wheel":
+            return
+        try:
+            self._build(build_data, editable=version == "editable")
+        except AotcudaError as error:
+            if os.environ.get("AOTCUDA_DEBUG") == "1":
+                raise
+            self.app.abort(f"aotcuda: {error}")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the temporary files that went into the wheel."""
+        del version, artifact_path
+        if folder := build_data.pop("aotcuda_folder", None):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def clean(self, versions: list[str]) -> None:
+        """Remove what editable builds left in the source tree (`hatch clean`)."""
+        del versions
+        from aotcuda.build import tree  # noqa: PLC0415
+
+        tree.clean(self._table(), Path(self.root))
+
+    def _table(self) -> dict[str, Any]:
+        from aotcuda.errors import ConfigError  # noqa: PLC0415
+
+        unknown = sorted(self.config.keys() - _HATCHLING_KEYS)
+        if unknown:
+            message = (
+                f"tool.hatch.build.targets.wheel.hooks.aotcuda.{unknown[0]}: this table only enables the hook; "
+                "configure it under [tool.aotcuda]"
+            )
+            raise ConfigError(message)
+        table = self.metadata.config.get("tool", {}).get("aotcuda")
+        if not isinstance(table, dict):
+            message = "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook"
+            raise ConfigError(message)
+        return table
+
+    def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
+        from aotcuda.build import api, tree  # noqa: PLC0415
+
+        root = Path(self.root)
+        packages = [root / Path(path).parent for path in self.build_config.packages]
+        output = api.build(self._table(), root, packages, editable=editable)
+        for text in output.warnings:
+            self.app.display_warning(f"aotcuda: {text}")
+        if editable:
+            # An editable install imports from the source tree, where files of the wheel are not seen.
+            for text in tree.install(output, root):
+                self.app.display_warning(f"aotcuda: {text}")
+            return
+        folder = Path(tempfile.mkdtemp(prefix="aotcuda-"))
+        build_data["aotcuda_folder"] = str(folder)
+        for path in api.write(output.files, folder):
+            build_data["force_include"][str(path)] = path.relative_to(folder).as_posix()
