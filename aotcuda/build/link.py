@@ -43,12 +43,12 @@ def link(
         LinkError: The linker refuses; the message carries its log.
         CompileError: A CUDA C++ input does not compile.
     """
-    unique = list(dict.fromkeys(inputs))
+    unique = _join_pieces(inputs)
     lto = any(item.kind == "ltoir" for item in unique)
     ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in unique]
     as_ptx = target.kind == "ptx"
-    if as_ptx and any(item.kind != "ltoir" and item.name != "libcudadevrt.a" for item in ready):
-        other = next(item for item in ready if item.kind != "ltoir")
+    other = next((item for item in ready if item.kind != "ltoir"), None)
+    if as_ptx and other is not None:
         message = (
             f"{module}: {target} cannot be built, because {other.name} ({other.kind}) is linked and only LTOIR can be "
             "turned into PTX; list sm_* targets alone (a debug build has no PTX either)"
@@ -81,6 +81,14 @@ def link(
         raise LinkError(_explain(module, target, _log(handle) or str(error))) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+def _join_pieces(inputs: Iterable[LinkInput]) -> list[LinkInput]:
+    """Each input once; those that differ in their pieces alone become one, with each piece once."""
+    pieces: dict[LinkInput, dict[str, bytes]] = {}
+    for item in inputs:
+        pieces.setdefault(replace(item, pieces=()), {}).update(item.pieces)
+    return [replace(item, data=item.data + b"".join(named.values())) for item, named in pieces.items()]
 
 
 def _compiled(

@@ -31,11 +31,14 @@ class LinkInput:
         kind: `cu` is CUDA C++ source still to be compiled; the rest go to the linker as they are.
         name: What errors call it; for files their name.
         data: The content.
+        pieces: For `cu`: definitions that follow `data`, by the symbol that each defines. Units that need the same ones
+            bring them separately; of inputs with the same name and data each piece is linked once.
     """
 
     kind: Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
     name: str
     data: bytes
+    pieces: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba import cuda
 from numba.cuda import cudaimpl, dispatcher, target
+from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary
 from numba.cuda.core import bytecode, callconv, config
@@ -89,11 +90,12 @@ def install() -> None:
     _defer_eager_signatures()
     _take_plain_helpers()
     _catch_raises()
+    _keep_shims_apart()
 
 
 def _pin_settings() -> None:
     # A .numba_config.yaml in the user's folder or home would change the code that is built.
-    config.OPT = 3
+    config.OPT = type(config.OPT)(3)
     config.CUDA_DEBUGINFO_DEFAULT = 0
     config.FORCE_CUDA_CC = None
     config.DUMP_ASSEMBLY = False
@@ -165,7 +167,11 @@ def _defer_eager_signatures() -> None:
             original_compile(self, arguments, return_type)
         return original_template(self, args, kws)
 
+    def disable_compile(self: Any, val: bool = True) -> None:  # noqa: FBT001, FBT002 (Numba's own signature)
+        self._can_compile = not val  # Numba asserts that something has been compiled by now
+
     dispatcher.CUDADispatcher.compile = compile_kernel
+    dispatcher.CUDADispatcher.disable_compile = disable_compile
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.CUDADispatcher.get_call_template = get_call_template
 
@@ -217,6 +223,31 @@ def _catch_raises() -> None:
 def _raised(exc: Any, loc: Any) -> str:
     name = getattr(exc, "__name__", str(exc))
     return f"{loc.filename}:{loc.line}: raises {name}" if loc is not None else f"raises {name}"
+
+
+def _keep_shims_apart() -> None:
+    # float16, bfloat16 and float8 operations are CUDA C++ functions whose text Numba collects in one stream as they are
+    # used. Two units of one link need many of the same ones, so the stream's pieces are kept by name, to be joined.
+    for module in _SHIM_MODULES:
+        stream = module.shim_stream
+        stream.pieces = {}
+
+        def write_with_key(key: str, value: str, _pieces: dict[str, str] = stream.pieces) -> None:
+            _pieces.setdefault(key, value)
+
+        stream.write_with_key = write_with_key
+
+
+_SHIM_MODULES = (cuda_fp16, cuda_bf16, cuda_fp8)
+
+
+def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
+    """Name, heading and pieces of the shim source `item`; None if it is something else to link."""
+    for module in _SHIM_MODULES:
+        if item is module.shim_obj:
+            stream = module.shim_stream
+            return f"{module.__name__.rpartition('.')[2]}.cu", stream.getvalue(), dict(stream.pieces)
+    return None
 
 
 def strip_paths(text: str, root: str) -> str:

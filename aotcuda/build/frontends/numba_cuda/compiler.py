@@ -21,7 +21,6 @@ from numba.cuda import compiler as cuda_compiler
 from numba.cuda import types
 from numba.cuda.core.errors import NumbaError
 from numba.cuda.cudadrv import nvrtc, nvvm
-from numba.cuda.cudadrv.libs import get_cudalib
 from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.dispatcher import CUDADispatcher
 
@@ -241,10 +240,20 @@ def _link_inputs(library: Any, irs: list[str], jit: _JitOptions) -> tuple[LinkIn
         raise CompileError(message)
     inputs = [_link_input(item) for item in items]
     if library.use_cooperative:
-        runtime = Path(get_cudalib("cudadevrt", static=True))
-        inputs.append(LinkInput(kind="library", name=runtime.name, data=runtime.read_bytes()))
+        inputs.append(LinkInput(kind="cu", name="grid_group.cu", data=_GRID_GROUP))
     return tuple(inputs)
 
+
+# What Numba calls for `cuda.cg.this_grid()`, which it finds in libcudadevrt.a. That library is machine code: it cannot
+# be inlined, nor become PTX. The toolkit's header has the same barrier for compilers, in CUDA C++.
+_GRID_GROUP = b"""#include <cooperative_groups.h>
+extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(enum cudaCGScope) { return 1; }
+extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned int)
+{
+    cooperative_groups::this_grid().sync();
+    return cudaSuccess;
+}
+"""
 
 _KINDS = {
     "PTXSource": "ptx",
@@ -258,6 +267,10 @@ _KINDS = {
 
 
 def _link_input(item: Any) -> LinkInput:
+    if shim := adapt.shim(item):
+        name, heading, pieces = shim
+        parts = tuple((key, text.encode()) for key, text in pieces.items())
+        return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts)
     if isinstance(item, str):
         path = Path(item)
         if not path.is_file():
