@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
         registers: int  # a thread
         shared: int  # static, a block
-        local: int  # a thread
+        local: int | None  # a thread; None when the code itself cannot say (recursion)
         constant: int
 
     class Overload(TypedDict):

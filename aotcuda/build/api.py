@@ -63,18 +63,16 @@ def build(
             import_roots=tuple(map(str, roots)),
             frontend=settings.frontend,
             plans=plans,
-            names={
-                item.config.name: tuple(dict.fromkeys(unit.name for unit in item.units)) for item in plans
-            },
+            names={item.config.name: tuple(dict.fromkeys(unit.name for unit in item.units)) for item in plans},
             jobs=len(os.sched_getaffinity(0)),
         )
     )
     package_root = _package_root(settings.modules[0].name, roots)
     files: dict[str, bytes] = {}
-    for module in result.modules:
+    for built in result.modules:
         sources = _sources(result, table, root, package_root, editable=editable)
         files |= artifacts.files(
-            settings, module, result, version=aotcuda.__version__, sources=sources, editable=editable
+            settings, built, result, version=aotcuda.__version__, sources=sources, editable=editable
         )
     return Output(
         files=files,

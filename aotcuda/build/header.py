@@ -21,7 +21,7 @@ def file_name(module: str) -> str:
 
 
 def prototype(name: str, function: CompiledFunction) -> str:
-    """`int add_i32(int x, int y);`"""
+    """`int add_i32(int x, int y);`."""
     parameters = ", ".join(_declare(kind, parameter) for kind, parameter in function.parameters) or "void"
     return f"{_declare(function.result, name)}({parameters});"
 

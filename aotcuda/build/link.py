@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cuda.bindings import nvjitlink
+
 from aotcuda.build import nvrtc
 from aotcuda.errors import LinkError
-from cuda.bindings import nvjitlink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +26,9 @@ _KINDS = {
     "object": nvjitlink.InputType.OBJECT,
     "library": nvjitlink.InputType.LIBRARY,
 }
+
+# nvJitLink's own switch knows 0 and 3; the levels between are the assembler's.
+_OPTIMISATION = {0: ["-O0"], 1: ["-Xptxas=-O1"], 2: ["-Xptxas=-O2"], 3: []}
 
 
 def version() -> str:
@@ -57,7 +61,7 @@ def link(
     arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
     arguments += ["-lto"] if lto else []
     arguments += ["-ptx"] if as_ptx else []
-    arguments += [f"-O{options.opt_level}"] if options.opt_level != 3 else []
+    arguments += _OPTIMISATION[options.opt_level]
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
     arguments += ["-g"] if options.debug and not as_ptx else []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from aotcuda.errors import CompileError, ToolchainError
 from cuda import pathfinder
 from cuda.bindings import nvrtc
+
+from aotcuda.errors import CompileError, ToolchainError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,8 +69,8 @@ def compile_source(
     arguments += [f"--include-path={path}" for path in (*include_dirs, *toolkit_include_dirs())]
     arguments += [f"--define-macro={name}={value}" if value else f"-D{name}" for name, value in options.defines]
     arguments += ["--use_fast_math"] if options.fastmath else []
-    arguments += ["--generate-line-info"] if options.lineinfo else []
-    arguments += ["--device-debug"] if options.debug else []
+    arguments += ["--generate-line-info"] if options.lineinfo and not source.internal else []
+    arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += list(options.nvrtc_options)
     _, program = nvrtc.nvrtcCreateProgram(source.data, source.name.encode(), 0, [], [])
     try:
@@ -85,7 +86,7 @@ def compile_source(
             (nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR) if lto else (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
         )
         _, size = size_of(program)
-        code = b" " * size
+        code: bytes = b" " * size
         get(program, code)
         return code
     finally:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda.errors import ToolchainError
 from cuda.bindings import nvfatbin
+
+from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

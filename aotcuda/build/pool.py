@@ -123,7 +123,7 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
         )
         return BuildError(message)
     try:
-        outcome: tuple[Any] | AotcudaError = pickle.loads(bytes(child.data))  # noqa: S301 (from our own child)
+        outcome: tuple[Any] | AotcudaError = pickle.loads(bytes(child.data))
     except (EOFError, pickle.UnpicklingError):
         return BuildError(f"{task.title}: the compiler ended without a result (exit status {code})")
     return outcome

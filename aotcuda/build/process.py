@@ -8,8 +8,9 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from aotcuda import errors
 from aotcuda.errors import AotcudaError, BuildError
@@ -38,12 +39,8 @@ def run(job: Job) -> Result:
             command, stdin=subprocess.PIPE, pass_fds=[writing], cwd=job.root, env=environment(os.environ)
         ) as worker:
             os.close(writing)
-            assert worker.stdin is not None
-            try:
-                with worker.stdin as stream:
-                    pickle.dump(job, stream)
-            except BrokenPipeError:
-                pass  # it died at once; its exit status, below, tells
+            with suppress(BrokenPipeError), cast("IO[bytes]", worker.stdin) as stream:  # a dead worker's status tells
+                pickle.dump(job, stream)
             failure = _follow(reading)
             status = worker.wait()
         if failure is not None:
@@ -51,7 +48,7 @@ def run(job: Job) -> Result:
         if status != 0 or not output.is_file():
             message = f"the build's worker process ended early (exit status {status}); what it printed stands above"
             raise BuildError(message)
-        result: Result = pickle.loads(output.read_bytes())  # noqa: S301 (our own worker wrote it)
+        result: Result = pickle.loads(output.read_bytes())
         return result
 
 

@@ -9,7 +9,6 @@ import importlib.machinery
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
@@ -17,6 +16,7 @@ from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from types import ModuleType
 
     from aotcuda.build.plan import Unit
 
@@ -107,7 +107,8 @@ def _import(unit: Unit, root: str) -> ModuleType:
                 "is used"
             )
         message = f"{key}: importing {unit.source} failed: {type(error).__name__}: {_first_line(error)}"
-        raise SourceError(f"{message}{_place(error, root)}{advice}") from error
+        msg = f"{message}{_place(error, root)}{advice}"
+        raise SourceError(msg) from error
 
 
 def _is_prefix(name: str, source: str) -> bool:

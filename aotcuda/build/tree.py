@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest
@@ -12,6 +11,7 @@ from aotcuda.build import api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 def install(output: api.Output, root: Path) -> list[str]:

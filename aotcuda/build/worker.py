@@ -33,7 +33,7 @@ def main() -> int:
     descriptor, path = int(sys.argv[1]), Path(sys.argv[2])
     os.set_inheritable(descriptor, False)
     messages = os.fdopen(descriptor, "w", encoding="utf-8", buffering=1)
-    job: Job = pickle.load(sys.stdin.buffer)  # noqa: S301 (from the process that started this one)
+    job: Job = pickle.load(sys.stdin.buffer)
     os.dup2(2, 1)
 
     def tell(**message: object) -> None:
@@ -87,9 +87,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
 class _Builder:
     """The steps of one job, each a round of children: compile every unit, merge functions, link every image."""
 
-    def __init__(
-        self, job: Job, front: FrontEnd, functions: dict[Unit, object], tell: Callable[..., None]
-    ) -> None:
+    def __init__(self, job: Job, front: FrontEnd, functions: dict[Unit, object], tell: Callable[..., None]) -> None:
         self.job = job
         self.front = front
         self.functions = functions
@@ -166,7 +164,7 @@ class _Builder:
             for target in plan.targets:
                 inputs = self._link_inputs(plan, target, compiled, merged)
                 options, folders = plan.config.options, self.front.include_dirs()
-                run = partial(link.link, plan.config.name, inputs, target, options, folders)
+                run = partial(_link_anywhere, plan.config.name, inputs, target, options, folders)
                 tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
         return self._round(tasks)
 
@@ -185,6 +183,12 @@ class _Builder:
             name = f"{plan.config.name} functions"
             inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
         return inputs
+
+
+def _link_anywhere(*arguments: Any) -> bytes:
+    # The linker writes the current folder into line tables; an image must not tell where it was built.
+    os.chdir("/")
+    return link.link(*arguments)
 
 
 def _code_target(target: Target, plan: ModulePlan) -> Target:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hatchling.plugin import hookimpl
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hatch_aotcuda.plugin import AotcudaBuildHook
 
@@ -13,6 +12,6 @@ if TYPE_CHECKING:
 @hookimpl
 def hatch_register_build_hook() -> type[AotcudaBuildHook]:
     """The hook's class."""
-    from hatch_aotcuda.plugin import AotcudaBuildHook  # noqa: PLC0415
+    from hatch_aotcuda.plugin import AotcudaBuildHook
 
     return AotcudaBuildHook

@@ -14,14 +14,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
 
 
-class AotcudaBuildHook(BuildHookInterface):
+class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling asks plugins not to subscript it
     """Compiles what `[tool.aotcuda]` names into the wheel."""
 
     PLUGIN_NAME = "aotcuda"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build; `version` is `standard` or `editable`."""
-        from aotcuda.errors import AotcudaError  # noqa: PLC0415 (nothing is imported for other targets' builds)
+        from aotcuda.errors import AotcudaError
 
         if self.target_name != "wheel":
             return
@@ -41,12 +41,12 @@ class AotcudaBuildHook(BuildHookInterface):
     def clean(self, versions: list[str]) -> None:
         """Remove what editable builds left in the source tree (`hatch clean`)."""
         del versions
-        from aotcuda.build import tree  # noqa: PLC0415
+        from aotcuda.build import tree
 
         tree.clean(self._table(), Path(self.root))
 
     def _table(self) -> dict[str, Any]:
-        from aotcuda.errors import ConfigError  # noqa: PLC0415
+        from aotcuda.errors import ConfigError
 
         unknown = sorted(self.config.keys() - _HATCHLING_KEYS)
         if unknown:
@@ -57,12 +57,14 @@ class AotcudaBuildHook(BuildHookInterface):
             raise ConfigError(message)
         table = self.metadata.config.get("tool", {}).get("aotcuda")
         if not isinstance(table, dict):
-            message = "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook"
+            message = (
+                "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook"
+            )
             raise ConfigError(message)
         return table
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.build import api, tree  # noqa: PLC0415
+        from aotcuda.build import api, tree
 
         root = Path(self.root)
         packages = [root / Path(path).parent for path in self.build_config.packages]

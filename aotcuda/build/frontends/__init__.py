@@ -33,12 +33,14 @@ class LinkInput:
         data: The content.
         pieces: For `cu`: definitions that follow `data`, by the symbol that each defines. Units that need the same ones
             bring them separately; of inputs with the same name and data each piece is linked once.
+        internal: It is the front end's own code, of which no line information is kept.
     """
 
     kind: Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
     name: str
     data: bytes
     pieces: tuple[tuple[str, bytes], ...] = ()
+    internal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

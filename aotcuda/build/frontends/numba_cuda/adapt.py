@@ -10,26 +10,27 @@ import hashlib
 import itertools
 import re
 import types as python_types
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numba import cuda
+from numba.cuda import compiler as cuda_compiler
 from numba.cuda import cudaimpl, dispatcher, target
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
-from numba.cuda import compiler as cuda_compiler
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary
 from numba.cuda.core import bytecode, callconv, config
 from numba.cuda.memory_management import nrt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aotcuda.arch import Target
     from aotcuda.build.config import Options
 
 
 class RaisesError(Exception):
-    """A function with the C ABI raises a Python exception, for which that ABI has no channel."""
+    """A function with the C ABI raises or returns None, for which that ABI has no channel."""
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
     digest = hashlib.sha256(tag.encode()).digest()
     # Mangled names end in this number. Two units come from two fresh processes, where the counter would start anew and
     # give two different helpers one name, and the linker would then keep one of them for both.
-    bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(digest[:6], "big") << 16)  # noqa: SLF001
+    bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(digest[:6], "big") << 16)
     _current.capability = goal.capability
     _current.tag = digest[:6].hex()
     _current.options = {
@@ -137,10 +138,10 @@ def _name_shared_memory() -> None:
     # Numba numbers its shared arrays in each process and makes them global symbols (it cannot make them internal: an
     # NVVM bug). Two kernels of one image would share one array, with no word from the linker when the input is PTX.
     def unique(name: str) -> str:
-        cudaimpl._unique_smem_id += 1  # noqa: SLF001
-        return f"{name}_{_current.tag}_{cudaimpl._unique_smem_id}"  # noqa: SLF001
+        cudaimpl._unique_smem_id += 1
+        return f"{name}_{_current.tag}_{cudaimpl._unique_smem_id}"
 
-    cudaimpl._get_unique_smem_id = unique  # noqa: SLF001
+    cudaimpl._get_unique_smem_id = unique
 
 
 def _defer_eager_signatures() -> None:
@@ -167,7 +168,7 @@ def _defer_eager_signatures() -> None:
             original_compile(self, arguments, return_type)
         return original_template(self, args, kws)
 
-    def disable_compile(self: Any, val: bool = True) -> None:  # noqa: FBT001, FBT002 (Numba's own signature)
+    def disable_compile(self: Any, val: bool = True) -> None:
         self._can_compile = not val  # Numba asserts that something has been compiled by now
 
     dispatcher.CUDADispatcher.compile = compile_kernel
@@ -200,10 +201,11 @@ def _catch_raises() -> None:
     def return_user_exc(
         self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
     ) -> None:
-        raise RaisesError(_raised(exc, loc))
+        message = f"cannot raise: {_raised(exc, loc)}; return a value instead"
+        raise RaisesError(message)
 
     def return_optional_none(self: Any, builder: Any) -> None:
-        message = "returns None in some cases, which the C ABI cannot express; return a value in every case"
+        message = "cannot return None in some cases and a value in others; return a value in every case"
         raise RaisesError(message)
 
     callconv.CUDACABICallConv.return_user_exc = return_user_exc
@@ -250,9 +252,12 @@ def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
     return None
 
 
-def strip_paths(text: str, root: str) -> str:
-    """LLVM IR with the paths of its debug information made relative to `root`: they end up in the image."""
-    prefix = root.rstrip("/")
-    return re.sub(r'(!DIFile\(.*?directory: )"' + re.escape(prefix) + r'/?', r'\1"', text)
+def settle_debug_info(text: str, root: str) -> str:
+    """LLVM IR whose debug information is fit for a wheel: with paths relative to `root`, and linkable with NVRTC's.
 
-
+    Two modules link only if their flag for the debug information's version has the same behaviour; NVRTC's is 1 (an
+    error when the versions differ), Numba's is 2 (a warning).
+    """
+    prefix = re.escape(root.rstrip("/"))
+    text = re.sub(rf'(!DIFile\(.*?directory: )"{prefix}/?', r'\1"', text)
+    return re.sub(r'!\{\s*i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"', text)

@@ -11,21 +11,23 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.build.frontends import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.build.frontends.numba_cuda import adapt, types as nb
-from aotcuda.errors import CompileError, SourceError
 from llvmlite import ir as llvm
 from numba import cuda
 from numba.core.dispatcher import Dispatcher
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda import types
-from numba.cuda.core.errors import NumbaError
 from numba.cuda.cudadrv import nvrtc, nvvm
 from numba.cuda.cudadrv.linkable_code import LinkableCode
 from numba.cuda.dispatcher import CUDADispatcher
 
+from aotcuda.build.frontends import CompiledFunction, CompiledKernel, LinkInput
+from aotcuda.build.frontends.numba_cuda import adapt
+from aotcuda.build.frontends.numba_cuda import types as nb
+from aotcuda.build.frontends.numba_cuda.messages import explained, place
+from aotcuda.errors import CompileError, SourceError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Options
@@ -74,7 +76,7 @@ def resolve(unit: Unit, function: object) -> None:
     if len(args) != expected:
         message = (
             f"{_signature_key(unit)}: {unit.signature!r} has {len(args)} argument{'s' * (len(args) != 1)} where "
-            f"{unit.python} takes {expected} ({_place(python)})"
+            f"{unit.python} takes {expected} ({place(python, _state['root'])})"
         )
         raise CompileError(message)
     if unit.kind == "kernel" and result not in (None, types.none):
@@ -95,11 +97,11 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
     layout = nb.Layout(f"{where}: {unit.signature}")
     for name, ty in zip(inspect.signature(python).parameters, args, strict=True):
         layout.add_argument(name, ty)
-    with _numba_errors(unit), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options):
+    with explained(unit, _state["root"]), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options):
         compiled = _lower(unit, python, args, types.void, jit, target, abi="numba")
         library = compiled.library
         entry = library.get_function(compiled.fndesc.llvm_func_name)
-        library._entry_name = entry.name  # noqa: SLF001
+        library._entry_name = entry.name
         cuda_compiler.kernel_fixup(entry, jit.options.debug)
         nvvm.set_launch_bounds(entry, jit.launch_bounds or None)
         if jit.max_registers:
@@ -130,7 +132,10 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
     # Debug information in LTOIR cannot be linked; line information can.
     jit = replace(jit, options=replace(jit.options, debug=False))
     args, result = _signature(unit)
-    with _numba_errors(unit), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options) as swallowed:
+    with (
+        explained(unit, _state["root"]),
+        adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options) as swallowed,
+    ):
         compiled = _lower(unit, python, args, result, jit, target, abi="c")
         returned = compiled.signature.return_type
         library = compiled.library
@@ -223,7 +228,7 @@ def _generate(name: str, irs: list[str], options: Options, target: Target) -> tu
 
 
 def _module_texts(library: Any) -> list[str]:
-    return [adapt.strip_paths(str(module), _state["root"]) for module in library.modules]
+    return [adapt.settle_debug_info(str(module), _state["root"]) for module in library.modules]
 
 
 # Functions of Numba's own that it links as CUDA C++ when they are used (numba.cuda.dispatcher._Kernel.__init__).
@@ -232,7 +237,7 @@ _NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
 
 
 def _link_inputs(library: Any, irs: list[str], jit: _JitOptions) -> tuple[LinkInput, ...]:
-    items: list[Any] = [*library._linking_files, *jit.link]  # noqa: SLF001
+    items: list[Any] = [*library._linking_files, *jit.link]
     if any(_RESHAPE.search(text) for text in irs):
         items.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
     if any(_NRT.search(text) for text in irs):
@@ -240,7 +245,7 @@ def _link_inputs(library: Any, irs: list[str], jit: _JitOptions) -> tuple[LinkIn
         raise CompileError(message)
     inputs = [_link_input(item) for item in items]
     if library.use_cooperative:
-        inputs.append(LinkInput(kind="cu", name="grid_group.cu", data=_GRID_GROUP))
+        inputs.append(LinkInput(kind="cu", name="grid_group.cu", data=_GRID_GROUP, internal=True))
     return tuple(inputs)
 
 
@@ -270,7 +275,7 @@ def _link_input(item: Any) -> LinkInput:
     if shim := adapt.shim(item):
         name, heading, pieces = shim
         parts = tuple((key, text.encode()) for key, text in pieces.items())
-        return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts)
+        return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts, internal=True)
     if isinstance(item, str):
         path = Path(item)
         if not path.is_file():
@@ -294,7 +299,7 @@ def _link_input(item: Any) -> LinkInput:
 def include_dirs() -> list[str]:
     """Folders that Numba's own CUDA C++ sources need, before the toolkit's."""
     package = Path(cuda_compiler.__file__).parent
-    return [str(package / "include" / str(nvrtc._get_nvrtc_version()[0])), str(package / "memory_management")]  # noqa: SLF001
+    return [str(package / "include" / str(nvrtc._get_nvrtc_version()[0])), str(package / "memory_management")]
 
 
 def _annotate(entry: Any, name: str, value: int) -> None:
@@ -365,67 +370,6 @@ def _jit_options(unit: Unit, function: object) -> _JitOptions:
         forceinline=bool(given.get("forceinline")),
         inline=given.get("inline") or "never",
     )
-
-
-class _numba_errors:  # noqa: N801 (used as a with-statement's verb)
-    """Turn what Numba raises into a CompileError with the unit's key, and the user's file and line."""
-
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or not isinstance(error, Exception):
-            return
-        head = f"{self.unit.key}: {self.unit.signature}"
-        if isinstance(error, CompileError):
-            if str(error).startswith("tool.aotcuda"):
-                return
-            message = f"{head}: {error}"
-        elif isinstance(error, adapt.RaisesError):
-            message = (
-                f"{head}: a function with the C ABI cannot raise: {_relative(str(error))}; return a value instead"
-            )
-        elif isinstance(error, NumbaError):
-            message = _numba_message(head, str(error), self.unit)
-        else:
-            message = f"{head}: {type(error).__name__}: {error}"
-        raise CompileError(message) from error
-
-
-_RETURNS = re.compile(r"No conversion from (.+) to none for '\$.*return_value")
-_FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
-_NOISE = re.compile(r"^(Failed in \w+ mode pipeline.*|During: .*|<source elided>|\s*\^+|\s*)$")
-
-
-def _numba_message(head: str, text: str, unit: Unit) -> str:
-    """Numba's reason and the user's file and line in the first line; Numba's whole message, indented, below it."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    places = list(_places(plain))
-    place = f" ({places[-1]})" if places else ""
-    if unit.kind == "kernel" and (found := _RETURNS.search(plain)):
-        return f"{head}: a kernel returns nothing, and this one returns {found[1]}{place}; store the result in an array"
-    reasons = [line.strip() for line in plain.splitlines() if not _NOISE.match(line)]
-    reason = next((line for line in reversed(reasons) if line.startswith(("No implementation", "Unknown attr"))), "")
-    reason = reason or (reasons[0] if reasons else "Numba refuses it")
-    details = "\n".join(f"    {line}".rstrip() for line in _relative(plain).splitlines())
-    return f"{head}: {reason}{place}\n{details}"
-
-
-def _places(text: str) -> Iterator[str]:
-    for path, line in _FILE_LINE.findall(text):
-        yield f"{_relative(path)}:{line}"
-
-
-def _place(function: FunctionType) -> str:
-    return f"{_relative(function.__code__.co_filename)}:{function.__code__.co_firstlineno}"
-
-
-def _relative(text: str) -> str:
-    root = _state["root"].rstrip("/")
-    return text.replace(f"{root}/", "") if root else text
 
 
 def _warm_up() -> None:

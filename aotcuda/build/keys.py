@@ -1,0 +1,90 @@
+"""Where a value stands in `pyproject.toml`: keys spelled as in TOML, and the errors that begin with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """A key from the root of the file, or an item of a list: `tool.aotcuda.modules."mypkg.kernels".link[0].path`.
+
+    Attributes:
+        text: The whole key as TOML writes it.
+        name: Its last part, without quotes.
+        hint: What to do about a wrong value; errors end with it.
+    """
+
+    text: str
+    name: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def child(self, name: str, hint: str | None = None) -> Key:
+        """The key `name` in the table at this key; it keeps this key's hint unless it is given its own."""
+        return Key(f"{self.text}.{quoted(name)}", name, self.hint if hint is None else hint)
+
+    def item(self, index: int) -> Key:
+        """Item `index` of the list at this key."""
+        return Key(f"{self.text}[{index}]", self.name, self.hint)
+
+    def error(self, problem: str, remedy: str | None = None) -> ConfigError:
+        """An error for this key: what is wrong, then what to do (the key's hint, unless another `remedy` is given)."""
+        remedy = self.hint if remedy is None else remedy
+        return ConfigError(f"{self.text}: {problem}" + (f"; {remedy}" if remedy else ""))
+
+    def mismatch(self, expected: str, value: object) -> ConfigError:
+        """An error for a value of the wrong type or form."""
+        return self.error(f"expected {expected}, found {found(value)}")
+
+    def unknown(self, known: Iterable[str]) -> ConfigError:
+        """An error for a key that does not exist, with the one that was probably meant."""
+        names = list(known)
+        written = self.name.lower().replace("_", "-")
+        close = difflib.get_close_matches(written, names, n=1) or [name for name in names if name.startswith(written)]
+        remedy = f"did you mean {close[0]}?" if written and close else f"the keys here are {', '.join(names)}"
+        return self.error("unknown key", remedy)
+
+
+ROOT = Key("tool.aotcuda", "aotcuda")
+
+
+def quoted(name: str) -> str:
+    """`name` as TOML writes it in a key: bare if it can be, quoted otherwise."""
+    return name if _BARE.fullmatch(name) else string(name)
+
+
+def string(text: str) -> str:
+    """`text` as a TOML string on one line, shortened if it is long."""
+    if len(text) > _LONGEST:
+        text = text[: _LONGEST - 3] + "..."
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def found(value: object) -> str:
+    """What a value is, in the words of TOML: `the string "sm_90"`, `the integer 3`, `a table`."""
+    if isinstance(value, str):
+        return f"the string {string(value)}"
+    if isinstance(value, bool):
+        return f"the boolean {str(value).lower()}"
+    if isinstance(value, int | float):
+        return f"the {'integer' if isinstance(value, int) else 'float'} {value}"
+    if isinstance(value, list | tuple | Mapping):
+        kind = "table" if isinstance(value, Mapping) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return f"a {type(value).__name__}"

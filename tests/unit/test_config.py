@@ -1,0 +1,177 @@
+"""What `[tool.aotcuda]` means once it is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+
+import pytest
+
+from aotcuda.arch import parse as target
+from aotcuda.build.config import Config, Function, Kernel, LinkItem, Options, parse
+
+FULL = """
+arch = ["sm_90", "compute_75", "sm_75", "sm_90", "sm_90a", "compute_120f"]
+frontend = "numba-cuda"
+load = "first-use"
+fallback = "error"
+host-abi = true
+
+[options]
+lineinfo = true
+opt-level = 2
+max-registers = 64
+include-dirs = ["csrc/include", "vendor"]
+defines = { TILE = "16", WIDE = 4, FAST = true, SLOW = false }
+nvrtc-options = ["--std=c++17"]
+
+[modules."mypkg.kernels"]
+source = "mypkg._kernels"
+link = [
+  "csrc/functions.cu",
+  { path = "csrc/table.cu", setup = "mypkg._hooks:upload", teardown = "mypkg._hooks:release" },
+]
+options = { fastmath = true, lineinfo = false, defines = { TILE = 8 } }
+
+[modules."mypkg.kernels".functions]
+add_i32 = { python = "add", signature = "int32(int32, int32)" }
+clamp = "float32(float32, float32, float32)"
+
+[modules."mypkg.kernels".kernels]
+scale = "void(float32, float32[::1])"
+axpy = ["void(float32, float32[::1])", "void(float64, float64[::1])"]
+tiled = { python = "matmul", signatures = ["void(float32[:,::1])"], launch-bounds = [256, 2], cooperative = true }
+single = { signature = "void(int32[:])", launch-bounds = 128 }
+
+[modules.plain]
+source = "mypkg.more"
+kernels = { axpy = "void(float32[:])" }
+"""
+
+MINIMAL = """
+arch = ["sm_90"]
+modules."pkg.k" = { source = "pkg._k", kernels = { axpy = "void(float32[:])" } }
+"""
+
+
+def read(text: str, **environ: str) -> Config:
+    return parse(tomllib.loads(text), environ=environ)
+
+
+def test_every_key_arrives_where_it_belongs() -> None:
+    config = read(FULL)
+    assert (config.frontend, config.load, config.fallback, config.host_abi) == (
+        "numba-cuda",
+        "first-use",
+        "error",
+        True,
+    )
+    module, plain = config.modules
+    key = 'tool.aotcuda.modules."mypkg.kernels"'
+    assert (module.key, module.name, module.source) == (key, "mypkg.kernels", "mypkg._kernels")
+    assert module.link == (
+        LinkItem(key=f"{key}.link[0]", path="csrc/functions.cu"),
+        LinkItem(
+            key=f"{key}.link[1]", path="csrc/table.cu", setup="mypkg._hooks:upload", teardown="mypkg._hooks:release"
+        ),
+    )
+    assert module.functions == (
+        Function(key=f"{key}.functions.add_i32", name="add_i32", python="add", signature="int32(int32, int32)"),
+        Function(
+            key=f"{key}.functions.clamp", name="clamp", python="clamp", signature="float32(float32, float32, float32)"
+        ),
+    )
+    assert [(kernel.name, kernel.python, kernel.launch_bounds, kernel.cooperative) for kernel in module.kernels] == [
+        ("scale", "scale", (), False),
+        ("axpy", "axpy", (), False),
+        ("tiled", "matmul", (256, 2), True),
+        ("single", "single", (128,), False),
+    ]
+    assert module.kernels[1] == Kernel(
+        key=f"{key}.kernels.axpy",
+        name="axpy",
+        python="axpy",
+        signatures=("void(float32, float32[::1])", "void(float64, float64[::1])"),
+    )
+    assert module.kernels[3].signatures == ("void(int32[:])",)
+    assert (plain.key, plain.name) == ("tool.aotcuda.modules.plain", "plain")
+
+
+def test_defaults() -> None:
+    config = read(MINIMAL)
+    assert (config.frontend, config.load, config.fallback, config.host_abi) == ("numba-cuda", "import", "jit", False)
+    assert config.modules[0].options == Options()
+    assert Options() == Options(
+        fastmath=False,
+        lineinfo=False,
+        debug=False,
+        opt_level=3,
+        max_registers=0,
+        include_dirs=(),
+        defines=(),
+        nvrtc_options=(),
+    )
+    assert (config.modules[0].link, config.modules[0].functions) == ((), ())
+
+
+def test_targets_are_sorted_and_repeated_ones_folded() -> None:
+    assert read(FULL).arch == tuple(target(text) for text in ("sm_75", "sm_90", "sm_90a", "compute_75", "compute_120f"))
+
+
+def test_options_of_a_module_replace_the_common_ones_key_by_key() -> None:
+    module, plain = read(FULL).modules
+    assert plain.options == Options(
+        lineinfo=True,
+        opt_level=2,
+        max_registers=64,
+        include_dirs=("csrc/include", "vendor"),
+        defines=(("TILE", "16"), ("WIDE", "4"), ("FAST", "1"), ("SLOW", "0")),
+        nvrtc_options=("--std=c++17",),
+    )
+    assert module.options == dataclasses.replace(plain.options, fastmath=True, lineinfo=False, defines=(("TILE", "8"),))
+
+
+def test_debug_turns_optimisation_off() -> None:
+    module = 'source = "pkg._k", kernels = { axpy = "void(float32[:])" }'
+    config = read(
+        f"""
+        arch = ["sm_90"]
+        options = {{ debug = true, opt-level = 2 }}
+        modules = {{ a = {{ {module} }}, b = {{ {module}, options = {{ debug = false }} }} }}
+        """
+    )
+    assert config.options.opt_level == 0
+    assert [(module.options.debug, module.options.opt_level) for module in config.modules] == [(True, 0), (False, 2)]
+
+
+def test_a_signature_over_several_lines_becomes_one_line() -> None:
+    text = MINIMAL.replace('"void(float32[:])"', '"""\n  void(float32,\n       float32[:])\n"""')
+    assert read(text).modules[0].kernels[0].signatures == ("void(float32, float32[:])",)
+
+
+@pytest.mark.parametrize("value", ["sm_80;compute_80", "compute_80,sm_80", " sm_80 , compute_80 ;; sm_80 "])
+def test_the_environment_replaces_arch(value: str) -> None:
+    assert read(MINIMAL, AOTCUDA_ARCH=value).arch == (target("sm_80"), target("compute_80"))
+
+
+def test_the_environment_may_supply_arch() -> None:
+    assert read(MINIMAL.replace('arch = ["sm_90"]', ""), AOTCUDA_ARCH="sm_80").arch == (target("sm_80"),)
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_an_empty_variable_is_as_good_as_none(value: str) -> None:
+    assert read(MINIMAL, AOTCUDA_ARCH=value).arch == (target("sm_90"),)
+
+
+def test_configurations_cannot_be_changed() -> None:
+    config = read(MINIMAL)
+    for value in (config, config.modules[0], config.modules[0].options, config.modules[0].kernels[0]):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            value.__setattr__(dataclasses.fields(value)[0].name, None)
+        assert not hasattr(value, "__dict__")
+
+
+def test_reading_leaves_the_table_as_it_was() -> None:
+    table = tomllib.loads(FULL)
+    parse(table, environ={"AOTCUDA_ARCH": "sm_80"})
+    assert table == tomllib.loads(FULL)

@@ -1,0 +1,360 @@
+"""The JSON schema and the reference page agree with what `aotcuda.build.config` reads."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import json
+import operator
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+import validate_pyproject.api
+import validate_pyproject.errors
+import validate_pyproject.plugins
+
+from aotcuda.build import schema
+from aotcuda.build.config import Config, Function, Kernel, LinkItem, Module, Options, parse
+from aotcuda.build.records import settings
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+GOOD: dict[str, Any] = {
+    "arch": ["sm_75", "sm_100f", "compute_90"],
+    "frontend": "numba-cuda-mlir",
+    "load": "first-use",
+    "fallback": "error",
+    "host-abi": True,
+    "options": {
+        "fastmath": True,
+        "lineinfo": False,
+        "debug": False,
+        "opt-level": 0,
+        "max-registers": 255,
+        "include-dirs": ["include"],
+        "defines": {"TEXT": "text", "NUMBER": 3, "FLAG": True},
+        "nvrtc-options": ["--std=c++17"],
+    },
+    "modules": {
+        "pkg.kernels": {
+            "source": "pkg._kernels",
+            "options": {"fastmath": False},
+            "link": ["a.cu", {"path": "b.o", "setup": "pkg._hooks:setup", "teardown": "pkg._hooks:teardown"}],
+            "functions": {"add": {"python": "plus", "signature": "int32(int32)"}, "clamp": "float32(float32)"},
+            "kernels": {
+                "one": "void(int32)",
+                "several": ["void(int32)", "void(int64)"],
+                "full": {
+                    "python": "p",
+                    "signatures": ["void(int8)"],
+                    "launch-bounds": [256, 2, 1],
+                    "cooperative": True,
+                },
+                "short": {"signature": "void(int8)", "launch-bounds": 64},
+            },
+        },
+        "other": {"source": "pkg.more", "functions": {"sub": "int32(int32)"}},
+    },
+}
+
+# Keys that name things are no keys of a table with known keys: nothing can be unknown among them.
+OPEN = {"modules", "functions", "kernels", "defines"}
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft7Validator:
+    jsonschema.Draft7Validator.check_schema(schema.tool_schema("aotcuda"))
+    return jsonschema.Draft7Validator(schema.tool_schema("aotcuda"))
+
+
+def accepted(table: dict[str, Any]) -> bool:
+    try:
+        parse(table, environ={})
+    except ConfigError:
+        return False
+    return True
+
+
+def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to each value inside `value`."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def changed(path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> dict[str, Any]:
+    """GOOD after `change(container, key)` at `path`."""
+    table = copy.deepcopy(GOOD)
+    container: Any = table
+    for key in path[:-1]:
+        container = container[key]
+    change(container, path[-1])
+    return table
+
+
+def replaced(path: tuple[Any, ...], value: object) -> dict[str, Any]:
+    return changed(path, lambda container, key: container.__setitem__(key, value))
+
+
+WRONG: list[object] = [
+    None,
+    True,
+    1,
+    -1,
+    1000,
+    1.5,
+    "",
+    "text",
+    "a b",
+    "sm_9",
+    "x.cpp",
+    "a:b",
+    [],
+    [1],
+    [1, 1, 1, 1],
+    [""],
+    {},
+    {"zz": 1},
+]
+
+
+@pytest.mark.parametrize("path", list(places(GOOD)), ids=lambda path: ".".join(map(str, path)))
+def test_schema_and_parser_agree_on_any_value_anywhere(
+    path: tuple[Any, ...], validator: jsonschema.Draft7Validator
+) -> None:
+    for value in WRONG:
+        table = replaced(path, value)
+        assert validator.is_valid(table) == accepted(table) or _is_beyond_the_schema(table), (path, value)
+
+
+def _is_beyond_the_schema(table: dict[str, Any]) -> bool:
+    """Whether the parser alone refuses `table`, for a reason that no schema can say."""
+    with pytest.raises(ConfigError) as caught:
+        parse(table, environ={})
+    beyond = ("has neither functions nor kernels", "is not a Python identifier")
+    return any(reason in str(caught.value) for reason in beyond)
+
+
+@pytest.mark.parametrize("path", list(places(GOOD)), ids=lambda path: ".".join(map(str, path)))
+def test_schema_and_parser_agree_on_what_may_be_left_out(
+    path: tuple[Any, ...], validator: jsonschema.Draft7Validator
+) -> None:
+    table = changed(path, lambda container, key: container.pop(key))
+    assert validator.is_valid(table) == accepted(table) or _is_beyond_the_schema(table)
+
+
+def tables_with_known_keys() -> Iterator[tuple[Any, ...]]:
+    for path in [(), *places(GOOD)]:
+        if isinstance(functools.reduce(operator.getitem, path, GOOD), dict) and not OPEN.intersection(path[-1:]):
+            yield path
+
+
+@pytest.mark.parametrize(
+    "path", list(tables_with_known_keys()), ids=lambda path: ".".join(map(str, path)) or "tool.aotcuda"
+)
+def test_unknown_keys_are_refused_by_both(path: tuple[Any, ...], validator: jsonschema.Draft7Validator) -> None:
+    table = replaced((*path, "unknown"), True)
+    assert not validator.is_valid(table)
+    assert not accepted(table)
+
+
+@pytest.mark.parametrize("name", ["a-b", "2d", "", "a b", "a\n", "\u00e9"])
+@pytest.mark.parametrize("where", ["functions", "kernels"])
+def test_names_that_are_no_identifiers_are_refused_by_both(
+    where: str, name: str, validator: jsonschema.Draft7Validator
+) -> None:
+    table = replaced(("modules", "pkg.kernels", where, name), "void(int32)")
+    assert not accepted(table)
+    # Python's own `$`, which jsonschema uses, also matches before a last line break; validators of other kinds do not.
+    assert not validator.is_valid(table) or name == "a\n"
+
+
+def test_both_take_the_good_table(validator: jsonschema.Draft7Validator) -> None:
+    validator.validate(GOOD)
+    assert accepted(GOOD)
+
+
+def objects(node: object) -> Iterator[dict[str, Any]]:
+    """Every schema of a table inside a schema."""
+    if isinstance(node, dict):
+        if node.get("type") == "object":
+            yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for inner in node:
+            yield from objects(inner)
+
+
+def test_every_table_in_the_schema_is_closed() -> None:
+    tables = list(objects(schema.tool_schema("aotcuda")))
+    assert len(tables) > len(schema._SECTIONS)
+    assert all(table["additionalProperties"] is False for table in tables)
+
+
+def test_schema_and_dataclasses_have_the_same_keys() -> None:
+    in_schema = {
+        frozenset(table["properties"]) for table in objects(schema.tool_schema("aotcuda")) if "properties" in table
+    }
+    by_hand = {
+        Config: {"arch", "frontend", "load", "fallback", "host-abi", "options", "modules"},
+        Options: {_key(field.name) for field in dataclasses.fields(Options)},
+        Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name"},
+        LinkItem: {_key(field.name) for field in dataclasses.fields(LinkItem)} - {"key"},
+        Function: {_key(field.name) for field in dataclasses.fields(Function)} - {"key", "name"},
+        Kernel: {_key(field.name) for field in dataclasses.fields(Kernel)} - {"key", "name"} | {"signature"},
+    }
+    assert in_schema == {frozenset(names) for names in by_hand.values()}
+    assert {cls for _, _, cls in schema._SECTIONS} == set(by_hand)
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def test_every_default_in_the_schema_is_the_parsers() -> None:
+    properties = schema.tool_schema("aotcuda")["properties"]
+    config = parse({name: GOOD[name] for name in ("arch", "modules")}, environ={})
+    assert {key: value["default"] for key, value in properties.items() if "default" in value} == {
+        "frontend": config.frontend,
+        "load": config.load,
+        "fallback": config.fallback,
+        "host-abi": config.host_abi,
+    }
+    options = properties["options"]["properties"]
+    assert {key for key, value in options.items() if "default" in value} == set(options)
+    explicit = {**GOOD, "options": {key: value["default"] for key, value in options.items()}}
+    assert parse(explicit, environ={}).options == Options()
+
+
+def test_every_key_is_described_and_its_example_is_right() -> None:
+    for _, _, cls in schema._SECTIONS:
+        for name, (_, entry) in settings(cls).items():
+            assert entry.meaning.endswith("."), name
+            value = tomllib.loads(f"value = {entry.example}")["value"]
+            assert jsonschema.Draft7Validator(entry.shape.schema()).is_valid(value), name
+
+
+# With the real validate-pyproject.
+
+
+def plugin() -> validate_pyproject.plugins.PluginWrapper:
+    return validate_pyproject.plugins.PluginWrapper("aotcuda", schema.tool_schema)
+
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling", "aotcuda[cu13]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "mypkg"
+version = "1"
+dependencies = ["aotcuda"]
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+
+[tool.aotcuda]
+arch = ["sm_75", "sm_80", "compute_75"]
+
+[tool.aotcuda.modules."mypkg.kernels"]
+source = "mypkg._kernels"
+link = ["csrc/functions.cu", { path = "csrc/table.cu", setup = "mypkg._hooks:upload" }]
+
+[tool.aotcuda.modules."mypkg.kernels".functions]
+add_i32 = { python = "add", signature = "int32(int32, int32)" }
+
+[tool.aotcuda.modules."mypkg.kernels".kernels]
+axpy = ["void(float32, float32[::1])", "void(float64, float64[::1])"]
+"""
+
+
+@pytest.fixture(scope="module")
+def validate() -> validate_pyproject.api.Validator:
+    return validate_pyproject.api.Validator([plugin()])
+
+
+def test_validate_pyproject_takes_a_good_project(validate: validate_pyproject.api.Validator) -> None:
+    pyproject = tomllib.loads(PYPROJECT)
+    assert validate(pyproject) is pyproject
+    assert accepted(pyproject["tool"]["aotcuda"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("arch = ", "archs = ", "tool.aotcuda"),
+        ('"sm_80"', '"sm80"', "tool.aotcuda.arch"),
+        ("signature =", "sig =", "add_i32"),
+        ("source = ", "src = ", "mypkg.kernels"),
+        ("table.cu", "table.cpp", "link"),
+        ("axpy =", "ax-py =", "kernels"),
+        ("axpy = [", "axpy = [1, ", "axpy"),
+    ],
+)
+def test_validate_pyproject_refuses_a_bad_one(
+    old: str, new: str, named: str, validate: validate_pyproject.api.Validator
+) -> None:
+    pyproject = tomllib.loads(PYPROJECT.replace(old, new))
+    with pytest.raises(validate_pyproject.errors.ValidationError, match=re.escape(named)):
+        validate(pyproject)
+    assert not accepted(pyproject["tool"]["aotcuda"])
+
+
+def test_the_help_text_names_the_table() -> None:
+    assert "`aotcuda`" in plugin().help_text
+
+
+# The page.
+
+
+def test_the_page_holds_the_generated_tables() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert schema.replace_generated(page) == page, "run python -m aotcuda.build.schema --markdown docs/configuration.md"
+
+
+def test_the_examples_of_the_page_are_right(validator: jsonschema.Draft7Validator) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(schema.BEGIN)
+    generated, _, after = rest.partition(schema.END)
+    fences = re.compile(r"^```toml\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+    texts = [*fences.findall(before), "\n".join(fences.findall(generated)), *fences.findall(after)]
+    assert len(texts) > 1
+    for text in texts:
+        table = tomllib.loads(text)["tool"]["aotcuda"]
+        validator.validate(table)
+        parse(table, environ={})
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="the page lacks the line <!-- generated by"):
+        schema.replace_generated("# Configuration\n")
+
+
+def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema.main([])
+    assert json.loads(capsys.readouterr().out) == schema.tool_schema("aotcuda")
+    schema.main(["--markdown"])
+    assert capsys.readouterr().out == schema.markdown()
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{schema.BEGIN}\nold\n{schema.END}\nafter\n", encoding="utf-8")
+    schema.main(["--markdown", str(page)])
+    assert page.read_text(encoding="utf-8") == f"before\n{schema.BEGIN}\n\n{schema.markdown()}\n{schema.END}\nafter\n"
+
+
+def test_the_schema_needs_no_compiler() -> None:
+    heavy = "{'numba', 'cuda', 'numpy', 'hatchling', 'jsonschema'}"
+    code = f"import sys, aotcuda.build.schema; print(sorted({heavy} & sys.modules.keys()))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
