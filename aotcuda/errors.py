@@ -43,6 +43,10 @@ class ImageError(AotcudaError):
     """A fatbin or cubin cannot be read: it is truncated, altered or of an unknown kind."""
 
 
+class TargetError(AotcudaError):
+    """What `aotcuda inspect` was asked about does not exist, or holds nothing that aotcuda built."""
+
+
 class RuntimeUnavailableError(AotcudaError):
     """Nothing can be launched on this machine; subclasses say what is missing."""
 

@@ -33,12 +33,15 @@ if TYPE_CHECKING:
         sha256: str
 
     class Image(TypedDict):
-        """One entry of `kernels.fatbin` or `functions.fatbin`, in file order."""
+        """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, as it was before it was packed.
+
+        Packing keeps machine code byte for byte; it strips PTX of comments and changes the form of LTOIR.
+        """
 
         arch: str  # "sm_90", "compute_75"; LTOIR carries the sm_ form of the capability it was compiled for
         kind: Literal["sass", "ptx", "ltoir"]
-        bytes: int  # before compression
-        sha256: str  # likewise
+        bytes: int
+        sha256: str
 
     class Parameter(TypedDict):
         """One Python argument of a kernel, and how it lies in the kernel's parameter block.
@@ -201,13 +204,22 @@ def read_file(folder: str, file: File) -> bytes:
     except OSError as error:
         message = f"{path} cannot be read ({error.strerror}); install the package again"
         raise ManifestError(message) from None
+    check_file(data, file, path)
+    return data
+
+
+def check_file(data: bytes, file: File, where: str) -> None:
+    """Check the content of a file that the manifest names; `where` is what errors call it.
+
+    Raises:
+        ManifestError: It is truncated or altered.
+    """
     if len(data) != file["bytes"]:
-        message = f"{path} has {len(data)} bytes where the manifest says {file['bytes']}; install the package again"
+        message = f"{where} has {len(data)} bytes where the manifest says {file['bytes']}; install the package again"
         raise ManifestError(message)
     if digest(data) != file["sha256"]:
-        message = f"{path} was altered: its SHA-256 is not the manifest's; install the package again"
+        message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"
         raise ManifestError(message)
-    return data
 
 
 def digest(data: bytes) -> str:

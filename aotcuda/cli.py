@@ -1,0 +1,76 @@
+"""The command line: reads arguments, calls the part that does the work, and turns errors into one line and a code.
+
+Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from aotcuda.errors import AotcudaError, ToolchainError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv`, or the process's own; returns the exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has printed the help, or what is wrong with the usage
+        return int(stop.code or 0)
+    try:
+        arguments.run(arguments)
+        sys.stdout.flush()
+    except AotcudaError as error:
+        if os.environ.get("AOTCUDA_DEBUG") == "1":
+            traceback.print_exception(error)
+        print(f"aotcuda: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader of a pipe has seen enough; Python must not try to flush into it once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    inspect = commands.add_parser("inspect", help="show what a wheel, a module, a folder or a fatbin holds")
+    inspect.add_argument(
+        "target", metavar="TARGET", help="wheel, importable module or package, folder, fatbin or cubin"
+    )
+    inspect.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    inspect.set_defaults(run=_inspect)
+
+    build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
+    build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
+    build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
+    build.set_defaults(run=_build)
+    return parser
+
+
+def _inspect(arguments: argparse.Namespace) -> None:
+    import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
+
+    from aotcuda.inspect.collect import collect  # noqa: PLC0415
+    from aotcuda.inspect.table import render  # noqa: PLC0415
+
+    report = collect(arguments.target)
+    print(json.dumps(report.json(), indent=2) if arguments.json else render(report))
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    try:
+        from aotcuda.build.api import build_project  # noqa: PLC0415
+    except ImportError as error:
+        message = f"building needs {error.name}, which is not installed; run: pip install 'aotcuda[cu13]'"
+        raise ToolchainError(message) from error
+    for path in build_project(arguments.project, arguments.out):
+        print(path)

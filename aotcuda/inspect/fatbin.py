@@ -1,0 +1,181 @@
+"""Fatbins: the containers in which NVIDIA's tools pack images for several architectures.
+
+NVIDIA publishes no description of the format. The facts below were observed in the output of nvFatbin 13.0 for each of
+its options; the tests hold what is read against cuobjdump. All numbers are little-endian.
+
+A fatbin is one container or several in a row. A container is a header of 16 bytes (magic, version 1, the header's own
+size, size of the rest) and entries. An entry is a header, at least 64 bytes long, and a payload padded to 8 bytes:
+
+    0  u16 kind: 1 PTX, 2 cubin, 8 LTOIR      28  u32 compute capability: 90
+    2  u16 version 0x101                      32  u32 offset and u32 length of the name, in the header
+    4  u32 size of this header                40  u64 flags
+    8  u64 size of the payload                48  u64 key of an obfuscated payload
+    16 u32 of which compressed, 0 for none    56  u64 size before compression
+    20 u32 offset of the compiler's options
+    24 u16 minor, u16 major version of the code
+
+Payloads are stored as they are, as one LZ4 block, or as one Zstandard frame. nvFatbin strips comments and indentation
+from PTX, and obfuscates LTOIR when it compresses it, so of LTOIR only the sizes are read.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from aotcuda.errors import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAGIC = b"\x50\xed\x55\xba"
+
+_CONTAINER = struct.Struct("<IHHQ")
+_ENTRY = struct.Struct("<HHIQII4xIIIQ8xQ")
+_VERSION = 1
+_KINDS: dict[int, Literal["sass", "ptx", "ltoir"]] = {1: "ptx", 2: "sass", 8: "ltoir"}
+_LZ4 = 0x2000
+_ZSTD = 0x8000
+_SUFFIXES = {0x100000: "a", 0x200000: "f"}
+_LZ4_MAX_RATIO = 255
+"""A byte of an LZ4 block stands for at most this many; a larger claimed size is not worth its allocation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One image in a fatbin.
+
+    Attributes:
+        arch: What it was built for: `sm_90a` for machine code and LTOIR, `compute_75` for PTX.
+        kind: What it is.
+        name: What the packer was told to call it.
+        size: Its size in bytes before compression; for LTOIR that was stored as it is, padded to 8 bytes.
+        packed: Its size in bytes in the fatbin.
+        content: The image itself; empty for LTOIR.
+    """
+
+    arch: str
+    kind: Literal["sass", "ptx", "ltoir"]
+    name: str
+    size: int
+    packed: int
+    content: bytes = field(repr=False)
+
+
+class _DamageError(Exception):
+    """What is wrong with the fatbin."""
+
+
+def read(data: bytes, where: str) -> tuple[Entry, ...]:
+    """The images in a fatbin, in file order.
+
+    Args:
+        data: The whole file.
+        where: What to call it in errors.
+
+    Raises:
+        ImageError: It is no fatbin, was truncated or altered, or is of a newer version; or the `inspect` extra, which
+            decompresses images, is not installed.
+    """
+    try:
+        return tuple(_read_containers(data, where))
+    except _DamageError as error:
+        message = f"{where} cannot be read as a fatbin: {error}"
+        raise ImageError(message) from None
+
+
+def _read_containers(data: bytes, where: str) -> Iterator[Entry]:
+    position = 0
+    while True:
+        magic, version, header_size, size = _unpack(_CONTAINER, data, position)
+        if magic != int.from_bytes(MAGIC, "little"):
+            message = f"there is no container at byte {position}"
+            raise _DamageError(message)
+        if version != _VERSION:
+            message = f"its container is of version {version}, and this aotcuda reads {_VERSION}; upgrade aotcuda"
+            raise _DamageError(message)
+        end = position + header_size + size
+        if header_size < _CONTAINER.size or end > len(data):
+            message = f"its container ends at byte {end}, the data at {len(data)}; it was truncated or altered"
+            raise _DamageError(message)
+        yield from _read_entries(data[position:end], header_size, where)
+        position = end + len(data[end:]) - len(data[end:].lstrip(b"\0"))  # sections of object files are padded
+        if position == len(data):
+            return
+
+
+def _read_entries(container: bytes, position: int, where: str) -> Iterator[Entry]:
+    while position < len(container):
+        code, _, header_size, payload_size, compressed, _, number, name_at, name_size, flags, size = _unpack(
+            _ENTRY, container, position
+        )
+        payload_at = position + header_size
+        end = payload_at + payload_size
+        if header_size < _ENTRY.size or end > len(container) or compressed > payload_size:
+            message = f"its entry at byte {position} does not fit into it; it was truncated or altered"
+            raise _DamageError(message)
+        if code not in _KINDS:
+            message = f"its entry at byte {position} is of a kind ({code}) that this aotcuda does not know"
+            raise _DamageError(message)
+        kind = _KINDS[code]
+        suffix = "".join(suffix for flag, suffix in _SUFFIXES.items() if flags & flag)
+        arch = f"{'compute' if kind == 'ptx' else 'sm'}_{number}{suffix}"
+        payload = container[payload_at : payload_at + (compressed or payload_size)]
+        content = b"" if kind == "ltoir" else _decompress(payload, flags, size, f"{where}: the {kind} image for {arch}")
+        yield Entry(
+            arch=arch,
+            kind=kind,
+            name=container[position + name_at : position + name_at + name_size].decode(errors="backslashreplace"),
+            size=size if compressed else len(content or payload),
+            packed=len(payload),
+            content=content,
+        )
+        position = end
+
+
+def _decompress(payload: bytes, flags: int, size: int, where: str) -> bytes:
+    if not flags & (_LZ4 | _ZSTD):
+        return payload
+    try:
+        content = _unpack_zstd(payload, size) if flags & _ZSTD else _unpack_lz4(payload, size)
+    except ImportError:
+        message = f"{where} is compressed; to read it, install the packages for that: pip install 'aotcuda[inspect]'"
+        raise ImageError(message) from None
+    if not content or len(content) != size:
+        message = f"{where} does not decompress to the {size} bytes that its header names; it was altered"
+        raise ImageError(message)
+    return content
+
+
+def _unpack_zstd(payload: bytes, size: int) -> bytes:
+    """Up to one byte more than `size`; nothing if the frame is damaged."""
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 (Python 3.14)
+    except ImportError:
+        from backports import zstd  # noqa: PLC0415 (an extra)
+    try:
+        content: bytes = zstd.ZstdDecompressor().decompress(payload, min(size, 2**62) + 1)
+    except (zstd.ZstdError, MemoryError):
+        return b""
+    return content
+
+
+def _unpack_lz4(payload: bytes, size: int) -> bytes:
+    """The content of a block of LZ4; nothing if it is damaged."""
+    from lz4 import block  # noqa: PLC0415 (an extra)
+
+    if size > len(payload) * _LZ4_MAX_RATIO:
+        return b""
+    try:
+        content: bytes = block.decompress(payload, uncompressed_size=size)
+    except block.LZ4BlockError:
+        return b""
+    return content
+
+
+def _unpack(layout: struct.Struct, data: bytes, position: int) -> tuple[int, ...]:
+    if position + layout.size > len(data):
+        message = f"it ends inside the header at byte {position}; it was truncated"
+        raise _DamageError(message)
+    return layout.unpack_from(data, position)

@@ -1,0 +1,68 @@
+"""Images: what each entry of a fatbin says about the symbols in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aotcuda.inspect import cubin, ptx
+from aotcuda.inspect.report import PackedImage, SymbolImage
+
+if TYPE_CHECKING:
+    from aotcuda.inspect.fatbin import Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An entry of a fatbin, and the symbols found in it.
+
+    Attributes:
+        entry: The entry.
+        kernels: What is known of each kernel, by its symbol; none for LTOIR, which cannot be read.
+        functions: Names of the device functions that other code can be linked with; none for PTX and LTOIR.
+    """
+
+    entry: Entry
+    kernels: dict[str, SymbolImage]
+    functions: tuple[str, ...]
+
+    @property
+    def packed(self) -> PackedImage:
+        """The image as a whole."""
+        entry = self.entry
+        return PackedImage(arch=entry.arch, kind=entry.kind, size=entry.size, packed=entry.packed)
+
+    @property
+    def whole(self) -> SymbolImage:
+        """What is said of a symbol whose own share of the image is not known."""
+        return SymbolImage(arch=self.entry.arch, kind=self.entry.kind, size=self.entry.size)
+
+
+def read(entry: Entry, where: str) -> Image:
+    """Look into an entry of the fatbin that `where` names.
+
+    Raises:
+        ImageError: The entry says that it is a cubin but cannot be read as one.
+    """
+    if entry.kind == "sass":
+        return _read_sass(entry, where)
+    whole = SymbolImage(arch=entry.arch, kind=entry.kind, size=entry.size)
+    names = ptx.kernels(entry.content) if entry.kind == "ptx" else ()
+    return Image(entry=entry, kernels=dict.fromkeys(names, whole), functions=())
+
+
+def _read_sass(entry: Entry, where: str) -> Image:
+    code = cubin.read(entry.content, f"{where}: the image for {entry.arch}")
+    kernels = {
+        kernel.name: SymbolImage(
+            arch=entry.arch,
+            kind="sass",
+            size=kernel.code,
+            registers=kernel.registers,
+            shared=kernel.shared,
+            local=kernel.local,
+            constant=kernel.constant,
+        )
+        for kernel in code.kernels
+    }
+    return Image(entry=entry, kernels=kernels, functions=code.functions)

@@ -1,0 +1,138 @@
+"""The report: what is in a wheel, a package or a fatbin, as plain values.
+
+`json` gives the object that `aotcuda inspect --json` prints. Its `version` grows when a key goes or changes its
+meaning; new keys may come at any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymbolImage:
+    """One symbol in one image; sizes are in bytes.
+
+    Attributes:
+        arch: `sm_90`, `compute_75`.
+        kind: What the image is.
+        size: For SASS the machine code of this kernel; for PTX and LTOIR the whole image.
+        registers: Registers a thread. None, like all that follow, for PTX and LTOIR, which have yet to be compiled.
+        shared: Static shared memory a block.
+        local: Local memory a thread; None also where it cannot be known, as for a kernel that recurses.
+        constant: Constant memory, parameters included.
+    """
+
+    arch: str
+    kind: Literal["sass", "ptx", "ltoir"]
+    size: int
+    registers: int | None = None
+    shared: int | None = None
+    local: int | None = None
+    constant: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symbol:
+    """An exported device function, or a kernel for one signature.
+
+    Attributes:
+        name: What users call it.
+        symbol: Its name in the images.
+        kind: Which of the two it is.
+        abi: How its arguments are passed: `c`, `numba`; None where only an image was there to read.
+        prototype: In C; None for kernels.
+        signature: As the front end writes it.
+        origin: `mypkg._kernels:axpy`; for a bare image its file.
+        images: Where it is.
+    """
+
+    name: str
+    symbol: str
+    kind: Literal["function", "kernel"]
+    abi: str | None
+    prototype: str | None
+    signature: str | None
+    origin: str
+    images: tuple[SymbolImage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedImage:
+    """An image as a whole; `size` before compression and `packed` after it, in bytes."""
+
+    arch: str
+    kind: Literal["sass", "ptx", "ltoir"]
+    size: int
+    packed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A module that aotcuda built, or a bare fatbin or cubin, of which everything but the images is unknown.
+
+    Attributes:
+        name: `mypkg.kernels`, or a file's name.
+        where: The folder, file or wheel that it was found in.
+        toolchain: Version of each component that took part.
+        min_driver: The lowest driver that can load the images.
+        settings: Front end, `load` and `fallback`, as the manifest has them.
+        images: All of them, those of the kernels first.
+        symbols: The functions, then the kernels.
+    """
+
+    name: str
+    where: str
+    toolchain: dict[str, str]
+    min_driver: str | None
+    settings: dict[str, str]
+    images: tuple[PackedImage, ...]
+    symbols: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that was found."""
+
+    modules: tuple[Module, ...]
+
+    def json(self) -> dict[str, object]:
+        """The object that `--json` prints."""
+        return {"version": VERSION, "modules": [_module(module) for module in self.modules]}
+
+
+def _module(module: Module) -> dict[str, object]:
+    return {
+        "name": module.name,
+        "toolchain": module.toolchain,
+        "min_driver": module.min_driver,
+        "symbols": [_symbol(symbol) for symbol in module.symbols],
+    }
+
+
+def _symbol(symbol: Symbol) -> dict[str, object]:
+    return {
+        "name": symbol.name,
+        "symbol": symbol.symbol,
+        "kind": symbol.kind,
+        "abi": symbol.abi,
+        "prototype": symbol.prototype,
+        "signature": symbol.signature,
+        "origin": symbol.origin,
+        "images": [_image(image) for image in symbol.images],
+    }
+
+
+def _image(image: SymbolImage) -> dict[str, object]:
+    return {
+        "arch": image.arch,
+        "kind": image.kind,
+        "bytes": image.size,
+        "registers": image.registers,
+        "shared": image.shared,
+        "local": image.local,
+        "constant": image.constant,
+    }

@@ -1,0 +1,120 @@
+"""A module as the build would leave it, made by hand from real images: to inspect, and to damage."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+from support import images
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SASS = ("sm_75", "sm_90")
+PTX = "compute_75"
+
+
+def _image(kind: str, arch: str, data: bytes) -> manifest.Image:
+    return {"arch": arch, "kind": kind, "bytes": len(data), "sha256": manifest.digest(data)}
+
+
+def _overload(name: str, signature: str) -> manifest.Overload:
+    return {
+        "signature": signature,
+        "symbol": name,
+        "parameters": [],
+        "parameter_bytes": 0,
+        "cooperative": False,
+        "launch_bounds": [0, 0, 0],
+        "carveout": None,
+        "resources": {},
+    }
+
+
+def contents(name: str = "mypkg.kernels") -> tuple[manifest.Manifest, dict[str, bytes]]:
+    """The manifest of a module with two kernels, one of them for two signatures, and a function; and its fatbins."""
+    kernel_images = [("sass", arch, images.numba_cubin(arch)) for arch in SASS]
+    kernel_images.append(("ptx", PTX, images.numba_ptx(PTX)))
+    function_images = [("ltoir", arch, images.ltoir("axpy", arch)) for arch in SASS]
+    fatbins = {
+        "kernels": images.pack(kernel_images, "-compress-mode=size"),
+        "functions": images.pack(function_images, "-compress-mode=size"),
+    }
+    stems = {"kernels": "kernels.fatbin", "functions": "functions.fatbin"}
+    whole: manifest.Manifest = {
+        "format": manifest.FORMAT,
+        "generator": "aotcuda 0.1.0",
+        "module": name,
+        "frontend": "numba-cuda",
+        "toolchain": {"numba-cuda": "0.30.4", "nvjitlink": "13.0"},
+        "min_driver": "580.65",
+        "load": "import",
+        "fallback": "jit",
+        "options": {},
+        "files": {
+            key: {"path": stems[key], "bytes": len(data), "sha256": manifest.digest(data)}
+            for key, data in fatbins.items()
+        },
+        "images": [_image(*item) for item in kernel_images],
+        "ltoir": [_image(*item) for item in function_images],
+        "kernels": [
+            {
+                "name": "smooth",
+                "origin": "mypkg._kernels:smooth",
+                "overloads": [
+                    _overload("tiled", "void(float32[::1], float32[::1])"),
+                    _overload("scratch", "void(float64[::1], float64[::1], int32)"),
+                ],
+            },
+            {
+                "name": "axpy",
+                "origin": "mypkg._kernels:axpy",
+                "overloads": [_overload("axpy", "void(float32, float32[::1], float32[::1])")],
+            },
+        ],
+        "functions": [
+            {
+                "name": "add_i32",
+                "origin": "mypkg._kernels:add",
+                "signature": "int32(int32, int32)",
+                "abi": "c",
+                "prototype": "int add_i32(int x, int y);",
+            }
+        ],
+        "sources": [],
+    }
+    return whole, {stems[key]: data for key, data in fatbins.items()}
+
+
+def write(root: Path, whole: manifest.Manifest, fatbins: dict[str, bytes]) -> Path:
+    """Write a module below `root`, the folder that holds its package; returns its data folder."""
+    base = root.joinpath(*whole["module"].split("."))
+    folder = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
+    folder.mkdir(parents=True)
+    data = manifest.dump(whole)
+    (folder / manifest.FILE_NAME).write_bytes(data)
+    for name, content in fatbins.items():
+        (folder / name).write_bytes(content)
+    base.with_name(f"{base.name}.py").write_text(f"raise RuntimeError('imported')\nSHA = {manifest.digest(data)!r}\n")
+    return folder
+
+
+def write_package(root: Path, *names: str) -> Path:
+    """Write a package `mypkg` that must not be imported, with modules of these names; returns its folder."""
+    for name in names or ("mypkg.kernels",):
+        write(root, *contents(name))
+    package = root / "mypkg"
+    (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    return package
+
+
+def write_wheel(root: Path, *names: str) -> Path:
+    """The same as a wheel."""
+    write_package(root / "content", *names)
+    wheel = root / "mypkg-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((root / "content").rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(root / "content"))
+    return wheel

@@ -1,0 +1,145 @@
+"""The command line: what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from aotcuda.cli import main
+from aotcuda.errors import CompileError
+from support import modules
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    return modules.write_wheel(tmp_path)
+
+
+def fake_build(monkeypatch: pytest.MonkeyPatch, build_project: object) -> None:
+    module = types.ModuleType("aotcuda.build.api")
+    module.build_project = build_project
+    monkeypatch.setitem(sys.modules, "aotcuda.build.api", module)
+
+
+def test_inspect_prints_a_table(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(wheel)]) == 0
+    output = capsys.readouterr()
+    assert output.out.startswith("mypkg.kernels\n  in ")
+    assert "axpy  (kernel, numba ABI, from mypkg._kernels:axpy)" in output.out
+    assert output.err == ""
+
+
+def test_inspect_json_prints_one_object(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(wheel), "--json"]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["modules"][0]["name"] == "mypkg.kernels"
+    assert output.err == ""
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_problem_is_one_line_on_standard_error_and_exit_code_1(
+    wheel: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel.write_bytes(wheel.read_bytes()[:1000])
+    assert main(["inspect", str(wheel), *options]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == f"aotcuda: {wheel} is no readable wheel; it was truncated or altered\n"
+
+
+def test_the_traceback_is_shown_on_demand(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTCUDA_DEBUG", "1")
+    assert main(["inspect", "nothing.at.all"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Traceback (most recent call last)")
+    assert error.endswith("aotcuda: there is no file, folder or importable module nothing.at.all\n")
+
+
+@pytest.mark.parametrize("arguments", [[], ["inspect"], ["inspect", "a", "b"], ["unknown"], ["inspect", "a", "--yaml"]])
+def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("usage: aotcuda")
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "inspect" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["build"], (Path(), None)),
+        (["build", "project"], (Path("project"), None)),
+        (["build", "project", "--out", "there"], (Path("project"), Path("there"))),
+    ],
+)
+def test_build_builds_the_project_and_lists_what_it_wrote(
+    arguments: list[str],
+    expected: tuple[Path, Path | None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    calls = []
+
+    def build_project(project: Path, out: Path | None) -> list[Path]:
+        calls.append((project, out))
+        return [Path("there/kernels.py"), Path("there/kernels.pyi")]
+
+    fake_build(monkeypatch, build_project)
+    assert main(arguments) == 0
+    assert calls == [expected]
+    assert capsys.readouterr().out.splitlines() == ["there/kernels.py", "there/kernels.pyi"]
+
+
+def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def build_project(project: Path, out: Path | None) -> list[Path]:
+        message = "_kernels.py:7: no such attribute"
+        raise CompileError(message)
+
+    fake_build(monkeypatch, build_project)
+    assert main(["build"]) == 1
+    assert capsys.readouterr() == ("", "aotcuda: _kernels.py:7: no such attribute\n")
+
+
+def test_build_without_its_extra_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "aotcuda.build.api", None)
+    assert main(["build"]) == 1
+    error = capsys.readouterr().err
+    assert error.endswith("; run: pip install 'aotcuda[cu13]'\n")
+    assert error.count("\n") == 1
+
+
+def test_the_package_runs_as_a_module_and_hands_on_the_exit_code(wheel: Path) -> None:
+    command = [sys.executable, "-m", "aotcuda", "inspect"]
+    fine = subprocess.run([*command, str(wheel)], capture_output=True, text=True, check=False)
+    assert (fine.returncode, fine.stderr) == (0, "")
+    wrong = subprocess.run([*command, "nothing.at.all"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+
+
+def test_a_reader_that_stops_reading_gets_no_traceback(wheel: Path) -> None:
+    command = [sys.executable, "-m", "aotcuda", "inspect", "--json", str(wheel)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+def test_inspect_imports_neither_the_build_nor_the_run_time_nor_a_compiler(wheel: Path) -> None:
+    script = (
+        "import sys; from aotcuda.cli import main; main(['inspect', sys.argv[1]]); "
+        "print(*sorted({name for name in sys.modules}))"
+    )
+    process = subprocess.run([sys.executable, "-c", script, str(wheel)], capture_output=True, text=True, check=True)
+    loaded = process.stdout.splitlines()[-1].split()
+    assert "aotcuda.inspect.collect" in loaded
+    unwanted = ("aotcuda.build", "aotcuda.runtime", "numba", "numpy", "cuda", "elftools", "mypkg")
+    assert not [name for name in loaded if name.startswith(unwanted)]

@@ -1,0 +1,154 @@
+"""Fatbins as nvFatbin writes them: what is read is what went in, and what cuobjdump lists; damage ends in one line."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+import sys
+
+import pytest
+
+from aotcuda.errors import ImageError
+from aotcuda.inspect import fatbin, ptx
+from support import images
+
+MODES = ("none", "size", "speed", "balance", "default")
+
+
+def contents() -> list[tuple[str, str, bytes]]:
+    plain = [("sass", arch, images.numba_cubin(arch)) for arch in ("sm_75", "sm_90", "sm_120")]
+    special = [("sass", arch, images.cuda_cubin(arch, "-maxrregcount=32")) for arch in ("sm_90a", "sm_100f")]
+    texts = [("ptx", "compute_75", images.numba_ptx("compute_75"))]
+    return [*plain, *special, *texts, ("ltoir", "sm_90", images.ltoir("axpy", "sm_90"))]
+
+
+def packed(mode: str = "size") -> bytes:
+    return images.pack(contents(), f"-compress-mode={mode}", "-compress-all")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("everything", [True, False])
+def test_every_compression_gives_back_the_images_that_went_in(mode: str, everything: bool) -> None:
+    data = images.pack(contents(), f"-compress-mode={mode}", *(["-compress-all"] if everything else []))
+    entries = fatbin.read(data, "test.fatbin")
+    assert [(entry.kind, entry.arch) for entry in entries] == [(kind, arch) for kind, arch, _ in contents()]
+    for entry, (kind, _, image) in zip(entries, contents(), strict=True):
+        assert entry.name == "test"
+        if kind == "sass":
+            assert entry.content == image
+            assert entry.size == len(image)
+        elif kind == "ptx":  # nvFatbin strips comments and indentation
+            assert ptx.kernels(entry.content) == ptx.kernels(image)
+        else:
+            assert entry.content == b""
+            assert 0 <= entry.size - len(image) < 8
+
+
+def test_size_compression_makes_every_image_smaller_and_says_by_how_much() -> None:
+    data = packed("size")
+    entries = fatbin.read(data, "test.fatbin")
+    assert all(entry.packed < entry.size for entry in entries)
+    assert sum(entry.packed for entry in entries) < len(data)
+
+
+@pytest.mark.parametrize("mode", ["none", "size", "speed"])
+def test_images_are_those_that_cuobjdump_lists(mode: str) -> None:
+    data = packed(mode)
+    entries = fatbin.read(data, "test.fatbin")
+    # `-lelf` drops the suffix of family-specific code; the plain listing has it, but calls PTX's targets sm_, too
+    listed = re.findall(r"^arch = sm_(\w+)$", images.cuobjdump(data), re.MULTILINE)
+    assert [entry.arch.partition("_")[2] for entry in entries] == listed
+    elves = re.findall(r"test\.sm_(\d+)", images.cuobjdump(data, "-lelf"))
+    assert [entry.arch[3:].rstrip("af") for entry in entries if entry.kind == "sass"] == elves
+    texts = re.findall(r"test\.sm_(\d+)", images.cuobjdump(data, "-lptx"))
+    assert [entry.arch.partition("_")[2] for entry in entries if entry.kind == "ptx"] == texts
+
+
+def test_containers_in_a_row_are_one_list_of_images() -> None:
+    first, second = (images.pack([item], "-compress-mode=size") for item in contents()[:2])
+    assert [entry.arch for entry in fatbin.read(first + second, "test.fatbin")] == ["sm_75", "sm_90"]
+    assert [entry.arch for entry in fatbin.read(first + bytes(8) + second, "test.fatbin")] == ["sm_75", "sm_90"]
+
+
+@pytest.mark.parametrize("mode", ["none", "size", "speed"])
+def test_every_truncation_is_an_error_that_names_the_file(mode: str) -> None:
+    data = images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all")
+    for length in range(len(data)):
+        with pytest.raises(ImageError, match=r"^test\.fatbin cannot be read as a fatbin: .* truncated"):
+            fatbin.read(data[:length], "test.fatbin")
+
+
+@pytest.mark.parametrize("mode", ["none", "size", "speed"])
+def test_flipped_bits_give_images_or_an_image_error(mode: str) -> None:
+    data = packed(mode)
+    generator = random.Random(mode)
+    messages = []
+    for _ in range(1000):
+        damaged = bytearray(data)
+        for _ in range(generator.choice((1, 2, 10))):
+            # Headers are few among all the bytes; half of the flips go to the first of them.
+            damaged[generator.randrange(generator.choice((112, len(data))))] ^= 1 << generator.randrange(8)
+        try:
+            fatbin.read(bytes(damaged), "test.fatbin")
+        except ImageError as error:
+            messages.append(str(error))
+    assert len(messages) > 100
+    assert not any("\n" in message for message in messages)
+
+
+@pytest.mark.parametrize("mode", ["size", "speed"])
+@pytest.mark.parametrize("size", [0, 1, 2**31, 2**63, 2**64 - 1])
+def test_a_wrong_size_before_compression_is_refused_without_allocating_it(mode: str, size: int) -> None:
+    data = bytearray(images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all"))
+    struct.pack_into("<Q", data, 16 + 56, size)
+    with pytest.raises(ImageError, match=r"^test\.fatbin: the sass image for sm_75 does not decompress to"):
+        fatbin.read(bytes(data), "test.fatbin")
+
+
+def test_a_newer_container_asks_for_a_newer_aotcuda() -> None:
+    data = bytearray(packed())
+    struct.pack_into("<H", data, 4, 2)
+    with pytest.raises(ImageError, match=r"container is of version 2, and this aotcuda reads 1; upgrade aotcuda"):
+        fatbin.read(bytes(data), "test.fatbin")
+
+
+def test_an_image_of_an_unknown_kind_is_named_by_its_number() -> None:
+    data = bytearray(packed())
+    struct.pack_into("<H", data, 16, 64)
+    with pytest.raises(ImageError, match=r"entry at byte 16 is of a kind \(64\)"):
+        fatbin.read(bytes(data), "test.fatbin")
+
+
+def test_other_files_are_no_fatbins() -> None:
+    with pytest.raises(ImageError, match=r"^notes\.txt cannot be read as a fatbin: there is no container at byte 0"):
+        fatbin.read(b"just some text, longer than a header", "notes.txt")
+
+
+@pytest.mark.parametrize(("mode", "missing"), [("size", "backports"), ("speed", "lz4")])
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, mode: str, missing: str) -> None:
+    data = images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all")
+    for name in (missing, "compression"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImageError, match=r"sm_75 is compressed; .*: pip install 'aotcuda\[inspect\]'$"):
+        fatbin.read(data, "test.fatbin")
+
+
+def test_without_the_extra_uncompressed_images_can_still_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = images.pack(contents()[:1], "-compress-mode=none")
+    for name in ("backports", "compression", "lz4"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert fatbin.read(data, "test.fatbin")[0].content == images.numba_cubin("sm_75")
+
+
+def test_kernels_in_ptx_are_its_entries_and_nothing_from_comments() -> None:
+    assert set(ptx.kernels(images.numba_ptx("compute_75"))) == set(images.KERNELS)
+    text = b"""
+    // .entry commented(
+    /* .visible .entry also_commented( */
+    .visible .func (.reg .f32 r) helper(.reg .f32 a) { ret; }
+    .weak .entry $first_1(.param .u64 p) { ret; }
+    .visible
+    .entry  second() { ret; }
+    """
+    assert ptx.kernels(text) == ("$first_1", "second")

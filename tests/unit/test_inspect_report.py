@@ -1,0 +1,249 @@
+"""The report of a module and of bare images, as JSON and as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.inspect import cubin
+from aotcuda.inspect.collect import collect
+from aotcuda.inspect.report import Module, PackedImage, Report, Symbol, SymbolImage
+from aotcuda.inspect.table import render
+from support import images, modules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SYMBOL_KEYS = {"name", "symbol", "kind", "abi", "prototype", "signature", "origin", "images"}
+IMAGE_KEYS = {"arch", "kind", "bytes", "registers", "shared", "local", "constant"}
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> dict:
+    """`mypkg.kernels`, as JSON."""
+    (found,) = collect(str(modules.write_wheel(tmp_path))).json()["modules"]
+    return found
+
+
+def test_json_has_a_version_and_the_modules(tmp_path: Path) -> None:
+    report = collect(str(modules.write_package(tmp_path, "mypkg.kernels", "mypkg.more"))).json()
+    assert set(report) == {"version", "modules"}
+    assert report["version"] == 1
+    assert [found["name"] for found in report["modules"]] == ["mypkg.kernels", "mypkg.more"]
+    assert json.loads(json.dumps(report)) == report
+
+
+def test_json_of_a_module_says_toolchain_and_lowest_driver(module: dict) -> None:
+    assert set(module) == {"name", "toolchain", "min_driver", "symbols"}
+    assert module["toolchain"] == {"numba-cuda": "0.30.4", "nvjitlink": "13.0"}
+    assert module["min_driver"] == "580.65"
+    assert all(set(symbol) == SYMBOL_KEYS for symbol in module["symbols"])
+    assert all(set(image) == IMAGE_KEYS for symbol in module["symbols"] for image in symbol["images"])
+
+
+def test_json_of_a_function_has_its_prototype_and_its_ltoir(module: dict) -> None:
+    symbol = next(symbol for symbol in module["symbols"] if symbol["kind"] == "function")
+    resources = dict.fromkeys(("registers", "shared", "local", "constant"))
+    assert symbol == {
+        "name": "add_i32",
+        "symbol": "add_i32",
+        "kind": "function",
+        "abi": "c",
+        "prototype": "int add_i32(int x, int y);",
+        "signature": "int32(int32, int32)",
+        "origin": "mypkg._kernels:add",
+        "images": [
+            {"arch": arch, "kind": "ltoir", "bytes": len(images.ltoir("axpy", arch)), **resources}
+            for arch in modules.SASS
+        ],
+    }
+
+
+def test_json_has_one_symbol_for_each_signature_of_a_kernel(module: dict) -> None:
+    kernels = [symbol for symbol in module["symbols"] if symbol["kind"] == "kernel"]
+    assert [(symbol["name"], symbol["symbol"]) for symbol in kernels] == [
+        ("smooth", "tiled"),
+        ("smooth", "scratch"),
+        ("axpy", "axpy"),
+    ]
+    assert {symbol["abi"] for symbol in kernels} == {"numba"}
+    assert {symbol["prototype"] for symbol in kernels} == {None}
+    assert kernels[1]["signature"] == "void(float64[::1], float64[::1], int32)"
+    assert kernels[1]["origin"] == "mypkg._kernels:smooth"
+
+
+def test_json_of_a_kernel_has_the_resources_that_cuobjdump_reads_from_each_sass_image(module: dict) -> None:
+    for symbol in module["symbols"]:
+        for image in symbol["images"]:
+            if image["kind"] != "sass":
+                continue
+            data = images.numba_cubin(image["arch"])
+            usage = images.resource_usage(data)[symbol["symbol"]]
+            assert image["registers"] == int(usage["REG"])
+            assert image["shared"] == int(usage["SHARED"])
+            assert image["local"] == int(usage["STACK"])
+            assert image["constant"] == int(usage["CONSTANT[0]"])
+            code = {kernel.name: kernel.code for kernel in cubin.read(data, "image").kernels}
+            assert image["bytes"] == code[symbol["symbol"]]
+
+
+def test_json_of_a_kernel_in_ptx_has_no_resources(module: dict) -> None:
+    for symbol in module["symbols"]:
+        if symbol["kind"] == "kernel":
+            image = symbol["images"][-1]
+            assert (image["arch"], image["kind"]) == ("compute_75", "ptx")
+            assert image["bytes"] > 0
+            assert {image[key] for key in ("registers", "shared", "local", "constant")} == {None}
+
+
+def test_the_resources_are_the_images_own_and_not_the_manifests(tmp_path: Path) -> None:
+    whole, fatbins = modules.contents()
+    wrong = {"registers": 1, "shared": 1, "local": 1, "constant": 1}
+    for kernel in whole["kernels"]:
+        for overload in kernel["overloads"]:
+            overload["resources"] = dict.fromkeys(modules.SASS, wrong)
+    (found,) = collect(str(modules.write(tmp_path, whole, fatbins))).modules
+    assert all(image.registers != 1 for symbol in found.symbols for image in symbol.images)
+
+
+def test_another_front_ends_kernels_are_of_its_own_abi(tmp_path: Path) -> None:
+    whole, fatbins = modules.contents()
+    whole["frontend"] = "numba-cuda-mlir"
+    (found,) = collect(str(modules.write(tmp_path, whole, fatbins))).modules
+    assert {symbol.abi for symbol in found.symbols if symbol.kind == "kernel"} == {"numba-cuda-mlir"}
+
+
+def test_a_module_of_functions_alone_has_no_kernel_images(tmp_path: Path) -> None:
+    whole, fatbins = modules.contents()
+    whole["kernels"], whole["images"] = [], []
+    del whole["files"]["kernels"], fatbins["kernels.fatbin"]
+    (found,) = collect(str(modules.write(tmp_path, whole, fatbins))).modules
+    assert [symbol.name for symbol in found.symbols] == ["add_i32"]
+    assert {image.kind for image in found.images} == {"ltoir"}
+
+
+def test_a_bare_fatbin_shows_the_kernels_of_its_cubins_and_ptx(tmp_path: Path) -> None:
+    contents = [
+        ("sass", "sm_75", images.numba_cubin("sm_75")),
+        ("sass", "sm_90a", images.cuda_cubin("sm_90a", "-maxrregcount=32")),
+        ("ptx", "compute_75", images.numba_ptx("compute_75")),
+        ("ltoir", "sm_90", images.ltoir("axpy", "sm_90")),
+    ]
+    (tmp_path / "some.fatbin").write_bytes(images.pack(contents, "-compress-mode=size"))
+    (found,) = collect(str(tmp_path / "some.fatbin")).json()["modules"]
+    assert (found["name"], found["toolchain"], found["min_driver"]) == ("some.fatbin", {}, None)
+    where = {symbol["name"]: [image["arch"] for image in symbol["images"]] for symbol in found["symbols"]}
+    assert where["axpy"] == ["sm_75", "compute_75"]
+    assert where["bounded"] == ["sm_90a"]
+    assert {symbol["origin"] for symbol in found["symbols"]} == {"some.fatbin"}
+    assert {(symbol["abi"], symbol["signature"], symbol["prototype"]) for symbol in found["symbols"]} == {
+        (None, None, None)
+    }
+
+
+def test_a_bare_cubin_shows_its_kernels_and_the_functions_that_can_be_linked(tmp_path: Path) -> None:
+    (tmp_path / "some.cubin").write_bytes(images.linked_cubin("sm_90"))
+    (found,) = collect(str(tmp_path / "some.cubin")).modules
+    assert [(image.arch, image.kind) for image in found.images] == [("sm_90", "sass")]
+    assert [symbol.name for symbol in found.symbols if symbol.kind == "function"] == ["exported"]
+    kernels = [symbol.name for symbol in found.symbols if symbol.kind == "kernel"]
+    assert kernels == ["bounded", "calls", "empty", "large", "recurse", "spills"]
+
+
+def test_a_report_cannot_be_changed(tmp_path: Path) -> None:
+    report = collect(str(modules.write_package(tmp_path)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.modules[0].symbols[0].name = "other"
+
+
+TABLE = """\
+mypkg.kernels
+  in          dist/mypkg-1.0-py3-none-any.whl/mypkg/kernels.aotcuda
+  toolchain   llvmlite 0.50.0, numba 0.68.1, numba-cuda 0.30.4, nvfatbin 13.0.85, nvjitlink 13.0.88,
+              nvvm 13.0.88
+  min driver  580.65
+  front end   numba-cuda
+  load        import
+
+  image       kind   bytes  packed
+  sm_90       sass   13416    2962
+  compute_75  ptx     3748     613
+  sm_90       ltoir   2360    1737
+
+  add_i32  (function, c ABI, from mypkg._kernels:add)
+    int add_i32(int x, int y);
+    int32(int32, int32)
+    arch   kind   bytes
+    sm_90  ltoir   2360
+
+  axpy  (kernel, numba ABI, from mypkg._kernels:axpy)
+    void(float32, Array(float32, 1, 'C', False, aligned=True), Array(float32, 1, 'C', False,
+        aligned=True))
+    symbol axpy__0
+    arch        kind  bytes  registers  shared  local  constant
+    sm_90       sass    768         12    1408      ?       648
+    compute_75  ptx    3748          -       -      -         -
+
+Sizes are in bytes. Of a kernel in a sass image: its machine code; otherwise the whole image before
+compression. shared: static, a block. local: stack, a thread; ? where it cannot be known, as with
+recursion. -: decided when the image is compiled."""
+
+
+def test_the_table_is_aligned_and_fits_100_columns() -> None:
+    array = "Array(float32, 1, 'C', False, aligned=True)"
+    function = Symbol(
+        name="add_i32",
+        symbol="add_i32",
+        kind="function",
+        abi="c",
+        prototype="int add_i32(int x, int y);",
+        signature="int32(int32, int32)",
+        origin="mypkg._kernels:add",
+        images=(SymbolImage(arch="sm_90", kind="ltoir", size=2360),),
+    )
+    kernel = Symbol(
+        name="axpy",
+        symbol="axpy__0",
+        kind="kernel",
+        abi="numba",
+        prototype=None,
+        signature=f"void(float32, {array}, {array})",
+        origin="mypkg._kernels:axpy",
+        images=(
+            SymbolImage(arch="sm_90", kind="sass", size=768, registers=12, shared=1408, constant=648),
+            SymbolImage(arch="compute_75", kind="ptx", size=3748),
+        ),
+    )
+    module = Module(
+        name="mypkg.kernels",
+        where="dist/mypkg-1.0-py3-none-any.whl/mypkg/kernels.aotcuda",
+        toolchain={
+            "numba-cuda": "0.30.4",
+            "numba": "0.68.1",
+            "llvmlite": "0.50.0",
+            "nvjitlink": "13.0.88",
+            "nvfatbin": "13.0.85",
+            "nvvm": "13.0.88",
+        },
+        min_driver="580.65",
+        settings={"front end": "numba-cuda", "load": "import"},
+        images=(
+            PackedImage(arch="sm_90", kind="sass", size=13416, packed=2962),
+            PackedImage(arch="compute_75", kind="ptx", size=3748, packed=613),
+            PackedImage(arch="sm_90", kind="ltoir", size=2360, packed=1737),
+        ),
+        symbols=(function, kernel),
+    )
+    text = render(Report(modules=(module,)))
+    assert text == TABLE
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_table_has_a_block_for_each_module(tmp_path: Path) -> None:
+    package = modules.write_package(tmp_path, "mypkg.kernels", "mypkg.more")
+    lines = render(collect(str(package))).splitlines()
+    assert [line for line in lines if line.startswith("mypkg.")] == ["mypkg.kernels", "mypkg.more"]
+    assert lines.count("  fallback    jit") == 2

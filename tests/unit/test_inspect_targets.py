@@ -1,0 +1,285 @@
+"""What can be inspected, where it is found, that nothing of it is imported, and what damage is called."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda import manifest
+from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
+from aotcuda.inspect.collect import collect
+from support import images, modules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def names(target: object) -> list[str]:
+    return [module.name for module in collect(str(target)).modules]
+
+
+@pytest.fixture
+def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`mypkg`, which raises when it is imported, on the import path."""
+    package = modules.write_package(tmp_path, "mypkg.kernels", "mypkg.sub.more")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    return package
+
+
+def test_a_wheel_shows_each_of_its_modules_by_name(tmp_path: Path) -> None:
+    assert names(modules.write_wheel(tmp_path, "mypkg.kernels", "mypkg.sub.more")) == [
+        "mypkg.kernels",
+        "mypkg.sub.more",
+    ]
+
+
+def test_a_module_at_the_top_of_a_wheel_is_found(tmp_path: Path) -> None:
+    modules.write(tmp_path / "content", *modules.contents("alone"))
+    with zipfile.ZipFile(tmp_path / "alone.whl", "w") as archive:
+        for path in (tmp_path / "content").rglob("*.*"):
+            archive.write(path, path.relative_to(tmp_path / "content"))
+    assert names(tmp_path / "alone.whl") == ["alone"]
+
+
+def test_a_folder_shows_every_module_below_it(tmp_path: Path) -> None:
+    package = modules.write_package(tmp_path, "mypkg.kernels", "mypkg.sub.more")
+    assert names(tmp_path) == names(package) == ["mypkg.kernels", "mypkg.sub.more"]
+    assert names(package / "sub") == ["mypkg.sub.more"]
+
+
+def test_a_data_folder_shows_its_module(tmp_path: Path) -> None:
+    package = modules.write_package(tmp_path)
+    assert names(package / "kernels.aotcuda") == ["mypkg.kernels"]
+
+
+def test_a_data_folder_without_the_generated_module_can_be_read(tmp_path: Path) -> None:
+    package = modules.write_package(tmp_path)
+    (package / "kernels.py").unlink()
+    assert names(package / "kernels.aotcuda") == ["mypkg.kernels"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mypkg", ["mypkg.kernels", "mypkg.sub.more"]),
+        ("mypkg.kernels", ["mypkg.kernels"]),
+        ("mypkg.sub", ["mypkg.sub.more"]),
+        ("mypkg.sub.more", ["mypkg.sub.more"]),
+    ],
+)
+@pytest.mark.usefixtures("importable")
+def test_an_importable_name_is_found_and_nothing_is_imported(name: str, expected: list[str]) -> None:
+    assert names(name) == expected
+    assert not [module for module in sys.modules if module.partition(".")[0] == "mypkg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing.at.all", "there is no file, folder or importable module nothing.at.all"),
+        ("mypkg.nothing", "the package mypkg has no module nothing"),
+        ("mypkg.kernels.axpy", "the package mypkg has no module kernels.axpy"),
+    ],
+)
+@pytest.mark.usefixtures("importable")
+def test_a_name_that_cannot_be_imported_is_said_to_be_nowhere(name: str, message: str) -> None:
+    with pytest.raises(TargetError, match=f"^{message}$"):
+        collect(name)
+
+
+def test_a_module_at_the_top_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules.write(tmp_path, *modules.contents("alone"))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert names("alone") == ["alone"]
+
+
+@pytest.mark.parametrize("name", ["no/such.whl", "mypkg..kernels", ".mypkg", "mypkg/kernels"])
+def test_a_path_that_does_not_exist_is_said_to_be_nowhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TargetError):
+        collect(name)
+
+
+@pytest.mark.parametrize("name", ["json", "json.decoder", "sys"])
+def test_a_module_that_aotcuda_did_not_build_is_said_to_be_none(name: str) -> None:
+    with pytest.raises(TargetError, match=rf"^{name} holds no module that aotcuda built"):
+        collect(name)
+
+
+def test_an_empty_folder_and_a_foreign_wheel_hold_no_module(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="holds no module that aotcuda built"):
+        collect(str(tmp_path))
+    with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:
+        archive.writestr("other.py", "")
+    with pytest.raises(TargetError, match=r"other\.whl holds no module that aotcuda built"):
+        collect(str(tmp_path / "other.whl"))
+
+
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(TargetError, match=r"notes\.txt is neither a wheel nor a fatbin nor a cubin"):
+        collect(str(tmp_path / "notes.txt"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "secret.fatbin").write_bytes(b"")
+    (tmp_path / "secret.fatbin").chmod(0)
+    with pytest.raises(TargetError, match=r"secret\.fatbin cannot be read \(Permission denied\)"):
+        collect(str(tmp_path / "secret.fatbin"))
+
+
+def test_every_truncation_of_a_wheel_is_an_error_that_names_it(tmp_path: Path) -> None:
+    wheel = modules.write_wheel(tmp_path)
+    data = wheel.read_bytes()
+    for length in range(0, len(data), 53):
+        wheel.write_bytes(data[:length])
+        with pytest.raises(TargetError, match=r"^\S+\.whl is no readable wheel; it was truncated or altered$"):
+            collect(str(wheel))
+
+
+def test_every_altered_byte_of_a_wheel_gives_a_report_or_an_error(tmp_path: Path) -> None:
+    wheel = modules.write_wheel(tmp_path)
+    data = wheel.read_bytes()
+    messages = []
+    for position in range(0, len(data), 29):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x41
+        wheel.write_bytes(damaged)
+        try:
+            collect(str(wheel))
+        except AotcudaError as error:
+            messages.append(str(error))
+    assert len(messages) > 50
+    assert all(wheel.name in message and "\n" not in message for message in messages)
+
+
+def edit(change: Callable[[dict], object]) -> Callable[[Path], None]:
+    """A change to the manifest that the generated module follows."""
+
+    def apply(folder: Path) -> None:
+        path = folder / manifest.FILE_NAME
+        whole = json.loads(path.read_bytes())
+        change(whole)
+        path.write_bytes(manifest.dump(whole))
+        folder.with_suffix(".py").write_text(manifest.digest(path.read_bytes()))
+
+    return apply
+
+
+def swap_code(folder: Path) -> None:
+    """Images of other code for the same targets, with the fatbin's size and digest in the manifest to match."""
+    content = [("sass", arch, images.cuda_cubin(arch, "-maxrregcount=32")) for arch in modules.SASS]
+    content.append(("ptx", modules.PTX, images.numba_ptx(modules.PTX)))
+    data = images.pack(content, "-compress-mode=size")
+    (folder / "kernels.fatbin").write_bytes(data)
+    file = {"path": "kernels.fatbin", "bytes": len(data), "sha256": manifest.digest(data)}
+    edit(lambda whole: whole["files"].update(kernels=file))(folder)
+
+
+DAMAGE = {
+    "no manifest": (
+        lambda folder: (folder / "manifest.json").unlink(),
+        r"kernels\.aotcuda/manifest\.json cannot be read; it is missing or was altered",
+    ),
+    "manifest altered": (
+        lambda folder: (folder / "manifest.json").write_bytes((folder / "manifest.json").read_bytes() + b"\n"),
+        r"manifest\.json was altered: it is not the one that kernels\.py was generated with",
+    ),
+    "manifest truncated": (
+        lambda folder: (folder / "manifest.json").write_bytes((folder / "manifest.json").read_bytes()[:100]),
+        r"manifest\.json is not a readable manifest",
+    ),
+    "newer format": (
+        edit(lambda whole: whole.update(format=manifest.FORMAT + 1)),
+        r"manifest\.json is of format 2, newer than this aotcuda reads \(1\); upgrade it",
+    ),
+    "no fatbin": (
+        lambda folder: (folder / "kernels.fatbin").unlink(),
+        r"kernels\.aotcuda/kernels\.fatbin cannot be read",
+    ),
+    "fatbin truncated": (
+        lambda folder: (folder / "kernels.fatbin").write_bytes((folder / "kernels.fatbin").read_bytes()[:-8]),
+        r"kernels\.fatbin has \d+ bytes where the manifest says \d+",
+    ),
+    "fatbin altered": (
+        lambda folder: (folder / "functions.fatbin").write_bytes(
+            (folder / "functions.fatbin").read_bytes()[:-1] + b"!"
+        ),
+        r"functions\.fatbin was altered: its SHA-256 is not the manifest's",
+    ),
+    "path out of the folder": (
+        edit(lambda whole: whole["files"]["kernels"].update(path="../kernels.py")),
+        r"manifest\.json was altered: its `files` cannot be read",
+    ),
+    "files of another shape": (
+        edit(lambda whole: whole.update(files=[])),
+        r"manifest\.json was altered: its `files` cannot be read",
+    ),
+    "kernels of another shape": (
+        edit(lambda whole: whole.update(kernels=[{"name": "axpy"}])),
+        r"manifest\.json was altered: its shape is not a manifest's",
+    ),
+    "an image less": (
+        edit(lambda whole: whole["images"].pop()),
+        r"manifest\.json does not list the images that its fatbin holds",
+    ),
+    "no function images": (
+        edit(lambda whole: whole["files"].pop("functions")),
+        r"manifest\.json does not list the images that its fatbin holds",
+    ),
+    "another arch": (
+        edit(lambda whole: whole["images"][0].update(arch="sm_80")),
+        r"manifest\.json does not list the images that its fatbin holds",
+    ),
+    "another digest": (
+        edit(lambda whole: whole["images"][1].update(sha256="0" * 64)),
+        r"kernels\.aotcuda: the sass image for sm_90 is not the one in manifest\.json",
+    ),
+    "another LTOIR": (
+        edit(lambda whole: whole["ltoir"][0].update(bytes=1)),
+        r"kernels\.aotcuda: the ltoir image for sm_75 is not the one in manifest\.json",
+    ),
+    "a kernel that is in no image": (
+        edit(lambda whole: whole["kernels"][1]["overloads"][0].update(symbol="axpy__7")),
+        r"kernels\.aotcuda: the image for sm_75 lacks the kernel axpy__7",
+    ),
+    "images of other code": (
+        swap_code,
+        r"kernels\.aotcuda: the sass image for sm_75 is not the one in manifest\.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_an_error_that_names_the_file(kind: str, tmp_path: Path) -> None:
+    damage, message = DAMAGE[kind]
+    folder = modules.write_package(tmp_path) / "kernels.aotcuda"
+    damage(folder)
+    with pytest.raises(ManifestError, match=message) as error:
+        collect(str(folder))
+    assert "\n" not in str(error.value)
+
+
+def test_a_bare_fatbin_that_is_truncated_is_named(tmp_path: Path) -> None:
+    data = images.pack([("sass", "sm_90", images.numba_cubin("sm_90"))], "-compress-mode=size")
+    (tmp_path / "half.fatbin").write_bytes(data[: len(data) // 2])
+    with pytest.raises(ImageError, match=r"half\.fatbin cannot be read as a fatbin: .*truncated"):
+        collect(str(tmp_path / "half.fatbin"))
+
+
+def test_a_fatbin_whose_cubin_is_no_cubin_names_the_image(tmp_path: Path) -> None:
+    data = images.pack([("sass", "sm_90", images.numba_cubin("sm_90"))], "-compress-mode=none")
+    (tmp_path / "odd.fatbin").write_bytes(data.replace(b"\x7fELF", b"\x7fELV", 1))
+    with pytest.raises(ImageError, match=r"odd\.fatbin: the image for sm_90 is not a cubin"):
+        collect(str(tmp_path / "odd.fatbin"))
