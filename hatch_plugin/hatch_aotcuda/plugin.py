@@ -78,5 +78,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             return
         folder = Path(tempfile.mkdtemp(prefix="aotcuda-"))
         build_data["aotcuda_folder"] = str(folder)
+        if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
+            build_data["tag"] = "py3-none-any"  # hatchling's own choice is py2.py3 where requires-python is not set
         for path in api.write(output.files, folder):
             build_data["force_include"][str(path)] = path.relative_to(folder).as_posix()

@@ -1,0 +1,34 @@
+"""Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
+
+The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+
+WHEELS = {
+    "quickstart": (REPOSITORY / "examples" / "quickstart", ""),
+    "quickstart-ptx": (REPOSITORY / "examples" / "quickstart", "compute_80"),
+    "quickstart-older": (REPOSITORY / "examples" / "quickstart", "sm_75;sm_80"),
+    "quickstart-specific": (REPOSITORY / "examples" / "quickstart", "sm_80;sm_90;sm_90a;compute_90"),
+    "gpufeatures": (REPOSITORY / "tests" / "packages" / "gpufeatures", ""),
+}
+"""Folder of each wheel -> its project, and the AOTCUDA_ARCH that it is built with."""
+
+
+def build(folder: Path) -> None:
+    """Build every wheel into a folder of its own below `folder`."""
+    for name, (project, arch) in WHEELS.items():
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / name)]
+        environment = {**os.environ, "AOTCUDA_ARCH": arch}
+        subprocess.run([*command, str(project)], check=True, env=environment, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]).resolve())

@@ -1,0 +1,165 @@
+"""A packaged module in a process that has nothing but aotcuda and the driver."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+HEAVY = ["numpy", "numba", "numba_cuda", "llvmlite", "cuda", "cupy", "torch", "dataclasses", "pathlib", "typing"]
+
+LAUNCH = """
+import json, sys
+from gpu import buffers
+buffers.primary_context()
+before = set(sys.modules)
+import quickstart.kernels as k
+result = {}
+for typecode, a in (("f", 0.1), ("d", 0.1)):
+    x = buffers.Buffer(typecode, [i * 0.37 for i in range(1000)])
+    y = buffers.Buffer(typecode, [i * 1.01 - 5 for i in range(1000)])
+    out = buffers.Buffer(typecode, [0] * 1000)
+    k.axpy[8, 128](a, x, y, out)
+    result[typecode] = [x.read(), y.read(), out.read()]
+choice = k.__aotcuda__.chosen[0]
+result["choice"] = [choice.arch, choice.kind, str(choice)]
+result["imported"] = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
+print(json.dumps(result))
+"""
+
+
+@pytest.fixture(scope="module")
+def launched(run_clean):
+    return run_clean(LAUNCH)
+
+
+@pytest.mark.parametrize(("typecode", "dtype"), [("f", "float32"), ("d", "float64")])
+def test_each_signature_gives_numpys_numbers(launched, typecode, dtype):
+    import numpy as np
+
+    x, y, out = (np.array(values, dtype) for values in launched[typecode])
+    a = np.dtype(dtype).type(0.1)
+    wide = a.astype(np.float64) * x.astype(np.float64) + y.astype(np.float64)  # the GPU fuses the two operations
+    expected = wide.astype(dtype)
+    if dtype == "float32":
+        np.testing.assert_array_equal(out, expected)
+    else:
+        np.testing.assert_allclose(out, expected, rtol=3e-16, atol=1e-15)
+
+
+def test_no_compiler_no_numba_and_no_numpy_is_imported(launched):
+    assert not set(HEAVY) & set(launched["imported"])
+
+
+def test_the_image_for_exactly_this_gpu_is_taken(launched):
+    assert launched["choice"][:2] == ["sm_90", "sass"]
+
+
+TIER = """
+import ctypes, json
+from gpu import buffers
+buffers.primary_context()
+import quickstart.kernels as k
+x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
+k.axpy[1, 32](2.0, x, y, out)
+entry = k.axpy._dispatch.plans[0].entries[0]
+function = ctypes.c_void_p()
+buffers.check(buffers.cuda.cuKernelGetFunction(ctypes.byref(function), entry.kernel))
+versions = []
+for attribute in (5, 6):  # CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_BINARY_VERSION
+    value = ctypes.c_int()
+    buffers.check(buffers.cuda.cuFuncGetAttribute(ctypes.byref(value), attribute, function))
+    versions.append(value.value)
+print(json.dumps([out.read(), k.__aotcuda__.chosen[0].arch, versions]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("wheel", "arch", "versions"),
+    [
+        ("quickstart", "sm_90", [90, 90]),
+        ("quickstart-ptx", "compute_80", [80, 90]),  # PTX for 8.0, compiled by the driver for 9.0
+        ("quickstart-specific", "sm_90a", [90, 90]),
+    ],
+)
+def test_the_driver_runs_the_image_that_the_run_time_says(run_clean, wheel, arch, versions):
+    assert run_clean(TIER, wheel) == [[12.0, 24.0, 36.0], arch, versions]
+
+
+OLDER = """
+import json
+from gpu import buffers
+buffers.primary_context()
+import aotcuda, quickstart.kernels as k
+x = buffers.Buffer("f", [1])
+try:
+    k.axpy[1, 1](2.0, x, x, x)
+except aotcuda.NoImageError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def test_a_gpu_that_nothing_fits_is_named_beside_what_is_packaged(run_clean):
+    message = run_clean(OLDER, "quickstart-older")
+    assert "quickstart.kernels has no image for GPU 0 (NVIDIA H200, compute capability 9.0)" in message
+    assert "sm_75" in message
+    assert "sm_80" in message
+
+
+FORK = """
+import json, os, sys
+import quickstart.kernels as k
+def launch(a):
+    from gpu import buffers
+    buffers.primary_context()
+    x = buffers.Buffer("f", [1, 2]); out = buffers.Buffer("f", [0, 0])
+    k.axpy[1, 32](a, x, x, out)
+    return out.read()
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, json.dumps(launch(1.0)).encode()); os._exit(0)
+child = json.loads(os.read(read, 1000))
+os.wait()
+parent = launch(2.0)
+if os.fork() == 0:
+    try:
+        k.axpy[1, 32](1.0, None, None, None)
+    except Exception as error:
+        os.write(write, json.dumps(type(error).__name__).encode())
+    os._exit(0)
+late = json.loads(os.read(read, 1000))
+os.wait()
+print(json.dumps([child, parent, late]))
+"""
+
+
+def test_with_first_use_a_process_may_fork_before_its_first_launch_and_not_after(run_clean):
+    assert run_clean(FORK, AOTCUDA_LOAD="first-use") == [[2.0, 4.0], [3.0, 6.0], "ForkError"]
+
+
+FAULT = """
+import json
+from gpu import buffers
+buffers.primary_context()
+import aotcuda, gpufeatures.kernels as k
+k.out_of_bounds[1, 1](0)
+code = buffers.cuda.cuCtxSynchronize()
+x = buffers  # keep the module
+try:
+    k.out_of_bounds[1, 1](0)
+except aotcuda.CudaError as error:
+    print(json.dumps([error.name, str(error)]))
+"""
+
+
+def test_an_error_of_the_driver_carries_its_name_the_kernel_and_the_device(run_clean):
+    name, message = run_clean(FAULT, "gpufeatures")
+    assert name == "CUDA_ERROR_ILLEGAL_ADDRESS"
+    assert "gpufeatures.kernels.out_of_bounds" in message
+    assert "NVIDIA H200" in message
+    assert "an earlier launch" in message
+
+
+def test_the_driver_is_not_touched_by_an_import_with_first_use(run_clean):
+    script = "import json, sys, quickstart.kernels as k; k.__aotcuda__; print(json.dumps('ctypes' in sys.modules))"
+    assert run_clean(script, AOTCUDA_LOAD="first-use") is False

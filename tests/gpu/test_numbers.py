@@ -1,0 +1,157 @@
+"""Packaged kernels give NumPy's numbers, for every kind of argument that they take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy")
+
+rng = np.random.default_rng(20)
+
+
+def test_every_scalar_type_arrives_with_its_value(features):
+    values = [True, -7, 250, -3000, 65000, -(2**31), 2**32 - 1, -(2**62), 2**53 + 2, 1.5, 0.1, 0.1]
+    out = cupy.zeros(12, "float64")
+    features.every_scalar[1, 1](*values, out)
+    expected = [float(value) for value in values]
+    expected[10] = float(np.float32(0.1))
+    assert out.get().tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", "complex64", "complex128"])
+def test_the_overload_follows_the_arrays_dtype(features, dtype):
+    x = (rng.integers(-1000, 1000, 300) + (1j if dtype.startswith("c") else 0)).astype(dtype)
+    out = cupy.zeros(300, dtype)
+    features.square.forall(300)(cupy.asarray(x), out)
+    np.testing.assert_array_equal(out.get(), x * x)
+
+
+def test_float16_arrays_are_taken(features):
+    x = rng.normal(size=100).astype("float16")
+    out = cupy.zeros(100, "float16")
+    features.square16[1, 128](cupy.asarray(x), out)
+    np.testing.assert_array_equal(out.get(), x * x)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8"])
+def test_arrays_of_single_bytes_are_told_apart(features, dtype):
+    x = rng.integers(0, 2, 50).astype(dtype)
+    out = cupy.full(50, 7).astype(dtype)
+    features.negate[1, 64](cupy.asarray(x), out)
+    np.testing.assert_array_equal(out.get(), np.logical_not(x).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_scalars_are_taken(features, dtype):
+    x = (rng.integers(-9, 9, 40) + 1j * rng.integers(-9, 9, 40)).astype(dtype)
+    out = cupy.asarray(x)
+    features.rotate[1, 64](2 - 3j, out)
+    np.testing.assert_array_equal(out.get(), x * np.dtype(dtype).type(2 - 3j))
+
+
+def test_nested_tuples_are_taken(features):
+    x = rng.integers(-99, 99, 70).astype("float64")
+    out = cupy.zeros(70)
+    features.nested[3, 32]((0.5, (9, -4), cupy.asarray(x)), out)
+    np.testing.assert_array_equal(out.get(), 0.5 * x + 13)
+
+
+def test_arrays_of_any_strides_are_read_where_the_signature_allows_them(features):
+    x = rng.normal(size=(24, 40)).astype("float32")
+    source = cupy.asarray(x)[::-2, ::3]
+    out = cupy.zeros((14, 12), "float32").T
+    features.copy_any[(1, 1), (16, 16)](source, out)
+    np.testing.assert_array_equal(out.get(), x[::-2, ::3].repeat(1, 0)[:12, :14])
+
+
+def test_fortran_order_is_taken_where_the_signature_says_so(features):
+    x = rng.normal(size=(8, 12)).astype("float32")
+    out = cupy.zeros((12, 8), "float32", order="F")
+    features.transpose[(1, 1), (16, 16)](cupy.asarray(x), out)
+    np.testing.assert_array_equal(out.get(), x.T)
+
+
+def test_a_tiled_matrix_product_is_right(features):
+    a, b = rng.normal(size=(50, 70)).astype("float32"), rng.normal(size=(70, 30)).astype("float32")
+    c = cupy.zeros((50, 30), "float32")
+    features.matmul[(4, 2), (16, 16)](cupy.asarray(a), cupy.asarray(b), c)
+    np.testing.assert_allclose(c.get(), a.astype("float64") @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_kernels_of_one_module_have_shared_memory_of_their_own(features):
+    x = np.arange(64, dtype="float32")
+    reversed_, shifted = cupy.asarray(x), cupy.asarray(x)
+    features.reverse[1, 64](reversed_)
+    features.shift[1, 64](shifted)
+    np.testing.assert_array_equal(reversed_.get(), x[::-1])
+    np.testing.assert_array_equal(shifted.get(), np.roll(x, -1))
+
+
+@pytest.mark.parametrize("items", [100, 50_000])
+def test_dynamic_shared_memory_may_exceed_48_kib(features, items):
+    x = np.arange(items, dtype="float32")
+    out = cupy.asarray(x)
+    features.reverse_dynamic[1, 256, 0, 4 * items](out)
+    np.testing.assert_array_equal(out.get(), x[::-1])
+
+
+def test_two_closures_of_one_name_stay_two(features):
+    x = cupy.arange(32, dtype="float32")
+    features.twice[1, 32](x)
+    features.thrice[1, 32](x)
+    np.testing.assert_array_equal(x.get(), np.arange(32) * 6)
+
+
+def test_global_arrays_are_constants(features):
+    out = cupy.zeros(5, "float32")
+    features.constants[1, 32](out)
+    assert out.get().tolist() == [1.5, 2.5, -3.0, 4.0, 5.25]
+
+
+def test_a_cooperative_kernel_synchronises_its_whole_grid(features):
+    n = 132 * 256
+    x, out = cupy.arange(n, dtype="int32"), cupy.zeros(n, "int32")
+    features.grid_barrier[132, 256](x, out)
+    np.testing.assert_array_equal(out.get(), np.arange(n)[::-1] + 1)
+
+
+def test_an_address_is_taken_for_a_pointer(features):
+    x = cupy.arange(10, dtype="float32")
+    features.through_pointer[1, 32](x.data.ptr, 10)
+    np.testing.assert_array_equal(x.get(), np.arange(10) * 3)
+
+
+def test_arrays_of_no_dimension_and_of_no_element_are_taken(features):
+    x = cupy.array(41.0)
+    features.zero_dimensional[1, 1](x)
+    assert x.get() == 42
+    features.square[1, 32](cupy.zeros(0, "float32"), cupy.zeros(0, "float32"))
+
+
+def test_launch_bounds_hold(features):
+    import aotcuda
+
+    x = cupy.zeros(128, "float32")
+    features.bounded[1, 128](x)
+    assert x.get().sum() == 128
+    with pytest.raises(aotcuda.LaunchError, match="launch bounds, 128"):
+        features.bounded[1, 129](x)
+
+
+def test_memory_and_registers_are_what_the_manifest_says(features):
+    import ctypes
+
+    cuda = ctypes.CDLL("libcuda.so.1")
+    features.__aotcuda__.preload()
+    for record in features.__aotcuda__.manifest["kernels"]:
+        kernel = getattr(features, record["name"])
+        for overload, plan in zip(record["overloads"], kernel._dispatch.plans, strict=True):
+            stated = overload["resources"]["sm_90"]
+            found = {}
+            for name, attribute in (("local", 3), ("registers", 4)):  # CU_FUNC_ATTRIBUTE_*
+                value = ctypes.c_int()
+                assert not cuda.cuKernelGetAttribute(ctypes.byref(value), attribute, plan.entries[0].kernel, 0)
+                found[name] = value.value
+            assert found == {name: stated[name] for name in found}, overload["symbol"]
