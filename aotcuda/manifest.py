@@ -9,6 +9,7 @@ object in `manifest.json`, inside the data folder that lies beside the generated
         manifest.json
         kernels.fatbin          every image of the module's kernels (absent when it has none)
         functions.fatbin        LTOIR of the exported device functions, one entry a compute capability (likewise)
+        link0_name.fatbin ...   what those functions call, if they call foreign code
         mypkg_kernels.h         C prototypes of the exported device functions
 
 The classes below give the object's shape. All numbers are in bytes unless they say otherwise.
@@ -78,6 +79,16 @@ if TYPE_CHECKING:
         local: int | None  # a thread; None when the code itself cannot say (recursion)
         constant: int
 
+    class Raised(TypedDict):
+        """What an error code means that a debug kernel leaves behind when it raises."""
+
+        code: int
+        exception: str  # the name of a Python exception
+        arguments: str
+        function: str
+        file: str
+        line: int
+
     class Overload(TypedDict):
         """A kernel for one signature: one entry point in every image."""
 
@@ -89,6 +100,7 @@ if TYPE_CHECKING:
         launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
         carveout: int | None  # preferred share of shared memory in percent, -1 for the driver's default
         resources: dict[str, Resources]  # by arch, for each SASS image
+        raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
     class Kernel(TypedDict):
         """A kernel as users launch it."""
@@ -105,6 +117,19 @@ if TYPE_CHECKING:
         signature: str
         abi: Literal["c"]
         prototype: str
+
+    class Callbacks(TypedDict):
+        """Functions to call with the loaded module, by importable name (`mypkg._hooks:upload`)."""
+
+        setup: str | None  # once after loading, in each context
+        teardown: str | None  # once before unloading, likewise
+        origin: str  # the linked item that they belong to
+
+    class Linked(TypedDict):
+        """Something foreign that was linked into the images."""
+
+        name: str  # a file's path from the project's folder, or the name of an object in memory
+        symbols: list[str]  # the functions that it defines, as far as they can be told
 
     class Source(TypedDict):
         """A file of the project that the build read; its path is relative to the folder that holds the package."""
@@ -129,6 +154,10 @@ if TYPE_CHECKING:
         ltoir: list[Image]  # of the functions
         kernels: list[Kernel]
         functions: list[Function]
+        callbacks: list[Callbacks]
+        handle: str  # what callbacks are given: "cuda.core.ObjectCode"
+        linked: list[Linked]
+        function_links: list[File]  # what has to be linked together with the exported functions
         sources: list[Source]
 
 

@@ -46,6 +46,10 @@ def files(
         pairs = [(unit.name, built) for unit, built in zip(module.plan.functions, module.functions, strict=True)]
         add("functions", "functions.fatbin", module.function_fatbin)
         add("header", header.file_name(name), header.render(name, pairs).encode())
+    function_links: list[manifest.File] = []
+    for file_name, data in module.function_links:
+        contents[f"{folder}/{file_name}"] = data
+        function_links.append({"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)})
     whole: manifest.Manifest = {
         "format": manifest.FORMAT,
         "generator": f"aotcuda {version}",
@@ -70,6 +74,12 @@ def files(
             }
             for unit, built in zip(module.plan.functions, module.functions, strict=True)
         ],
+        "callbacks": [
+            {"setup": item.setup, "teardown": item.teardown, "origin": item.origin} for item in module.callbacks
+        ],
+        "handle": "cuda.core.ObjectCode",
+        "linked": [{"name": origin, "symbols": list(symbols)} for origin, symbols in module.foreign],
+        "function_links": function_links,
         "sources": sources,
     }
     data = manifest.dump(whole)
@@ -106,18 +116,22 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
         kernel = found.setdefault(
             unit.name, {"name": unit.name, "origin": f"{unit.source}:{unit.python}", "overloads": []}
         )
-        kernel["overloads"].append(
-            {
-                "signature": built.signature,
-                "symbol": unit.symbol,
-                "parameters": list(built.parameters),
-                "parameter_bytes": built.parameter_bytes,
-                "cooperative": built.cooperative,
-                "launch_bounds": list(built.launch_bounds),
-                "carveout": built.carveout,
-                "resources": resources[unit.symbol],
-            }
-        )
+        overload: manifest.Overload = {
+            "signature": built.signature,
+            "symbol": unit.symbol,
+            "parameters": list(built.parameters),
+            "parameter_bytes": built.parameter_bytes,
+            "cooperative": built.cooperative,
+            "launch_bounds": list(built.launch_bounds),
+            "carveout": built.carveout,
+            "resources": resources[unit.symbol],
+        }
+        if built.exceptions is not None:
+            overload["raises"] = [
+                {"code": code, "exception": kind, "arguments": text, "function": function, "file": file, "line": line}
+                for code, kind, text, function, file, line in built.exceptions
+            ]
+        kernel["overloads"].append(overload)
     return list(found.values())
 
 

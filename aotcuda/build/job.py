@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aotcuda.arch import Target
-    from aotcuda.build.frontends import CompiledFunction, CompiledKernel
+    from aotcuda.build.frontends import Callbacks, CompiledFunction, CompiledKernel
     from aotcuda.build.plan import ModulePlan
     from aotcuda.manifest import Source
 
@@ -45,6 +45,9 @@ class BuiltModule:
         functions: What was compiled for each function unit.
         kernel_fatbin: The images, packed.
         function_fatbin: The LTOIR, packed.
+        callbacks: The module's callbacks, in order, each once.
+        foreign: Symbols of what was linked in, by the name of the item.
+        function_links: What users of the exported functions have to link with them: name and packed content.
     """
 
     plan: ModulePlan
@@ -54,6 +57,9 @@ class BuiltModule:
     functions: tuple[CompiledFunction, ...]
     kernel_fatbin: bytes
     function_fatbin: bytes
+    callbacks: tuple[Callbacks, ...] = ()
+    foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    function_links: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

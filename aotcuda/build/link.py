@@ -47,9 +47,9 @@ def link(
         LinkError: The linker refuses; the message carries its log.
         CompileError: A CUDA C++ input does not compile.
     """
-    unique = _join_pieces(inputs)
-    lto = any(item.kind == "ltoir" for item in unique)
-    ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in unique]
+    items = unique(inputs)
+    lto = any(item.kind == "ltoir" for item in items)
+    ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in items]
     as_ptx = target.kind == "ptx"
     other = next((item for item in ready if item.kind != "ltoir"), None)
     if as_ptx and other is not None:
@@ -87,12 +87,14 @@ def link(
         nvjitlink.destroy(handle)
 
 
-def _join_pieces(inputs: Iterable[LinkInput]) -> list[LinkInput]:
+def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
     """Each input once; those that differ in their pieces alone become one, with each piece once."""
-    pieces: dict[LinkInput, dict[str, bytes]] = {}
+    first: dict[tuple[str, bytes], LinkInput] = {}
+    pieces: dict[tuple[str, bytes], dict[str, bytes]] = {}
     for item in inputs:
-        pieces.setdefault(replace(item, pieces=()), {}).update(item.pieces)
-    return [replace(item, data=item.data + b"".join(named.values())) for item, named in pieces.items()]
+        first.setdefault(item.identity, item)
+        pieces.setdefault(item.identity, {}).update(item.pieces)
+    return [replace(item, pieces=tuple(pieces[key].items())) for key, item in first.items()]
 
 
 def _compiled(
@@ -100,6 +102,7 @@ def _compiled(
 ) -> LinkInput:
     if item.kind != "cu":
         return item
+    item = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
     code = nvrtc.compile_source(item, target, options, include_dirs, lto=lto)
     return replace(item, kind="ltoir" if lto else "ptx", data=code)
 

@@ -66,7 +66,8 @@ def compile_source(
     """
     arguments = [f"--gpu-architecture={'compute' if lto else 'sm'}_{target.number}", "--relocatable-device-code=true"]
     arguments += ["--dlink-time-opt"] if lto else []
-    arguments += [f"--include-path={path}" for path in (*include_dirs, *toolkit_include_dirs())]
+    folders = [source.folder] if source.folder else []
+    arguments += [f"--include-path={path}" for path in (*folders, *include_dirs, *toolkit_include_dirs())]
     arguments += [f"--define-macro={name}={value}" if value else f"-D{name}" for name, value in options.defines]
     arguments += ["--use_fast_math"] if options.fastmath else []
     arguments += ["--generate-line-info"] if options.lineinfo and not source.internal else []

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 # Numba's settings from the environment change the code that is built; these two say where headers are, and stay.
 _KEPT = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
 
+# The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
+# sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv.pop(1))
+from aotcuda.build import worker
+sys.exit(worker.main())
+"""
+
 
 def run(job: Job) -> Result:
     """Do `job` in a worker process.
@@ -34,7 +43,8 @@ def run(job: Job) -> Result:
     with tempfile.TemporaryDirectory(prefix="aotcuda-") as folder:
         output = Path(folder, "result")
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "aotcuda.build.worker", str(writing), str(output)]
+        paths = json.dumps([path for path in sys.path if path])
+        command = [sys.executable, "-P", "-c", _START, paths, str(writing), str(output)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, pass_fds=[writing], cwd=job.root, env=environment(os.environ)
         ) as worker:
@@ -55,14 +65,12 @@ def run(job: Job) -> Result:
 def environment(current: Mapping[str, str]) -> dict[str, str]:
     """The worker's environment: `current`, less what would make two builds of the same project differ."""
     found = {name: value for name, value in current.items() if not name.startswith("NUMBA_") or name in _KEPT}
-    paths = [path for path in sys.path if path]
     found |= {
-        "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
     }
-    if toolkit := _toolkit(paths):
+    if toolkit := _toolkit(sys.path):
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is
         # installed on the machine must not take the place of the one that the build asked for.
         found["CUDA_PATH"] = str(toolkit)

@@ -18,13 +18,11 @@ def install(output: api.Output, root: Path) -> list[str]:
     """Write the files of an editable build into the source tree; returns what the user should know."""
     folder = root / output.package_root
     written = api.write(output.files, folder)
-    for data_folder in {path.parent for path in written if path.parent.name.endswith(manifest.FOLDER_SUFFIX)}:
-        (data_folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    shown = [path for path in written if path.suffix in (".py", ".pyi")]
-    tracked = [path for path in shown if not _ignored(path)]
+    folders = {path.parent for path in written if path.parent.name.endswith(manifest.FOLDER_SUFFIX)}
+    tracked = sorted(path for path in {*written, *folders} if path.parent not in folders and not _ignored(path))
     if not tracked:
         return []
-    names = " ".join(path.relative_to(root).as_posix() for path in tracked)
+    names = " ".join(f"/{path.relative_to(root).as_posix()}{'/' * path.is_dir()}" for path in tracked)
     return [f"generated modules lie in the source tree and git does not ignore them; add to .gitignore: {names}"]
 
 

@@ -8,7 +8,7 @@ It is used inside the build's worker process only: `prepare` once, then, in a fo
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from aotcuda.errors import ToolchainError
@@ -34,6 +34,7 @@ class LinkInput:
         pieces: For `cu`: definitions that follow `data`, by the symbol that each defines. Units that need the same ones
             bring them separately; of inputs with the same name and data each piece is linked once.
         internal: It is the front end's own code, of which no line information is kept.
+        folder: For `cu` files: where the file lies; headers are searched there first.
     """
 
     kind: Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
@@ -41,6 +42,46 @@ class LinkInput:
     data: bytes
     pieces: tuple[tuple[str, bytes], ...] = ()
     internal: bool = False
+    folder: str = ""
+
+    @property
+    def identity(self) -> tuple[str, bytes]:
+        """Equal for inputs that are to be linked once."""
+        return (self.kind, self.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Functions that the run time calls with the loaded module, by importable name (`mypkg._hooks:upload`).
+
+    Attributes:
+        setup: Called once after the module was loaded.
+        teardown: Called once before it is unloaded.
+        origin: The linked item that they belong to.
+    """
+
+    setup: str | None
+    teardown: str | None
+    origin: str
+
+
+CType = str
+"""A machine-level type: `void`, `int8` to `int64` (signed or not), `float16` to `float64`, `pointer` or `struct`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class External:
+    """A function that compiled code calls and that something linked has to define.
+
+    Attributes:
+        name: Its symbol.
+        result: What it returns.
+        parameters: What it takes.
+    """
+
+    name: str
+    result: CType
+    parameters: tuple[CType, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +89,8 @@ class CompiledKernel:
     """A kernel for one signature and one compute capability.
 
     Attributes:
-        code: Its LTOIR, or PTX when the unit is built for debugging; what else it needs comes behind it.
+        code: Its LTOIR, or PTX when the unit is built for debugging.
+        needed: What it needs to be linked with.
         signature: As the front end understood it.
         parameters: The Python arguments, with their places in the parameter block.
         parameter_bytes: Size of that block.
@@ -56,9 +98,14 @@ class CompiledKernel:
         cooperative: It has to be launched cooperatively.
         launch_bounds: As in `Unit`.
         carveout: Preferred share of shared memory in percent, -1 for the driver's default, None for no preference.
+        callbacks: Those of what it links.
+        externals: The functions that it expects others to define.
+        exceptions: For a debug build: what each error code that the kernel may store stands for, as
+            `(code, exception's name, arguments as text, function, file, line)`.
     """
 
     code: tuple[LinkInput, ...]
+    needed: tuple[LinkInput, ...]
     signature: str
     parameters: tuple[Parameter, ...]
     parameter_bytes: int
@@ -66,6 +113,9 @@ class CompiledKernel:
     cooperative: bool
     launch_bounds: tuple[int, ...]
     carveout: int | None
+    callbacks: tuple[Callbacks, ...] = ()
+    externals: tuple[External, ...] = ()
+    exceptions: tuple[tuple[int, str, str, str, str, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +128,9 @@ class CompiledFunction:
         signature: As the front end understood it.
         result: C type of its result.
         parameters: `(C type, name)` of each C parameter.
-        link: What it needs beside its own code.
+        needed: What it needs to be linked with.
+        callbacks: Those of what it links.
+        externals: The functions that it expects others to define.
         warnings: What the user should know about it.
     """
 
@@ -87,8 +139,10 @@ class CompiledFunction:
     signature: str
     result: str
     parameters: tuple[tuple[str, str], ...]
-    link: tuple[LinkInput, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    needed: tuple[LinkInput, ...] = ()
+    callbacks: tuple[Callbacks, ...] = ()
+    externals: tuple[External, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class FrontEnd(Protocol):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from llvmlite.ir.values import _escape_string
 from numba import cuda
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda import cudaimpl, dispatcher, target
@@ -258,6 +259,6 @@ def settle_debug_info(text: str, root: str) -> str:
     Two modules link only if their flag for the debug information's version has the same behaviour; NVRTC's is 1 (an
     error when the versions differ), Numba's is 2 (a warning).
     """
-    prefix = re.escape(root.rstrip("/"))
+    prefix = re.escape(_escape_string(root.rstrip("/")))
     text = re.sub(rf'(!DIFile\(.*?directory: )"{prefix}/?', r'\1"', text)
     return re.sub(r'!\{\s*i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"', text)

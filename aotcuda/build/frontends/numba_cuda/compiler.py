@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +14,13 @@ from numba import cuda
 from numba.core.dispatcher import Dispatcher
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda import types
-from numba.cuda.cudadrv import nvrtc, nvvm
-from numba.cuda.cudadrv.linkable_code import LinkableCode
+from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
 from aotcuda.build.frontends import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.build.frontends.numba_cuda import adapt
+from aotcuda.build.frontends.numba_cuda import adapt, linking
 from aotcuda.build.frontends.numba_cuda import types as nb
-from aotcuda.build.frontends.numba_cuda.messages import explained, place
+from aotcuda.build.frontends.numba_cuda.messages import explained, place, relative
 from aotcuda.errors import CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -108,9 +105,10 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
             _annotate(entry, "maxnreg", jit.max_registers)
         irs = _module_texts(library)
         code = _generate(unit.symbol, irs, jit.options, target)
-        link = _link_inputs(library, irs, jit)
+        needed = linking.needs(library, irs, jit.link, _state["root"])
     return CompiledKernel(
-        code=(*code, *link),
+        code=code,
+        needed=needed.inputs,
         signature=nb.spell_signature(types.none, args),
         parameters=tuple(layout.parameters),
         parameter_bytes=layout.size,
@@ -118,6 +116,9 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
         cooperative=unit.cooperative or library.use_cooperative,
         launch_bounds=jit.launch_bounds,
         carveout=jit.carveout,
+        callbacks=needed.callbacks,
+        externals=needed.externals,
+        exceptions=_exceptions(compiled) if jit.options.debug else None,
     )
 
 
@@ -149,14 +150,16 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
         if c_result == "void":
             _return_nothing(library.get_function(unit.symbol))
         irs = _module_texts(library)
-        link = _link_inputs(library, irs, jit)
+        needed = linking.needs(library, irs, jit.link, _state["root"])
     return CompiledFunction(
         ir=tuple(irs),
         fastmath=jit.options.fastmath,
         signature=nb.spell_signature(returned, args),
         result=c_result,
         parameters=tuple(parameters),
-        link=link,
+        needed=needed.inputs,
+        callbacks=needed.callbacks,
+        externals=needed.externals,
         warnings=tuple(
             f"{unit.key}: a helper that it calls {reason}; the C ABI has no way to report it, so callers get an "
             "undefined value there"
@@ -231,75 +234,14 @@ def _module_texts(library: Any) -> list[str]:
     return [adapt.settle_debug_info(str(module), _state["root"]) for module in library.modules]
 
 
-# Functions of Numba's own that it links as CUDA C++ when they are used (numba.cuda.dispatcher._Kernel.__init__).
-_RESHAPE = re.compile(r'declare [^\n]*@"?(nocopy_empty_reshape|numba_attempt_nocopy_reshape)"?')
-_NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
-
-
-def _link_inputs(library: Any, irs: list[str], jit: _JitOptions) -> tuple[LinkInput, ...]:
-    items: list[Any] = [*library._linking_files, *jit.link]
-    if any(_RESHAPE.search(text) for text in irs):
-        items.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
-    if any(_NRT.search(text) for text in irs):
-        message = "it allocates memory on the device (Numba's NRT), which a packaged kernel cannot do"
-        raise CompileError(message)
-    inputs = [_link_input(item) for item in items]
-    if library.use_cooperative:
-        inputs.append(LinkInput(kind="cu", name="grid_group.cu", data=_GRID_GROUP, internal=True))
-    return tuple(inputs)
-
-
-# What Numba calls for `cuda.cg.this_grid()`, which it finds in libcudadevrt.a. That library is machine code: it cannot
-# be inlined, nor become PTX. The toolkit's header has the same barrier for compilers, in CUDA C++.
-_GRID_GROUP = b"""#include <cooperative_groups.h>
-extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(enum cudaCGScope) { return 1; }
-extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned int)
-{
-    cooperative_groups::this_grid().sync();
-    return cudaSuccess;
-}
-"""
-
-_KINDS = {
-    "PTXSource": "ptx",
-    "CUSource": "cu",
-    "Fatbin": "fatbin",
-    "Cubin": "cubin",
-    "Archive": "library",
-    "Object": "object",
-    "LTOIR": "ltoir",
-}
-
-
-def _link_input(item: Any) -> LinkInput:
-    if shim := adapt.shim(item):
-        name, heading, pieces = shim
-        parts = tuple((key, text.encode()) for key, text in pieces.items())
-        return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts, internal=True)
-    if isinstance(item, str):
-        path = Path(item)
-        if not path.is_file():
-            message = f"it links {item}, and there is no such file"
-            raise CompileError(message)
-        code = LinkableCode.from_path(item)
-        name = path.name
-    else:
-        code, name = item, item.name
-        if item.setup_callback or item.teardown_callback:
-            message = f"it links {name}, which has a setup or teardown callback; callbacks cannot be packaged yet"
-            raise CompileError(message)
-    data = code.data
-    return LinkInput(
-        kind=_KINDS[type(code).__name__],  # type: ignore[arg-type]
-        name=name,
-        data=data.encode() if isinstance(data, str) else bytes(data),
-    )
-
-
-def include_dirs() -> list[str]:
-    """Folders that Numba's own CUDA C++ sources need, before the toolkit's."""
-    package = Path(cuda_compiler.__file__).parent
-    return [str(package / "include" / str(nvrtc._get_nvrtc_version()[0])), str(package / "memory_management")]
+def _exceptions(compiled: Any) -> tuple[tuple[int, str, str, str, str, int], ...]:
+    """What each error code means that a debug kernel stores when it raises."""
+    found = []
+    for code, (kind, arguments, place_of) in sorted(compiled.call_helper.exceptions.items()):
+        function, path, line = place_of or ("", "", 0)
+        text = ", ".join(map(str, arguments or ()))
+        found.append((code, kind.__name__, text, function or "", relative(path or "", _state["root"]), line or 0))
+    return tuple(found)
 
 
 def _annotate(entry: Any, name: str, value: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from numba.cuda.core.errors import NumbaError
 
 from aotcuda.build.frontends.numba_cuda.adapt import RaisesError
-from aotcuda.errors import CompileError
+from aotcuda.errors import AotcudaError, CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,11 @@ def explained(unit: Unit, root: str) -> Iterator[None]:
     head = f"{unit.key}: {unit.signature}"
     try:
         yield
-    except CompileError as error:
+    except AotcudaError as error:
         if str(error).startswith("tool.aotcuda"):
             raise
         message = f"{head}: {error}"
-        raise CompileError(message) from error
+        raise type(error)(message) from error
     except RaisesError as error:
         message = f"{head}: a function with the C ABI {relative(str(error), root)}"
         raise CompileError(message) from error

@@ -1,0 +1,213 @@
+"""The steps of a build inside the worker, each a round of children: compile, merge, check the link, link, pack."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest
+from aotcuda.build import check, link, links, nvrtc, pack, pool
+from aotcuda.build.frontends import LinkInput
+from aotcuda.build.job import BuiltModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.build.frontends import Callbacks, CompiledFunction, CompiledKernel, FrontEnd
+    from aotcuda.build.job import Job
+    from aotcuda.build.links import Linked
+    from aotcuda.build.plan import ModulePlan, Unit
+    from aotcuda.build.symbols import Symbols
+
+    Compiled = dict[tuple[Unit, Target], Any]
+    PerTarget = dict[tuple[str, Target], bytes]
+
+
+class Steps:
+    """One job's steps.
+
+    Attributes:
+        warnings: What the user should know, so far.
+        surveyed: Everything foreign that was linked, with its symbols.
+    """
+
+    def __init__(self, job: Job, front: FrontEnd, functions: dict[Unit, object], tell: Callable[..., None]) -> None:
+        self.job = job
+        self.front = front
+        self.functions = functions
+        self.tell = tell
+        self.warnings: list[str] = []
+        self.surveyed: dict[LinkInput, Symbols] = {}
+        self.linked: dict[str, Linked] = {
+            plan.config.name: links.read(plan.config.link, Path(job.root)) for plan in job.plans
+        }
+        self.done = 0
+        self.total = sum(
+            len(plan.units) * len(plan.ltoir_targets)
+            + (len(plan.targets) if plan.kernels else 0)
+            + (len(plan.ltoir_targets) if plan.functions else 0)
+            for plan in job.plans
+        )
+
+    def run(self) -> list[BuiltModule]:
+        """All modules, built.
+
+        Raises:
+            AotcudaError: Something cannot be compiled or linked.
+        """
+        compiled = self._compile()
+        merged = self._merge(compiled)
+        surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
+        for found in surveys.values():
+            self.surveyed |= found
+        images = self._link(compiled, merged)
+        return [self._finish(plan, compiled, merged, images, surveys[plan.config.name]) for plan in self.job.plans]
+
+    def linked_files(self) -> tuple[manifest.Source, ...]:
+        """The project's files that were linked, with their digests; the paths are absolute."""
+        root = Path(self.job.root)
+        files = [Path(item.folder, Path(item.name).name) for item in self.surveyed if item.folder]
+        paths = {path for path in files if path.is_relative_to(root)}
+        return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
+
+    def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
+        def done(task: pool.Task) -> None:
+            self.done += 1
+            self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+
+        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, done), strict=True))
+
+    def _compile(self) -> Compiled:
+        tasks = {}
+        for plan in self.job.plans:
+            for unit in plan.units:
+                compiler: Callable[..., CompiledKernel | CompiledFunction] = (
+                    self.front.compile_kernel if unit.kind == "kernel" else self.front.compile_function
+                )
+                for target in plan.ltoir_targets:
+                    run = partial(compiler, unit, self.functions[unit], target)
+                    tasks[unit, target] = pool.Task(f"{unit.title} for {target}", run)
+        return self._round(tasks)
+
+    def _merge(self, compiled: Compiled) -> PerTarget:
+        tasks = {}
+        for plan in self.job.plans:
+            if not plan.functions:
+                continue
+            for target in plan.ltoir_targets:
+                functions = [compiled[unit, target] for unit in plan.functions]
+                run = partial(self.front.merge_functions, functions, target, plan.config.options)
+                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} functions for {target}", run)
+        return self._round(tasks)
+
+    def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
+        """The symbols of everything foreign in a module's link, which is checked with them."""
+        first = plan.ltoir_targets[0]
+        wanted = {unit: compiled[unit, first].externals for unit in plan.units}
+        externals = [external for found in wanted.values() for external in found]
+        foreign = self._foreign(plan, [compiled[unit, first] for unit in plan.units])
+        if not foreign and not externals:
+            return {}
+        tasks = {}
+        for item in foreign:
+            run = partial(check.survey, item, externals, first, plan.config.options, self._folders(plan))
+            tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
+        found = self._round(tasks)
+        check.check(plan.config.name, wanted, [unit.symbol for unit in plan.units], found, plan.targets)
+        return found
+
+    def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:
+        tasks = {}
+        for plan in self.job.plans:
+            if not plan.kernels:
+                continue
+            for target in plan.targets:
+                inputs = self._link_inputs(plan, target, compiled, merged)
+                run = partial(_link, plan.config.name, inputs, target, plan.config.options, self._folders(plan))
+                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
+        return self._round(tasks)
+
+    def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
+        code = _code_target(target, plan)
+        kernels = [compiled[unit, code] for unit in plan.kernels]
+        foreign = self._foreign(plan, kernels)
+        inputs = [item for kernel in kernels for item in kernel.code]
+        if plan.functions and any(not item.internal for item in foreign):
+            # Code that is linked in may call the module's own exported functions.
+            name = f"{plan.config.name} functions"
+            inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
+            functions = [compiled[unit, code] for unit in plan.functions]
+            foreign = self._foreign(plan, [*kernels, *functions])
+        return [*inputs, *foreign]
+
+    def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
+        """What is linked beside compiled Python: of the configuration first, then what the units bring, each once."""
+        items = list(self.linked[plan.config.name].inputs)
+        for built in compiled:
+            items += built.needed
+        return link.unique(items)
+
+    def _folders(self, plan: ModulePlan) -> list[str]:
+        given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
+        return [*given, *self.front.include_dirs()]
+
+    def _finish(
+        self,
+        plan: ModulePlan,
+        compiled: Compiled,
+        merged: PerTarget,
+        images: PerTarget,
+        surveyed: dict[LinkInput, Symbols],
+    ) -> BuiltModule:
+        name, first = plan.config.name, plan.ltoir_targets[0]
+        kernels = tuple(compiled[unit, first] for unit in plan.kernels)
+        functions = tuple(compiled[unit, first] for unit in plan.functions)
+        self.warnings += [text for function in functions for text in function.warnings]
+        linked = tuple((target, images[name, target]) for target in plan.targets if plan.kernels)
+        ltoir = tuple((target, merged[name, target]) for target in plan.ltoir_targets if functions)
+        callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
+        for built in (*kernels, *functions):
+            callbacks |= dict.fromkeys(built.callbacks)
+        return BuiltModule(
+            plan=plan,
+            images=linked,
+            kernels=kernels,
+            ltoir=ltoir,
+            functions=functions,
+            kernel_fatbin=pack.kernels(linked, name) if linked else b"",
+            function_fatbin=pack.functions(ltoir, name) if ltoir else b"",
+            callbacks=tuple(callbacks),
+            foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
+            function_links=tuple(self._function_links(plan, functions)),
+        )
+
+    def _function_links(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> Iterable[tuple[str, bytes]]:
+        """What the exported functions call, for whoever links them: CUDA C++ compiled to LTOIR, the rest as it is."""
+        if not any(function.externals for function in functions):
+            return
+        suffixes = {kind: suffix for suffix, kind in links.KINDS.items()}
+        for number, item in enumerate(self._foreign(plan, functions)):
+            joined = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
+            stem = f"link{number}_{Path(item.name).stem}"
+            if item.kind != "cu":
+                yield f"{stem}{suffixes[item.kind]}", joined.data
+                continue
+            tasks = {}
+            for target in plan.ltoir_targets:
+                run = partial(nvrtc.compile_source, joined, target, plan.config.options, self._folders(plan), lto=True)
+                tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
+            yield f"{stem}.fatbin", pack.functions(self._round(tasks).items(), item.name)
+
+
+def _link(*arguments: Any) -> bytes:
+    # The linker writes the current folder into line tables; an image must not tell where it was built.
+    os.chdir("/")
+    return link.link(*arguments)
+
+
+def _code_target(target: Target, plan: ModulePlan) -> Target:
+    return next(item for item in plan.ltoir_targets if item.number == target.number)

@@ -1,0 +1,142 @@
+"""Which functions a link input defines, so that what is missing or there twice can be told before the linker is asked.
+
+The linker itself is a poor witness: with PTX or cubins that define one symbol twice nvJitLink 13.0 crashes, and with
+LTOIR and PTX that do it takes one of them silently.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aotcuda.build import nvrtc
+from aotcuda.errors import ImageError
+from aotcuda.inspect import cubin, fatbin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.build.config import Options
+    from aotcuda.build.frontends import LinkInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbols:
+    """What an input defines for others.
+
+    Attributes:
+        functions: Device functions and kernels, by symbol.
+        complete: Whether these are all; LTOIR keeps its symbols to itself.
+        archs: The targets that the input holds code for, `compute_*` for what is still to be compiled; empty when it is
+            source.
+    """
+
+    functions: tuple[str, ...]
+    complete: bool = True
+    archs: tuple[str, ...] = ()
+
+
+def of(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
+    """The symbols of `item`; CUDA C++ is compiled to PTX for `target` to learn them.
+
+    Raises:
+        CompileError: A CUDA C++ source does not compile.
+        ImageError: A binary is not what its suffix says, or damaged.
+    """
+    if item.kind == "cu":
+        if item.internal:
+            return Symbols(functions=tuple(_in_source(item)))
+        text = nvrtc.compile_source(item, target, options, include_dirs, lto=False)
+        return Symbols(functions=_in_ptx(text))
+    if item.kind == "ptx":
+        numbers = re.findall(r"^\.target\s+sm_(\w+)", _text(item.data), re.MULTILINE)
+        return Symbols(functions=_in_ptx(item.data), archs=tuple(f"compute_{number}" for number in numbers))
+    if item.kind == "cubin":
+        return _in_cubin(item.data, item.name)
+    if item.kind == "fatbin":
+        return _in_fatbin(item.data, item.name)
+    if item.kind == "object":
+        return _in_object(item.data, item.name)
+    if item.kind == "library":
+        members = [_in_object(data, f"{item.name}({name})") for name, data in _members(item)]
+        return Symbols(
+            functions=tuple(sorted({name for member in members for name in member.functions})),
+            complete=all(member.complete for member in members),
+            archs=tuple(sorted({arch for member in members for arch in member.archs})),
+        )
+    return Symbols(functions=(), complete=False)
+
+
+_EXTERN_C = re.compile(rb'extern\s+"C"\s+__device__\s+[\w\s*]+?[\s*](\w+)\s*\(')
+
+
+def _in_source(item: LinkInput) -> Iterator[str]:
+    """The functions of a source of the front end's own, which are all declared alike."""
+    for data in (item.data, *(piece for _, piece in item.pieces)):
+        yield from (name.decode() for name in _EXTERN_C.findall(data))
+
+
+# PTX ISA, "Kernel and Function Directives: .func" and ".entry"; `.weak` ones may be defined more than once.
+_PTX_FUNCTION = re.compile(r"^\s*\.visible\s+\.(?:func|entry)\s*(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE)
+
+
+def _in_ptx(data: bytes) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_PTX_FUNCTION.findall(_text(data))))
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _in_cubin(data: bytes, where: str) -> Symbols:
+    found = cubin.read(data, where)
+    names = (*found.functions, *(kernel.name for kernel in found.kernels))
+    return Symbols(functions=names, archs=(found.arch,))
+
+
+def _in_fatbin(data: bytes, where: str) -> Symbols:
+    functions: set[str] = set()
+    complete = True
+    entries = fatbin.read(data, where)
+    for entry in entries:
+        if entry.kind == "sass":
+            functions |= set(_in_cubin(entry.content, where).functions)
+        elif entry.kind == "ptx":
+            functions |= set(_in_ptx(entry.content))
+        else:
+            complete = False
+    archs = [entry.arch.replace("sm_", "compute_") if entry.kind == "ltoir" else entry.arch for entry in entries]
+    return Symbols(functions=tuple(sorted(functions)), complete=complete, archs=tuple(archs))
+
+
+def _in_object(data: bytes, where: str) -> Symbols:
+    """A host object made by nvcc: its device code is a fatbin in a section of its own."""
+    start = data.find(fatbin.MAGIC)
+    if start < 0:
+        if data[18:20] == b"\xbe\x00":  # EM_CUDA: a relocatable cubin called .o
+            return _in_cubin(data, where)
+        return Symbols(functions=())
+    end = start
+    while data[end : end + 4] == fatbin.MAGIC and end + 16 <= len(data):
+        _, header, size = struct.unpack_from("<HHQ", data, end + 4)
+        end += header + size
+    return _in_fatbin(data[start:end], where)
+
+
+def _members(item: LinkInput) -> Iterator[tuple[str, bytes]]:
+    """The members of an `ar` archive: 60-byte headers with the size as text at byte 48, data padded to even length."""
+    data = item.data
+    if not data.startswith(b"!<arch>\n"):
+        message = f"{item.name} is no archive; a static library begins with '!<arch>'"
+        raise ImageError(message)
+    position = 8
+    while position + 60 <= len(data):
+        name = data[position : position + 16].decode(errors="replace").strip().rstrip("/")
+        size = int(data[position + 48 : position + 58] or b"0")
+        position += 60
+        if name not in ("", "/", "/SYM64"):
+            yield name, data[position : position + size]
+        position += size + size % 2
