@@ -1,3 +1,76 @@
-"""Ship GPU code in ordinary wheels: Python kernels compiled ahead of time, loaded and launched without a compiler."""
+"""Ship GPU code in ordinary wheels: Python kernels compiled ahead of time, loaded and launched without a compiler.
+
+Its names are found when they are first asked for: every packaged module imports this one, so it must cost nothing.
+"""
 
 from __future__ import annotations
+
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.errors import (
+        AotcudaError,
+        ArgumentError,
+        BuildError,
+        CompileError,
+        ConfigError,
+        CudaError,
+        DriverTooOldError,
+        FallbackWarning,
+        ForkError,
+        ImageError,
+        LaunchError,
+        LinkError,
+        ManifestError,
+        NoDeviceError,
+        NoDriverError,
+        NoImageError,
+        RuntimeUnavailableError,
+        SourceError,
+        StaleBuildError,
+        ToolchainError,
+    )
+    from aotcuda.runtime.module import Module, load
+
+__all__ = [
+    "AotcudaError",
+    "ArgumentError",
+    "BuildError",
+    "CompileError",
+    "ConfigError",
+    "CudaError",
+    "DriverTooOldError",
+    "FallbackWarning",
+    "ForkError",
+    "ImageError",
+    "LaunchError",
+    "LinkError",
+    "ManifestError",
+    "Module",
+    "NoDeviceError",
+    "NoDriverError",
+    "NoImageError",
+    "RuntimeUnavailableError",
+    "SourceError",
+    "StaleBuildError",
+    "ToolchainError",
+    "load",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    if name in ("Module", "load"):
+        import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first asked for; see above)
+    else:
+        import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415
+    value: object = getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,148 @@
+"""Which packaged image a GPU takes, and why: the tiers of `aotcuda.arch.preference` plus what the driver can load.
+
+SASS runs on any driver of the CUDA major version it was built with, and on newer ones. PTX carries the version of the
+toolkit that wrote it, and a driver for an older CUDA refuses it.
+"""
+
+from __future__ import annotations
+
+from aotcuda import arch
+from aotcuda.errors import DriverTooOldError, NoImageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.arch import Target
+    from aotcuda.errors import RuntimeUnavailableError
+    from aotcuda.manifest import Manifest
+
+
+class Choice:
+    """The image that one GPU takes.
+
+    Attributes:
+        gpu: The GPU in words.
+        capability: Its compute capability.
+        arch: The image's target, such as `"sm_90"`; None when no packaged image can run.
+        kind: `"sass"`, `"ptx"` or None.
+        why: Why this image, or why none.
+        rejected: The other images, each with the reason why it was not taken.
+    """
+
+    __slots__ = ("arch", "capability", "gpu", "kind", "rejected", "too_old", "why")
+
+    def __init__(
+        self,
+        gpu: str,
+        capability: tuple[int, int],
+        target: Target | None,
+        why: str,
+        rejected: tuple[tuple[str, str], ...],
+        *,
+        too_old: bool = False,
+    ) -> None:
+        self.gpu = gpu
+        self.capability = capability
+        self.arch = None if target is None else str(target)
+        self.kind = None if target is None else target.kind
+        self.why = why
+        self.rejected = rejected
+        self.too_old = too_old
+
+    def __str__(self) -> str:
+        taken = f"{self.arch}, {self.why}" if self.arch else f"no image: {self.why}"
+        others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
+        return f"{self.gpu} takes {taken}" + (f". Not taken: {others}" if others else "")
+
+    def __repr__(self) -> str:
+        return f"<Choice: {self}>"
+
+    def error(self, module: str) -> RuntimeUnavailableError:
+        """What a launch raises where no image can run."""
+        kind = DriverTooOldError if self.too_old else NoImageError
+        others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
+        return kind(f"{module} has no image for {self.gpu}: {self.why}" + (f" ({others})" if others else ""))
+
+
+def choose(
+    manifest: Manifest,
+    capability: tuple[int, int],
+    *,
+    driver: tuple[int, int] | None = None,
+    gpu: str | None = None,
+) -> Choice:
+    """Choose the image of `manifest` for a GPU.
+
+    Args:
+        manifest: The module's manifest.
+        capability: The GPU's compute capability.
+        driver: The CUDA version that the driver supports; None leaves the driver out of account.
+        gpu: The GPU in words.
+    """
+    gpu = gpu or f"a GPU of compute capability {_dotted(capability)}"
+    targets = [arch.parse(image["arch"]) for image in manifest["images"] if image["kind"] != "ltoir"]
+    toolkit = _version(manifest["toolchain"].get("cuda", "0.0"))
+    fitting = sorted((key, str(target), target) for target in targets if (key := arch.preference(target, capability)))
+    loadable = [target for _, _, target in fitting if driver is None or _loads(target, toolkit, driver)]
+    taken = loadable[0] if loadable else None
+    rejected = []
+    for target in targets:
+        if target == taken:
+            continue
+        if not target.runs_on(capability):
+            reason = f"is {_needs(target)}"
+        elif driver is not None and not _loads(target, toolkit, driver):
+            reason = f"needs a driver for CUDA {_floor(target, toolkit)}"
+        else:
+            reason = "fits less well"
+        rejected.append((str(target), reason))
+    if taken is not None:
+        return Choice(gpu, capability, taken, _why(taken, capability), tuple(rejected))
+    if fitting and driver is not None:
+        lowest = manifest["min_driver"]
+        floor = min(_floor(target, toolkit) for _, _, target in fitting)
+        why = (
+            f"the driver supports CUDA {_dotted(driver)}, and the images need CUDA {floor}"
+            + (f", which driver {lowest} or newer has" if lowest and floor == _dotted((toolkit[0], 0)) else "")
+            + "; update the driver"
+        )
+        return Choice(gpu, capability, None, why, tuple(rejected), too_old=True)
+    why = "none of the packaged images runs on it" if targets else "the module has no kernels"
+    return Choice(gpu, capability, None, why, tuple(rejected))
+
+
+def _loads(target: Target, toolkit: tuple[int, int], driver: tuple[int, int]) -> bool:
+    return driver >= toolkit if target.kind == "ptx" else driver[0] >= toolkit[0]
+
+
+def _floor(target: Target, toolkit: tuple[int, int]) -> str:
+    """The lowest CUDA version whose driver loads the image."""
+    return _dotted(toolkit if target.kind == "ptx" else (toolkit[0], 0))
+
+
+def _needs(target: Target) -> str:
+    """What GPUs a target is for, in words."""
+    own = _dotted(target.capability)
+    code = "PTX" if target.kind == "ptx" else "machine code"
+    if target.suffix == "a":
+        return f"{code} for compute capability {own} alone"
+    if target.kind == "sass" or target.suffix == "f":
+        return f"{code} for compute capability {own} to {target.major}.x"
+    return f"{code} for compute capability {own} and newer"
+
+
+def _why(target: Target, capability: tuple[int, int]) -> str:
+    if target.kind == "ptx":
+        return f"PTX for compute capability {_dotted(target.capability)} that the driver compiles for this GPU"
+    if target.capability == capability:
+        return "machine code for exactly this compute capability"
+    own = _dotted(target.capability)
+    return f"machine code for compute capability {own}, which runs on later ones of its major version"
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, rest = text.partition(".")
+    return int(major), int(rest.partition(".")[0] or 0)

@@ -1,0 +1,285 @@
+"""The CUDA driver through ctypes: starting it, its devices, contexts and errors.
+
+`get()` starts it once for a process. Nothing here is imported before something needs the driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from _thread import RLock
+
+from aotcuda.errors import CudaError, DriverTooOldError, ForkError, NoDeviceError, NoDriverError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIBRARY = "libcuda.so.1"
+LOWEST = (12, 0)
+"""The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
+
+NO_DEVICE = 100
+NOT_INITIALIZED = 3
+STUB_LIBRARY = 34
+INVALID_CONTEXT = 201
+
+_STICKY = frozenset([700, 702, 709, 710, 714, 715, 716, 717, 718, 719])
+"""Errors of a kernel that already ran. The driver repeats them from every later call in the same context."""
+
+forked = False
+"""True in a process that forked after `cuInit`; CUDA cannot be used there."""
+
+_lock = RLock()
+_driver: Driver | None = None
+
+_pointer = ctypes.c_void_p
+_out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
+_int = ctypes.c_int
+_uint = ctypes.c_uint
+_size = ctypes.c_size_t
+
+_PROTOTYPES: dict[str, tuple[type, ...]] = {
+    "cuDeviceGetCount": (_out,),
+    "cuDeviceGet": (_out, _int),
+    "cuDeviceGetName": (_out, _int, _int),
+    "cuDeviceGetAttribute": (_out, _int, _int),
+    "cuDevicePrimaryCtxRetain": (_out, _int),
+    "cuCtxSetCurrent": (_pointer,),
+    "cuCtxGetDevice": (_out,),
+    "cuLibraryLoadData": (_out, ctypes.c_char_p, _out, _out, _uint, _out, _out, _uint),
+    "cuLibraryUnload": (_pointer,),
+    "cuLibraryGetKernel": (_out, _pointer, ctypes.c_char_p),
+    "cuKernelGetFunction": (_out, _pointer),
+    "cuKernelGetAttribute": (_out, _int, _pointer, _int),
+    "cuKernelSetAttribute": (_int, _int, _pointer, _int),
+    "cuLaunchKernelEx": (_out, _pointer, _pointer, _pointer),
+    "cuOccupancyMaxPotentialBlockSize": (_out, _out, _pointer, _pointer, _size, _int),
+    "cuEventCreate": (_out, _uint),
+    "cuEventRecord": (_pointer, _pointer),
+    "cuEventDestroy_v2": (_pointer,),
+    "cuStreamWaitEvent": (_pointer, _pointer, _uint),
+    "cuPointerGetAttribute": (_out, _int, ctypes.c_uint64),
+}
+
+_ATTRIBUTES = {
+    "threads": 1,
+    "block_x": 2,
+    "block_y": 3,
+    "block_z": 4,
+    "grid_x": 5,
+    "grid_y": 6,
+    "grid_z": 7,
+    "shared": 8,
+    "major": 75,
+    "minor": 76,
+    "cooperative": 95,
+    "shared_optin": 97,
+}
+"""The device attributes in use, under the names that `Device.limit` takes."""
+
+
+class Device:
+    """One GPU as the driver numbers it.
+
+    Attributes:
+        index: Its ordinal in this process.
+        handle: What the driver calls it.
+        name: The product's name.
+        capability: Its compute capability, `(major, minor)`.
+    """
+
+    __slots__ = ("_driver", "_limits", "capability", "handle", "index", "name")
+
+    def __init__(self, driver: Driver, index: int) -> None:
+        handle = _int()
+        driver.check(driver.call["cuDeviceGet"](ctypes.byref(handle), index), f"GPU {index} could not be opened")
+        name = ctypes.create_string_buffer(256)
+        driver.check(driver.call["cuDeviceGetName"](name, len(name), handle), f"GPU {index} could not be named")
+        self._driver = driver
+        self._limits: dict[str, int] = {}
+        self.index = index
+        self.handle = handle.value
+        self.name = name.value.decode(errors="replace")
+        self.capability = (self.limit("major"), self.limit("minor"))
+
+    def limit(self, name: str) -> int:
+        """The value of a device attribute, by its name in `_ATTRIBUTES`."""
+        value = self._limits.get(name)
+        if value is None:
+            result = _int()
+            code = self._driver.call["cuDeviceGetAttribute"](ctypes.byref(result), _ATTRIBUTES[name], self.handle)
+            self._driver.check(code, f"GPU {self.index} did not tell its attribute {_ATTRIBUTES[name]} ({name})")
+            value = self._limits[name] = result.value
+        return value
+
+    def __str__(self) -> str:
+        major, minor = self.capability
+        return f"GPU {self.index} ({self.name}, compute capability {major}.{minor})"
+
+
+class Driver:
+    """The driver, started.
+
+    Attributes:
+        version: The newest CUDA version that it supports, `(major, minor)`.
+        devices: The GPUs it shows.
+        call: Its functions by name, each returning a `CUresult`.
+        launch: `cuLaunchKernel`, called with ready-made ctypes values.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._library = ctypes.CDLL(LIBRARY)
+        except OSError as error:
+            message = (
+                f"the CUDA driver library {LIBRARY} cannot be loaded ({error}); "
+                "install NVIDIA's driver, or run where a GPU is available"
+            )
+            raise NoDriverError(message) from None
+        self.call: dict[str, Callable[..., int]] = {}
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+        self._start()
+        for name, types in _PROTOTYPES.items():
+            self.call[name] = self._function(name, *types)
+        self.launch: Callable[..., int] = self._function("cuLaunchKernel")
+        count = _int()
+        self.check(self.call["cuDeviceGetCount"](ctypes.byref(count)), "the GPUs could not be counted")
+        if count.value == 0:
+            raise _no_device()
+        self.devices = [Device(self, index) for index in range(count.value)]
+
+    def _start(self) -> None:
+        """Start the driver and check its version."""
+        code = self._function("cuInit", _uint)(0)
+        if code == NO_DEVICE:
+            raise _no_device()
+        if code == STUB_LIBRARY:
+            message = f"{LIBRARY} is the toolkit's stub, not a driver; remove it from the library path"
+            raise NoDriverError(message)
+        if code == NOT_INITIALIZED:
+            raise _fork_error()
+        self.check(code, "the CUDA driver could not be started")
+        version = _int()
+        self.check(
+            self._function("cuDriverGetVersion", _out)(ctypes.byref(version)), "the driver did not tell its version"
+        )
+        self.version = (version.value // 1000, version.value % 1000 // 10)
+        if self.version < LOWEST:
+            message = (
+                f"the driver supports CUDA {self.version[0]}.{self.version[1]}; aotcuda needs one that supports "
+                f"CUDA {LOWEST[0]}.{LOWEST[1]} (driver 525) or newer"
+            )
+            raise DriverTooOldError(message)
+
+    def _function(self, name: str, *types: type) -> Callable[..., int]:
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            message = f"the driver has no {name}; aotcuda needs one for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
+            raise DriverTooOldError(message) from None
+        function.restype = _int
+        if types:
+            function.argtypes = types
+        result: Callable[..., int] = function
+        return result
+
+    def check(self, code: int, problem: str) -> None:
+        """Raise a CudaError that begins with `problem` unless `code` means success."""
+        if code:
+            raise self.error(code, problem)
+
+    def error(self, code: int, problem: str) -> CudaError:
+        """The error for a `CUresult`, with the driver's own name and text for it."""
+        name, text = self._text("cuGetErrorName", code), self._text("cuGetErrorString", code)
+        message = f"{problem}: {name or f'CUresult {code}'}" + (f", {text}" if text else "")
+        if code in _STICKY:
+            message += (
+                ". The driver reports such errors late: an earlier launch in this process may be the cause, and "
+                "nothing more can run in this process"
+            )
+        return CudaError(message, name=name or f"CUresult {code}", code=code)
+
+    def _text(self, function: str, code: int) -> str:
+        result = ctypes.c_char_p()
+        self._function(function, _int, _out)(code, ctypes.byref(result))
+        return (result.value or b"").decode(errors="replace")
+
+    def current_device(self) -> int | None:
+        """The ordinal of the GPU whose context is current in this thread, None when no context is."""
+        handle = _int()
+        code = self.call["cuCtxGetDevice"](ctypes.byref(handle))
+        if code == INVALID_CONTEXT:
+            return None
+        self.check(code, "the current context's GPU could not be told")
+        return next(device.index for device in self.devices if device.handle == handle.value)
+
+    def make_current(self, index: int) -> None:
+        """Make the primary context of a GPU current in this thread; it is what other libraries use too."""
+        device = self.devices[index]
+        with _lock:
+            context = self._contexts.get(index)
+            if context is None:
+                context = ctypes.c_void_p()
+                code = self.call["cuDevicePrimaryCtxRetain"](ctypes.byref(context), device.handle)
+                self.check(code, f"no context could be made on {device}")
+                self._contexts[index] = context
+        self.check(self.call["cuCtxSetCurrent"](context), f"the primary context of {device} could not be made current")
+
+    def pointer_device(self, address: int) -> int | None:
+        """The ordinal of the GPU that an address belongs to, None when the driver does not know the address."""
+        ordinal = _int()
+        if self.call["cuPointerGetAttribute"](ctypes.byref(ordinal), 9, address):
+            return None
+        return ordinal.value
+
+    def reachable(self, address: int) -> bool:
+        """Whether kernels in the current context can use an address: their own, managed, or a peer's with access."""
+        result = ctypes.c_uint64()
+        return self.call["cuPointerGetAttribute"](ctypes.byref(result), 3, address) == 0
+
+
+def get() -> Driver:
+    """The driver, started when first asked for.
+
+    Raises:
+        NoDriverError: There is no driver library.
+        NoDeviceError: It shows no GPU.
+        DriverTooOldError: It lacks what every launch needs.
+        ForkError: This process forked after the driver was started.
+        CudaError: It could not be started for another reason.
+    """
+    global _driver  # noqa: PLW0603 (one driver a process is what CUDA has)
+    if forked:
+        raise _fork_error()
+    with _lock:
+        if _driver is None:
+            _driver = Driver()
+            os.register_at_fork(after_in_child=_after_fork)
+        return _driver
+
+
+def check_fork() -> None:
+    """Raise ForkError in a process that forked after CUDA was started."""
+    if forked:
+        raise _fork_error()
+
+
+def _after_fork() -> None:
+    global forked  # noqa: PLW0603
+    forked = True
+
+
+def _fork_error() -> ForkError:
+    message = (
+        "this process forked after CUDA was started, and CUDA cannot be used in the child; start processes with "
+        'multiprocessing.get_context("spawn"), or set AOTCUDA_LOAD=first-use and fork before the first launch'
+    )
+    return ForkError(message)
+
+
+def _no_device() -> NoDeviceError:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hint = f"; CUDA_VISIBLE_DEVICES is {visible!r}" if visible is not None else ""
+    message = f"the CUDA driver shows no GPU{hint}"
+    return NoDeviceError(message)

@@ -1,0 +1,180 @@
+"""What a packaged module exports: kernels, to be indexed with a configuration and called, and device functions."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from aotcuda import manifest as manifests
+    from aotcuda.runtime.dispatch import Dispatch, Selection
+    from aotcuda.runtime.launch import ForAll, Launcher
+    from aotcuda.runtime.module import Module
+    from aotcuda.runtime.program import Program
+
+_MOST_LAUNCHERS = 256
+
+
+class Kernel:
+    """A kernel of a packaged module: `kernel[grid, block](*args)`.
+
+    Attributes:
+        module: The module that it belongs to.
+        signatures: The signatures that it was compiled for.
+    """
+
+    def __init__(self, module: Module, record: manifests.Kernel) -> None:
+        self.module = module
+        self.__name__ = self.__qualname__ = record["name"]
+        self.__module__ = module.name
+        self.signatures = [overload["signature"] for overload in record["overloads"]]
+        self._record = record
+        self._dispatch: Dispatch | None = None
+        self._launchers: dict[object, Launcher] = {}
+
+    def __getitem__(self, configuration: object) -> Launcher:
+        """The kernel with a configuration: `grid, block`, then if wanted a stream and bytes of dynamic shared memory.
+
+        Raises:
+            LaunchError: The grid, the block or the shared memory is not a possible one.
+            ArgumentError: The stream is none.
+        """
+        try:
+            return self._launchers[configuration]
+        except (KeyError, TypeError):  # a stream may be unhashable
+            pass
+        if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
+            self._refuse(
+                f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{configuration!r}]"
+            )
+        grid, block, stream, shared = (*configuration, 0, 0)[:4]
+        launcher = self.launcher(grid, block, stream, shared)
+        if _is_plain(configuration):
+            if len(self._launchers) >= _MOST_LAUNCHERS:
+                self._launchers.clear()
+            self._launchers[configuration] = launcher
+        return launcher
+
+    def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> ForAll:
+        """The kernel over at least `n` threads: `kernel.forall(n)(*args)`; it must itself ignore threads beyond `n`.
+
+        Args:
+            n: How many threads are needed.
+            block: Threads of a block; by default as many as occupy the GPU best.
+            stream: As in a configuration.
+            shared: Bytes of dynamic shared memory for each block.
+
+        Raises:
+            LaunchError: `n` is negative, or the block is not possible.
+            ArgumentError: The stream is none.
+        """
+        from aotcuda.runtime.launch import ForAll  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+
+        return ForAll(self, n, block, stream, self._shared(shared))
+
+    def launcher(self, grid: object, block: object, stream: object, shared: object) -> Launcher:
+        """As `__getitem__`, from the parts of a configuration."""
+        from aotcuda.runtime.launch import Launcher, dimensions  # noqa: PLC0415 (as in forall)
+
+        return Launcher(
+            self, dimensions(grid, "grid", self), dimensions(block, "block", self), stream, self._shared(shared)
+        )
+
+    def select(self, args: tuple[object, ...], stream: int) -> Selection:
+        """The overload for these arguments; see `aotcuda.runtime.dispatch`."""
+        dispatch = self._dispatch or self._make_dispatch()
+        return dispatch.select(args, stream)
+
+    def preload(self, program: Program, device: int) -> None:
+        """Load every overload's code on a GPU whose context is current."""
+        for plan in (self._dispatch or self._make_dispatch()).plans:
+            program.load_kernel(program.entry(plan, device))
+
+    def forget(self) -> None:
+        """Drop all that belongs to loaded images."""
+        self._dispatch = None
+        self._launchers.clear()
+
+    def __call__(self, *_args: object) -> NoReturn:
+        """Say how a kernel is launched.
+
+        Raises:
+            TypeError: Always.
+        """
+        message = f"{self} needs a configuration: {self.__name__}[grid, block](...) or {self.__name__}.forall(n)(...)"
+        raise TypeError(message)
+
+    def __str__(self) -> str:
+        return f"{self.module.name}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return _find, (self.module.name, self.__name__)
+
+    def _make_dispatch(self) -> Dispatch:
+        from aotcuda.runtime.dispatch import Dispatch  # noqa: PLC0415 (as in forall)
+
+        self._dispatch = dispatch = Dispatch(self._record, str(self))
+        return dispatch
+
+    def _shared(self, shared: object) -> int:
+        if not isinstance(shared, int) or shared < 0:
+            self._refuse(f"dynamic shared memory is {shared!r} where a number of bytes belongs")
+        return shared
+
+    def _refuse(self, problem: str) -> NoReturn:
+        from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in forall)
+
+        message = f"{self} cannot be launched: {problem}"
+        raise LaunchError(message)
+
+
+class DeviceFunction:
+    """An exported device function: code for kernels to call, packaged as LTOIR under a C name.
+
+    Attributes:
+        module: The module that it belongs to.
+        signature: Its signature.
+        prototype: Its C prototype, as the packaged header has it.
+    """
+
+    def __init__(self, module: Module, record: manifests.Function) -> None:
+        self.module = module
+        self.__name__ = self.__qualname__ = record["name"]
+        self.__module__ = module.name
+        self.signature = record["signature"]
+        self.prototype = record["prototype"]
+
+    def __call__(self, *_args: object) -> NoReturn:
+        """Say what a device function is.
+
+        Raises:
+            TypeError: Always.
+        """
+        message = f"{self} is a device function: kernels call it on the GPU, the host cannot"
+        raise TypeError(message)
+
+    def __str__(self) -> str:
+        return f"{self.module.name}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<aotcuda device function {self}: {self.prototype}>"
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return _find, (self.module.name, self.__name__)
+
+
+def _is_plain(configuration: object) -> bool:
+    """Whether a configuration is made of ints and tuples of them, and so holds nothing alive and can be kept."""
+    if not isinstance(configuration, tuple):
+        return False
+    return all(type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
+
+
+def _find(module: str, name: str) -> object:
+    """A kernel or function by name, for unpickling."""
+    from aotcuda.runtime.module import load  # noqa: PLC0415 (module imports this one)
+
+    return load(module).attribute(name)

@@ -1,0 +1,258 @@
+"""The launch: a kernel with its configuration, called with arguments; and the limits that a configuration must keep."""
+
+from __future__ import annotations
+
+import ctypes
+
+from aotcuda.errors import LaunchError
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.dispatch import Selection
+    from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.plan import Plan, Slot
+    from aotcuda.runtime.program import Entry, Program
+
+    Dimensions = tuple[int, int, int]
+
+_COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+_COOPERATIVE_TOO_LARGE = 720
+
+
+class _Attribute(ctypes.Structure):
+    """`CUlaunchAttribute`, as far as it is used."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
+
+
+class _Config(ctypes.Structure):
+    """`CUlaunchConfig`."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+class Launcher:
+    """A kernel with a launch configuration; call it with the kernel's arguments.
+
+    Attributes:
+        kernel: The kernel.
+        grid: Blocks of the grid in x, y and z.
+        block: Threads of a block in x, y and z.
+        stream: The handle of the stream, 0 for the default one.
+        shared: Bytes of dynamic shared memory for each block.
+    """
+
+    __slots__ = ("_dimensions", "_owner", "_verified", "block", "grid", "kernel", "shared", "stream")
+
+    def __init__(self, kernel: Kernel, grid: Dimensions, block: Dimensions, stream: object, shared: int) -> None:
+        self.kernel = kernel
+        self.grid = grid
+        self.block = block
+        self.stream = streams.handle(stream)
+        self.shared = shared
+        self._owner = stream  # a stream lives as long as the object it came from
+        self._dimensions = (*grid, *block, shared, ctypes.c_void_p(self.stream), None)
+        self._verified: set[object] = set()
+
+    def __call__(self, *args: object) -> None:
+        """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
+
+        Raises:
+            ArgumentError: No packaged signature takes the arguments.
+            LaunchError: The GPU cannot take the configuration.
+            RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
+            StaleBuildError: The package is installed as editable and its sources were edited after the build.
+            ForkError: The process forked after CUDA was started.
+            CudaError: The driver reports an error.
+        """
+        module = self.kernel.module
+        program = module.program
+        if program is None or module.editable or drivers.forked:
+            program = module.ready()
+        self.submit(program, self.kernel.select(args, self.stream))
+
+    def submit(self, program: Program, selection: Selection) -> None:
+        """Launch with arguments that were selected and packed already, and give their slot back."""
+        plan, slot, _, pending = selection
+        try:
+            entry = plan.entries.get(program.device)
+            if entry is None or pending:
+                entry = program.entry(plan, self._enter(program, selection))
+            if entry not in self._verified:
+                self._verify(entry, plan)
+            if entry.cooperative:
+                code = self._launch_cooperative(program, entry, slot)
+            else:
+                code = program.driver.launch(entry.kernel, *self._dimensions, slot[1])
+            if code:
+                self._recover(code, program, entry, selection)
+        finally:
+            plan.slots.append(slot)
+
+    def __repr__(self) -> str:
+        stream = f", stream {self.stream:#x}" if self.stream else ""
+        shared = f", {self.shared} bytes of shared memory" if self.shared else ""
+        return f"<{self.kernel} with grid {self.grid}, block {self.block}{stream}{shared}>"
+
+    def _enter(self, program: Program, selection: Selection) -> int:
+        """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
+        plan, _, values, pending = selection
+        places = addresses(plan, values)
+        device = program.enter(places)
+        if program.device < 0:
+            program.check_reach(places, device, str(self.kernel))
+        for ready in {item for item in pending if isinstance(item, int)}:
+            if not streams.same(ready, self.stream):
+                streams.order(program.driver, ready, self.stream)
+        return device
+
+    def _launch_cooperative(self, program: Program, entry: Entry, slot: Slot) -> int:
+        attribute = _Attribute(id=_COOPERATIVE, value=1)
+        config = _Config(
+            grid=self.grid,
+            block=self.block,
+            shared=self.shared,
+            stream=self.stream,
+            attributes=ctypes.pointer(attribute),
+            count=1,
+        )
+        return program.driver.call["cuLaunchKernelEx"](ctypes.byref(config), entry.kernel, None, slot[1])
+
+    def _recover(self, code: int, program: Program, entry: Entry, selection: Selection) -> None:
+        """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
+        plan, slot, values, _ = selection
+        if code == drivers.INVALID_CONTEXT and program.driver.current_device() is None:
+            program.enter(addresses(plan, values))
+            if entry.cooperative:
+                code = self._launch_cooperative(program, entry, slot)
+            else:
+                code = program.driver.launch(entry.kernel, *self._dimensions, slot[1])
+        if code == 0:
+            return
+        problem = (
+            f"{self.kernel} could not be launched on {entry.device} with grid {self.grid}, block {self.block}, "
+            f"stream {self.stream:#x} and {self.shared} bytes of dynamic shared memory"
+        )
+        error = program.driver.error(code, problem)
+        if code == _COOPERATIVE_TOO_LARGE:
+            error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
+        raise error
+
+    def _verify(self, entry: Entry, plan: Plan) -> None:
+        """Raise LaunchError if the GPU or the kernel cannot take this configuration; once for each."""
+        device = entry.device
+        on = f"on {device}"
+        for what, dimensions in (("grid", self.grid), ("block", self.block)):
+            for axis, extent in zip("xyz", dimensions, strict=True):
+                most = device.limit(f"{what}_{axis}")
+                if extent > most:
+                    self._refuse(f"{what} {dimensions} has {extent} in {axis}, where at most {most} are possible {on}")
+        threads = self.block[0] * self.block[1] * self.block[2]
+        bounds = plan.overload["launch_bounds"]
+        if threads > device.limit("threads"):
+            most = device.limit("threads")
+            self._refuse(f"block {self.block} has {threads} threads, where at most {most} are possible {on}")
+        if bounds and 0 < bounds[0] < threads:
+            self._refuse(f"block {self.block} has {threads} threads, more than the kernel's launch bounds, {bounds[0]}")
+        if threads > entry.threads:
+            self._refuse(
+                f"block {self.block} has {threads} threads, where the kernel's registers allow {entry.threads} {on}"
+            )
+        most = device.limit("shared_optin") - entry.static_shared
+        if self.shared > most:
+            own = f" beside the kernel's own {entry.static_shared}" if entry.static_shared else ""
+            self._refuse(f"{self.shared} bytes of dynamic shared memory, where at most {most} are possible{own} {on}")
+        if self.shared > device.limit("shared") - entry.static_shared:
+            entry.allow_shared()
+        if entry.cooperative and not device.limit("cooperative"):
+            self._refuse(f"it is a cooperative kernel, which is not possible {on}")
+        self._verified.add(entry)
+
+    def _refuse(self, problem: str) -> None:
+        message = f"{self.kernel} cannot be launched: {problem}"
+        raise LaunchError(message)
+
+
+class ForAll:
+    """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
+
+    __slots__ = ("_block", "_kernel", "_n", "_owner", "_shared", "_stream")
+
+    def __init__(self, kernel: Kernel, n: int, block: int | None, stream: object, shared: int) -> None:
+        if n < 0:
+            message = f"{kernel}.forall({n}): the number of elements cannot be negative"
+            raise LaunchError(message)
+        if block is not None:
+            block = dimensions((block,), "block", kernel)[0]
+        self._kernel = kernel
+        self._n = n
+        self._block = block
+        self._stream = streams.handle(stream)
+        self._owner = stream  # as in Launcher
+        self._shared = shared
+
+    def __call__(self, *args: object) -> None:
+        """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
+        kernel = self._kernel
+        program = kernel.module.ready()
+        selection = plan, slot, values, _ = kernel.select(args, self._stream)
+        if self._n == 0:
+            plan.slots.append(slot)
+            return
+        try:
+            block = self._best(program, plan, values) if self._block is None else self._block
+            launcher = kernel[-(-self._n // block), block, self._stream, self._shared]
+        except BaseException:
+            plan.slots.append(slot)
+            raise
+        launcher.submit(program, selection)
+
+    def __repr__(self) -> str:
+        return f"<{self._kernel} for {self._n} elements>"
+
+    def _best(self, program: Program, plan: Plan, values: list[object]) -> int:
+        """The block size of most occupancy for the selected overload."""
+        known = plan.entries.get(program.device)
+        if known is not None and self._shared in known.block:
+            return known.block[self._shared]
+        entry = program.entry(plan, program.enter(addresses(plan, values)))
+        bounds = plan.overload["launch_bounds"]
+        most = min(entry.threads, bounds[0]) if bounds and bounds[0] else entry.threads
+        if self._shared > entry.device.limit("shared") - entry.static_shared:
+            entry.allow_shared()
+        return entry.best_block(self._shared, most)
+
+
+def addresses(plan: Plan, values: list[object]) -> list[int]:
+    """The addresses of the arrays among a block's numbers."""
+    return [value for index in plan.addresses if isinstance(value := values[index], int)]
+
+
+def dimensions(value: object, what: str, kernel: Kernel) -> Dimensions:
+    """A grid or a block in three dimensions, from an int or a tuple of one to three.
+
+    Raises:
+        LaunchError: It is neither, or one of them is below 1.
+    """
+    parts = value if isinstance(value, tuple | list) else (value,)
+    try:
+        numbers = [part.__index__() for part in parts]
+    except AttributeError:
+        numbers = []
+    if not 1 <= len(numbers) <= 3:
+        message = f"{kernel} cannot be launched: {what} is {value!r} where an int or a tuple of one to three belongs"
+        raise LaunchError(message)
+    if min(numbers) < 1:
+        message = f"{kernel} cannot be launched: {what} is {value!r}, and each of its dimensions must be at least 1"
+        raise LaunchError(message)
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z

@@ -1,0 +1,303 @@
+"""What a generated module calls: `load` makes its `Module`, which reads the manifest and loads the images when needed.
+
+With `load = "first-use"` an import does nothing else than make that object; with `load = "import"` it also reads the
+manifest, starts the driver and loads the images. Whatever this machine lacks is left for the first launch to say.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import RLock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.choose import Choice
+    from aotcuda.runtime.kernel import DeviceFunction, Kernel
+    from aotcuda.runtime.program import Program
+    from aotcuda.runtime.stale import Sources
+
+_LOADS = ("import", "first-use")
+_UNLISTED = frozenset(["_aotcuda"])
+"""Names of a generated module that `dir()` does not show."""
+
+
+class Module:
+    """A packaged module: its manifest, its images and what they export.
+
+    Attributes:
+        name: The module's name, `"mypkg.kernels"`.
+        path: The file of its manifest.
+        editable: Whether it is installed as editable, and checked against its sources.
+        program: The loaded images; None until something needs them.
+    """
+
+    def __init__(
+        self, name: str, namespace: dict[str, object], path: str, sha256: str | None, *, editable: bool
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.editable = editable
+        self._namespace = namespace
+        self._sha256 = sha256
+        self._lock = RLock()
+        self.program: Program | None = None
+        self._manifest: Manifest | None = None
+        self._exports: dict[str, Kernel | DeviceFunction] = {}
+        self._sources: Sources | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest, read when first asked for.
+
+        Raises:
+            ManifestError: It is missing, altered or of a newer format version.
+        """
+        return self._manifest or self._read()
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernels by name."""
+        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is exported)
+
+        return {name: value for name, value in self._exported().items() if isinstance(value, Kernel)}
+
+    @property
+    def functions(self) -> dict[str, DeviceFunction]:
+        """The exported device functions by name."""
+        from aotcuda.runtime.kernel import DeviceFunction  # noqa: PLC0415 (likewise)
+
+        return {name: value for name, value in self._exported().items() if isinstance(value, DeviceFunction)}
+
+    @property
+    def chosen(self) -> dict[int, Choice]:
+        """What each GPU of this machine takes, and why, by the GPU's ordinal.
+
+        Raises:
+            RuntimeUnavailableError: There is no driver or no GPU.
+            CudaError: The driver cannot be started.
+        """
+        if self.program is not None:
+            return self.program.choices
+        from aotcuda.runtime import driver, program  # noqa: PLC0415 (an import must not need ctypes)
+
+        return program.survey(self.manifest, driver.get())
+
+    def choice_for(self, capability: tuple[int, int], driver: tuple[int, int] | None = None) -> Choice:
+        """What a GPU of some compute capability would take; it need not be there.
+
+        Args:
+            capability: The compute capability, `(9, 0)`.
+            driver: The CUDA version of a driver; None supposes one that is new enough.
+        """
+        from aotcuda.runtime.choose import choose  # noqa: PLC0415 (not before it is asked for)
+
+        return choose(self.manifest, capability, driver=driver)
+
+    def attribute(self, name: str) -> object:
+        """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.
+
+        Raises:
+            AttributeError: The module exports no such name.
+            ManifestError: The manifest cannot be read.
+        """
+        value: object
+        if name == "__all__":
+            value = sorted(self._exported())
+        elif name.startswith("__") and name.endswith("__"):  # the import system asks for some; the manifest has none
+            value = None
+        else:
+            value = self._exported().get(name)
+        if value is None:
+            raise self._unknown(name)
+        self._namespace[name] = value
+        return value
+
+    def names(self) -> list[str]:
+        """The generated module's `__dir__`."""
+        return sorted({*self._namespace, *self._exported()} - _UNLISTED)
+
+    def ready(self) -> Program:
+        """The images, loaded and up to date; every launch asks for them.
+
+        Raises:
+            RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
+            ManifestError: The fatbin is missing or altered.
+            StaleBuildError: The module is editable and a source changed after the build.
+            ForkError: The process forked after CUDA was started.
+            CudaError: The driver cannot be started or refuses the images.
+        """
+        from aotcuda.runtime import driver  # noqa: PLC0415 (an import must not need ctypes)
+
+        driver.check_fork()
+        program = self.program or self._load()
+        if self.editable:
+            self._check_sources()
+        return program
+
+    def preload(self) -> None:
+        """Load everything now: the images, a context if there is none, and the code of every kernel on its GPU.
+
+        Errors as for a launch.
+        """
+        if not self.manifest["kernels"]:
+            return
+        program = self.ready()
+        device = program.enter(())
+        for kernel in self.kernels.values():
+            kernel.preload(program, device)
+
+    def unload(self) -> None:
+        """Take the images out of the driver; nothing that was launched may still be running. A launch loads them again.
+
+        Raises:
+            CudaError: The driver refuses.
+        """
+        with self._lock:
+            program, self.program = self.program, None
+            if program is not None:
+                for kernel in self.kernels.values():
+                    kernel.forget()
+                program.unload()
+
+    def load_early(self) -> None:
+        """What an import with `load = "import"` does: read, check and load; what the machine lacks is no error yet.
+
+        Raises:
+            ManifestError: The manifest or the fatbin is missing, altered or of a newer format version.
+        """
+        from aotcuda.errors import CudaError, ForkError, RuntimeUnavailableError  # noqa: PLC0415 (first-use needs none)
+
+        if not self.manifest["kernels"]:
+            return
+        try:
+            self._load()
+        except (RuntimeUnavailableError, CudaError, ForkError):
+            return  # the first launch will say so
+
+    def forget_names(self) -> None:
+        """Remove what `attribute` kept, because the module is being executed again."""
+        for name in ("__all__", *self._exports):
+            self._namespace.pop(name, None)
+
+    def __repr__(self) -> str:
+        if self._manifest is None:
+            return f"<aotcuda.Module {self.name}, not read yet>"
+        state = "not loaded"
+        if self.program is not None:
+            state = "; ".join(map(str, self.program.choices.values()))
+        if self.editable and (changed := self._stale()):
+            state += f"; out of date: {changed}"
+        counts = f"{len(self._manifest['kernels'])} kernels, {len(self._manifest['functions'])} functions"
+        return f"<aotcuda.Module {self.name}: {counts}; {state}>"
+
+    def _read(self) -> Manifest:
+        from aotcuda import manifest as manifests  # noqa: PLC0415 (it imports json, which first-use must not pay for)
+
+        with self._lock:
+            if self._manifest is None:
+                self._manifest = manifests.read(self.path, sha256=self._sha256)
+            return self._manifest
+
+    def _exported(self) -> dict[str, Kernel | DeviceFunction]:
+        if self._manifest is None or not self._exports:
+            from aotcuda.runtime.kernel import DeviceFunction, Kernel  # noqa: PLC0415 (not before something is exported)
+
+            manifest = self.manifest
+            with self._lock:
+                if not self._exports:
+                    self._exports = {
+                        **{record["name"]: Kernel(self, record) for record in manifest["kernels"]},
+                        **{record["name"]: DeviceFunction(self, record) for record in manifest["functions"]},
+                    }
+        return self._exports
+
+    def _load(self) -> Program:
+        manifest = self.manifest
+        from aotcuda.runtime import driver  # noqa: PLC0415 (an import must not need ctypes)
+        from aotcuda.runtime.program import Program  # noqa: PLC0415
+
+        driver.check_fork()  # before the lock, which a thread of the parent may have held
+        with self._lock:
+            if self.program is None:
+                self.program = Program(manifest, os.path.dirname(self.path))
+            return self.program
+
+    def _stale(self) -> str | None:
+        if self._sources is None:
+            from aotcuda.runtime.stale import Sources  # noqa: PLC0415 (only editable installs come here)
+
+            root = os.path.dirname(os.path.dirname(self.path))
+            for _ in range(self.name.count(".")):
+                root = os.path.dirname(root)
+            self._sources = Sources(root, self.manifest["sources"])
+        return self._sources.changed()
+
+    def _check_sources(self) -> None:
+        changed = self._stale()
+        if changed is not None:
+            from aotcuda.errors import StaleBuildError  # noqa: PLC0415 (likewise)
+
+            message = f"{self.name} was built before {changed}; build it again: pip install -e ."
+            raise StaleBuildError(message)
+
+    def _unknown(self, name: str) -> AttributeError:
+        message = f"module {self.name!r} has no attribute {name!r}"
+        if not name.startswith("__"):
+            from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
+
+            near = get_close_matches(name, self._exported(), n=1)
+            message += f". Did you mean {near[0]!r}?" if near else ""
+        return AttributeError(message, name=name)
+
+
+def load(
+    name: str, *, manifest: str | None = None, sha256: str | None = None, load: str = "import", editable: bool = False
+) -> Module:
+    """The `Module` of a packaged module.
+
+    `aotcuda.load("mypkg.kernels")` imports that module and gives its `Module`; generated modules call this with the
+    other arguments.
+
+    Args:
+        name: The module's name.
+        manifest: Path of the manifest, relative to the folder of the generated module.
+        sha256: Digest that the manifest must have.
+        load: `"import"` or `"first-use"`; the environment variable `AOTCUDA_LOAD` overrides it.
+        editable: Whether launches check the sources that the images were built from.
+
+    Raises:
+        ImportError: There is no such module.
+        ManifestError: The module was not generated by aotcuda, or its manifest or fatbin is missing or altered.
+        ConfigError: `AOTCUDA_LOAD` has an unknown value.
+    """
+    if manifest is None:
+        return _imported(name)
+    generated = sys.modules[name]
+    namespace = vars(generated)
+    previous = namespace.get("__aotcuda__")
+    if isinstance(previous, Module):
+        previous.forget_names()
+    path = os.path.join(os.path.dirname(os.path.abspath(namespace["__file__"])), *manifest.split("/"))
+    module = Module(name, namespace, path, sha256, editable=editable)
+    chosen = os.environ.get("AOTCUDA_LOAD") or load
+    if chosen not in _LOADS:
+        from aotcuda.errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
+
+        message = f"AOTCUDA_LOAD is {chosen!r}; write 'import' or 'first-use'"
+        raise ConfigError(message)
+    if chosen == "import":
+        module.load_early()
+    return module
+
+
+def _imported(name: str) -> Module:
+    __import__(name)
+    module = vars(sys.modules[name]).get("__aotcuda__")
+    if not isinstance(module, Module):
+        from aotcuda.errors import ManifestError  # noqa: PLC0415 (likewise)
+
+        message = f"{name} is no module that aotcuda generated; it has no manifest"
+        raise ManifestError(message)
+    return module

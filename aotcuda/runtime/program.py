@@ -1,0 +1,187 @@
+"""A module's images, loaded into the driver: `Program` for the module, `Entry` for one overload on one GPU."""
+
+from __future__ import annotations
+
+import ctypes
+
+from aotcuda import manifest as manifests
+from aotcuda.errors import ArgumentError, CudaError
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.choose import choose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.choose import Choice
+    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.plan import Plan
+
+_MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
+_MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
+
+
+class Entry:
+    """One overload on one GPU, ready to launch.
+
+    Attributes:
+        device: The GPU.
+        kernel: The driver's handle (`CUkernel`).
+        threads: The most threads that a block may have, by the registers it takes and its launch bounds.
+        static_shared: Bytes of shared memory that every block has.
+        cooperative: Whether it is launched cooperatively.
+        block: The block size of most occupancy for each amount of dynamic shared memory that was asked for.
+    """
+
+    __slots__ = ("_driver", "_dynamic", "block", "cooperative", "device", "kernel", "static_shared", "threads")
+
+    def __init__(self, driver: Driver, device: Device, kernel: ctypes.c_void_p, plan: Plan) -> None:
+        self._driver = driver
+        self._dynamic = False
+        self.device = device
+        self.kernel = kernel
+        self.cooperative = plan.overload["cooperative"]
+        self.threads = self._attribute(_MAX_THREADS)
+        self.static_shared = self._attribute(_STATIC_SHARED)
+        self.block: dict[int, int] = {}
+        carveout = plan.overload["carveout"]
+        if carveout is not None:
+            self._set(_CARVEOUT, carveout)
+
+    def allow_shared(self) -> None:
+        """Let launches have as much dynamic shared memory as the GPU has; the driver's default is 48 KiB."""
+        if not self._dynamic:
+            self._set(_MAX_DYNAMIC_SHARED, self.device.limit("shared_optin") - self.static_shared)
+            self._dynamic = True
+
+    def best_block(self, shared: int, most: int) -> int:
+        """The block size of most occupancy; it needs a current context."""
+        block = self.block.get(shared)
+        if block is None:
+            grid, result = ctypes.c_int(), ctypes.c_int()
+            code = self._driver.call["cuOccupancyMaxPotentialBlockSize"](
+                ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most
+            )
+            self._driver.check(code, f"the driver could not tell a block size for {self.device}")
+            block = self.block[shared] = result.value
+        return block
+
+    def _attribute(self, attribute: int) -> int:
+        value = ctypes.c_int()
+        code = self._driver.call["cuKernelGetAttribute"](
+            ctypes.byref(value), attribute, self.kernel, self.device.handle
+        )
+        self._driver.check(code, f"the driver did not tell attribute {attribute} of a kernel on {self.device}")
+        return value.value
+
+    def _set(self, attribute: int, value: int) -> None:
+        code = self._driver.call["cuKernelSetAttribute"](attribute, value, self.kernel, self.device.handle)
+        self._driver.check(code, f"the driver did not take attribute {attribute} = {value} on {self.device}")
+
+
+class Program:
+    """The images of a module, loaded.
+
+    Attributes:
+        driver: The driver that holds them.
+        choices: What each GPU takes, by its ordinal.
+        device: The ordinal of the only GPU, -1 if there are several.
+    """
+
+    __slots__ = ("_handle", "_kernels", "_where", "choices", "device", "driver")
+
+    def __init__(self, manifest: Manifest, folder: str) -> None:
+        """Load the module's fatbin; nothing needs a context yet.
+
+        Raises:
+            ManifestError: The fatbin is missing, truncated or altered.
+            RuntimeUnavailableError: There is no driver or no GPU, or none of the GPUs has an image.
+            CudaError: The driver refuses the fatbin.
+        """
+        self._where = manifest["module"]
+        self._kernels: dict[str, ctypes.c_void_p] = {}
+        self._handle = ctypes.c_void_p()
+        data = manifests.read_file(folder, manifest["files"]["kernels"])
+        self.driver = drivers.get()
+        self.choices = survey(manifest, self.driver)
+        self.device = 0 if len(self.driver.devices) == 1 else -1
+        if not any(choice.arch for choice in self.choices.values()):
+            raise self.choices[0].error(self._where)
+        code = self.driver.call["cuLibraryLoadData"](ctypes.byref(self._handle), data, None, None, 0, None, None, 0)
+        self.driver.check(code, f"the driver refused the images of {self._where}")
+
+    def enter(self, addresses: Sequence[int]) -> int:
+        """The ordinal of the GPU to launch on, with a context current in this thread.
+
+        A context that is current already stays so. Else it is the primary one of the GPU that the arguments' first
+        array lies on, or of GPU 0.
+        """
+        device = self.driver.current_device()
+        if device is None:
+            found = (self.driver.pointer_device(address) for address in addresses if address)
+            device = next((index for index in found if index is not None), 0)
+            self.driver.make_current(device)
+        return device
+
+    def check_reach(self, addresses: Sequence[int], device: int, name: str) -> None:
+        """Raise ArgumentError if the launch's GPU cannot read an array that lies on another one."""
+        for address in addresses:
+            if not address:  # an array of no elements
+                continue
+            home = self.driver.pointer_device(address)
+            if home is not None and home != device and not self.driver.reachable(address):
+                devices = self.driver.devices
+                message = (
+                    f"{name} is launched on {devices[device]}, and an array that it was given lies on {devices[home]}; "
+                    "copy the array, or make that GPU's context current"
+                )
+                raise ArgumentError(message)
+
+    def entry(self, plan: Plan, device: int) -> Entry:
+        """The overload on a GPU, looked up when first asked for.
+
+        Raises:
+            NoImageError: No packaged image runs on that GPU.
+            DriverTooOldError: One would, with a newer driver.
+            CudaError: The driver does not find the kernel in the image, or cannot load it.
+        """
+        found = plan.entries.get(device)
+        if found is not None:
+            return found
+        choice = self.choices[device]
+        if choice.arch is None:
+            raise choice.error(self._where)
+        symbol = plan.overload["symbol"]
+        gpu = self.driver.devices[device]
+        try:
+            kernel = self._kernels.get(symbol)
+            if kernel is None:
+                kernel = ctypes.c_void_p()
+                code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), self._handle, symbol.encode())
+                self.driver.check(code, "the kernel was not found in the loaded images")
+                self._kernels[symbol] = kernel
+            result = Entry(self.driver, gpu, kernel, plan)
+        except CudaError as error:
+            message = f"{symbol} of {self._where} could not be loaded from {choice.arch} on {gpu}: {error}"
+            raise CudaError(message, name=error.name, code=error.code) from None
+        plan.entries[device] = result
+        return result
+
+    def load_kernel(self, entry: Entry) -> None:
+        """Load one kernel's code into the current context, which the driver else does at its first launch."""
+        function = ctypes.c_void_p()
+        code = self.driver.call["cuKernelGetFunction"](ctypes.byref(function), entry.kernel)
+        self.driver.check(code, f"a kernel of {self._where} could not be loaded on {entry.device}")
+
+    def unload(self) -> None:
+        """Take the images out of the driver."""
+        self.driver.check(self.driver.call["cuLibraryUnload"](self._handle), f"{self._where} could not be unloaded")
+
+
+def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:
+    """What each GPU of this machine takes."""
+    return {
+        device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))
+        for device in driver.devices
+    }

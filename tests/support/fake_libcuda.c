@@ -1,0 +1,574 @@
+/* A stand-in for libcuda.so.1: the driver's functions that the run time calls, over the host's memory.
+ *
+ * What it shows and does is set by environment variables, read at each call:
+ *
+ *   FAKE_CUDA_DEVICES   compute capabilities of its GPUs: "9.0,7.5" (default "9.0"; empty: no GPU)
+ *   FAKE_CUDA_VERSION   what cuDriverGetVersion answers (default 13000)
+ *   FAKE_CUDA_FAIL      "function=code" or "function=code@n" (only its n-th call), separated by ";"
+ *   FAKE_CUDA_SYMBOLS   the kernels that images hold, separated by "," (unset: any name is found)
+ *   FAKE_CUDA_KERNEL    "threads=256,shared=1024": what cuKernelGetAttribute answers
+ *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
+ *
+ * It takes a fatbin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
+ * is CUDA_ERROR_NO_BINARY_FOR_GPU. fake_reset() forgets everything but the environment.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    ILLEGAL_ADDRESS = 700
+};
+
+#define MOST_DEVICES 8
+#define MOST_ALLOCATIONS 4096
+#define MOST_NAMES 64
+
+typedef struct {
+    uint64_t magic;
+    int loaded;
+} Library;
+
+typedef struct {
+    uint64_t magic;
+    Library *library;
+    char name[256];
+    int dynamic_shared[MOST_DEVICES];
+} Kernel;
+
+typedef struct {
+    uint64_t begin, size;
+    int device;
+} Allocation;
+
+static const uint64_t LIBRARY_MAGIC = 0x4c49425241525921, KERNEL_MAGIC = 0x4b45524e454c2121;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t started_by;
+static int contexts[MOST_DEVICES]; /* a context is the address of its element */
+static __thread int *current;
+static Allocation allocations[MOST_ALLOCATIONS];
+static int allocation_count;
+static struct {
+    const char *name;
+    int calls;
+} counters[MOST_NAMES];
+
+static void log_line(const char *format, ...) {
+    const char *path = getenv("FAKE_CUDA_LOG");
+    if (!path || !*path)
+        return;
+    char *line = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&line, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    int file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0644);
+    if (file >= 0) {
+        if (write(file, line, length) != length)
+            abort();
+        close(file);
+    }
+    free(line);
+}
+
+static int devices(int capabilities[][2]) {
+    const char *text = getenv("FAKE_CUDA_DEVICES");
+    if (!text)
+        text = "9.0";
+    int count = 0, major, minor, used;
+    while (count < MOST_DEVICES && sscanf(text, "%d.%d%n", &major, &minor, &used) == 2) {
+        capabilities[count][0] = major;
+        capabilities[count][1] = minor;
+        count++;
+        text += used;
+        if (*text == ',')
+            text++;
+    }
+    return count;
+}
+
+/* The code that FAKE_CUDA_FAIL sets for this call of the function, SUCCESS if none. */
+static int failure(const char *function) {
+    pthread_mutex_lock(&lock);
+    int calls = 0;
+    for (int i = 0; i < MOST_NAMES; i++) {
+        if (!counters[i].name)
+            counters[i].name = function;
+        if (strcmp(counters[i].name, function) == 0) {
+            calls = ++counters[i].calls;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    const char *text = getenv("FAKE_CUDA_FAIL");
+    while (text && *text) {
+        char name[64];
+        int code, nth = 0, used = 0;
+        if (sscanf(text, "%63[^=]=%d%n", name, &code, &used) != 2)
+            break;
+        text += used;
+        if (*text == '@') {
+            sscanf(text, "@%d%n", &nth, &used);
+            text += used;
+        }
+        if (*text == ';')
+            text++;
+        if (strcmp(name, function) == 0 && (nth == 0 || nth == calls))
+            return code;
+    }
+    return SUCCESS;
+}
+
+#define ENTER()                                                                                                        \
+    do {                                                                                                               \
+        int code_ = failure(__func__);                                                                                 \
+        if (code_)                                                                                                     \
+            return code_;                                                                                              \
+        if (started_by != getpid())                                                                                    \
+            return NOT_INITIALIZED;                                                                                    \
+    } while (0)
+
+EXPORT void fake_reset(void) {
+    started_by = 0;
+    current = NULL;
+    memset(contexts, 0, sizeof contexts);
+    memset(counters, 0, sizeof counters);
+    for (int i = 0; i < allocation_count; i++)
+        free((void *)(uintptr_t)allocations[i].begin);
+    allocation_count = 0;
+}
+
+EXPORT int cuInit(unsigned flags) {
+    (void)flags;
+    log_line("{\"call\": \"cuInit\"}\n");
+    int code = failure(__func__);
+    if (code)
+        return code;
+    int capabilities[MOST_DEVICES][2];
+    if (!devices(capabilities))
+        return NO_DEVICE;
+    if (started_by && started_by != getpid())
+        return NOT_INITIALIZED;
+    started_by = getpid();
+    return SUCCESS;
+}
+
+EXPORT int cuDriverGetVersion(int *version) {
+    int code = failure(__func__);
+    const char *text = getenv("FAKE_CUDA_VERSION");
+    *version = text ? atoi(text) : 13000;
+    return code;
+}
+
+EXPORT int cuDeviceGetCount(int *count) {
+    ENTER();
+    int capabilities[MOST_DEVICES][2];
+    *count = devices(capabilities);
+    return SUCCESS;
+}
+
+/* Handles are ordinals plus 10, so that nobody takes one for the other. */
+static int ordinal(int device) {
+    int capabilities[MOST_DEVICES][2];
+    int index = device - 10;
+    return index >= 0 && index < devices(capabilities) ? index : -1;
+}
+
+EXPORT int cuDeviceGet(int *device, int index) {
+    ENTER();
+    *device = index + 10;
+    return ordinal(*device) < 0 ? INVALID_DEVICE : SUCCESS;
+}
+
+EXPORT int cuDeviceGetName(char *name, int length, int device) {
+    ENTER();
+    if (ordinal(device) < 0)
+        return INVALID_DEVICE;
+    snprintf(name, length, "Stand-in %c", 'A' + ordinal(device));
+    return SUCCESS;
+}
+
+EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    ENTER();
+    int capabilities[MOST_DEVICES][2];
+    devices(capabilities);
+    if (ordinal(device) < 0)
+        return INVALID_DEVICE;
+    switch (attribute) {
+    case 1: /* threads a block */
+    case 2: /* block x */
+    case 3: /* block y */
+        *value = 1024;
+        return SUCCESS;
+    case 4: /* block z */
+        *value = 64;
+        return SUCCESS;
+    case 5: /* grid x */
+        *value = 2147483647;
+        return SUCCESS;
+    case 6:
+    case 7: /* grid y, z */
+        *value = 65535;
+        return SUCCESS;
+    case 8: /* shared memory a block */
+        *value = 49152;
+        return SUCCESS;
+    case 75:
+        *value = capabilities[ordinal(device)][0];
+        return SUCCESS;
+    case 76:
+        *value = capabilities[ordinal(device)][1];
+        return SUCCESS;
+    case 95: /* cooperative launch */
+        *value = 1;
+        return SUCCESS;
+    case 97: /* shared memory a block, when asked for */
+        *value = 232448;
+        return SUCCESS;
+    default:
+        return INVALID_VALUE;
+    }
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(int **context, int device) {
+    log_line("{\"call\": \"cuDevicePrimaryCtxRetain\", \"device\": %d}\n", device - 10);
+    ENTER();
+    if (ordinal(device) < 0)
+        return INVALID_DEVICE;
+    *context = &contexts[ordinal(device)];
+    return SUCCESS;
+}
+
+EXPORT int cuCtxSetCurrent(int *context) {
+    ENTER();
+    current = context;
+    return SUCCESS;
+}
+
+EXPORT int cuCtxGetDevice(int *device) {
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    *device = (int)(current - contexts) + 10;
+    return SUCCESS;
+}
+
+/* One entry of a fatbin: whether a GPU of this capability takes it. */
+static int entry_fits(int kind, unsigned arch, const int capability[2]) {
+    int major = arch / 10, minor = arch % 10;
+    if (kind == 2)
+        return major == capability[0] && minor <= capability[1];
+    return kind == 1 && (major < capability[0] || (major == capability[0] && minor <= capability[1]));
+}
+
+EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, void *b, unsigned c, void *d, void *e,
+                             unsigned f) {
+    (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    log_line("{\"call\": \"cuLibraryLoadData\"}\n");
+    ENTER();
+    uint32_t magic, header_size, arch;
+    uint16_t version, size16, kind;
+    uint64_t total, payload;
+    memcpy(&magic, code, 4);
+    memcpy(&version, code + 4, 2);
+    memcpy(&size16, code + 6, 2);
+    memcpy(&total, code + 8, 8);
+    if (magic != 0xBA55ED50u || version != 1 || size16 != 16)
+        return INVALID_IMAGE;
+    int capabilities[MOST_DEVICES][2];
+    int count = devices(capabilities), fits = 0;
+    for (uint64_t at = 16; at < 16 + total;) {
+        memcpy(&kind, code + at, 2);
+        memcpy(&header_size, code + at + 4, 4);
+        memcpy(&payload, code + at + 8, 8);
+        memcpy(&arch, code + at + 28, 4);
+        if (header_size < 48 || (kind != 1 && kind != 2 && kind != 8))
+            return INVALID_IMAGE;
+        for (int i = 0; i < count; i++)
+            fits |= entry_fits(kind, arch, capabilities[i]);
+        at += header_size + payload;
+    }
+    if (!fits)
+        return NO_BINARY_FOR_GPU;
+    *library = calloc(1, sizeof **library);
+    (*library)->magic = LIBRARY_MAGIC;
+    (*library)->loaded = 1;
+    return SUCCESS;
+}
+
+EXPORT int cuLibraryUnload(Library *library) {
+    log_line("{\"call\": \"cuLibraryUnload\"}\n");
+    ENTER();
+    if (!library || library->magic != LIBRARY_MAGIC || !library->loaded)
+        return INVALID_HANDLE;
+    library->loaded = 0;
+    return SUCCESS;
+}
+
+EXPORT int cuLibraryGetKernel(Kernel **kernel, Library *library, const char *name) {
+    log_line("{\"call\": \"cuLibraryGetKernel\", \"name\": \"%s\"}\n", name);
+    ENTER();
+    if (!library || library->magic != LIBRARY_MAGIC || !library->loaded)
+        return INVALID_HANDLE;
+    const char *symbols = getenv("FAKE_CUDA_SYMBOLS");
+    if (symbols) {
+        size_t length = strlen(name);
+        const char *at = symbols;
+        while ((at = strstr(at, name)) && !((at == symbols || at[-1] == ',') && (!at[length] || at[length] == ',')))
+            at++;
+        if (!at)
+            return NOT_FOUND;
+    }
+    *kernel = calloc(1, sizeof **kernel);
+    (*kernel)->magic = KERNEL_MAGIC;
+    (*kernel)->library = library;
+    snprintf((*kernel)->name, sizeof (*kernel)->name, "%s", name);
+    return SUCCESS;
+}
+
+static int bad_kernel(const Kernel *kernel) {
+    return !kernel || kernel->magic != KERNEL_MAGIC || !kernel->library->loaded;
+}
+
+EXPORT int cuKernelGetFunction(Kernel **function, Kernel *kernel) {
+    log_line("{\"call\": \"cuKernelGetFunction\", \"name\": \"%s\"}\n", kernel->name);
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    *function = kernel;
+    return bad_kernel(kernel) ? INVALID_HANDLE : SUCCESS;
+}
+
+static int kernel_property(const char *name, int otherwise) {
+    const char *text = getenv("FAKE_CUDA_KERNEL");
+    const char *at = text ? strstr(text, name) : NULL;
+    return at ? atoi(at + strlen(name)) : otherwise;
+}
+
+EXPORT int cuKernelGetAttribute(int *value, int attribute, Kernel *kernel, int device) {
+    ENTER();
+    if (bad_kernel(kernel))
+        return INVALID_HANDLE;
+    if (ordinal(device) < 0)
+        return INVALID_DEVICE;
+    if (attribute == 0)
+        *value = kernel_property("threads=", 1024);
+    else if (attribute == 1)
+        *value = kernel_property("shared=", 0);
+    else
+        return INVALID_VALUE;
+    return SUCCESS;
+}
+
+EXPORT int cuKernelSetAttribute(int attribute, int value, Kernel *kernel, int device) {
+    log_line("{\"call\": \"cuKernelSetAttribute\", \"attribute\": %d, \"value\": %d, \"device\": %d}\n", attribute, value,
+             device - 10);
+    ENTER();
+    if (bad_kernel(kernel))
+        return INVALID_HANDLE;
+    if (ordinal(device) < 0)
+        return INVALID_DEVICE;
+    if (attribute == 8)
+        kernel->dynamic_shared[ordinal(device)] = value;
+    return SUCCESS;
+}
+
+static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsigned shared, void *stream,
+                  void **parameters, void **extra, int cooperative) {
+    if (!current)
+        return INVALID_CONTEXT;
+    if (bad_kernel(kernel))
+        return INVALID_HANDLE;
+    int device = (int)(current - contexts);
+    for (int i = 0; i < 6; i++)
+        if (!dims[i])
+            return INVALID_VALUE;
+    unsigned allowed = kernel->dynamic_shared[device] ? kernel->dynamic_shared[device] : 49152;
+    if (shared > allowed || parameters || !extra)
+        return INVALID_VALUE;
+    const uint8_t *buffer = NULL;
+    size_t size = 0;
+    for (int i = 0; extra[i]; i += 2) {
+        if (extra[i] == (void *)1)
+            buffer = extra[i + 1];
+        else if (extra[i] == (void *)2)
+            size = *(size_t *)extra[i + 1];
+        else
+            return INVALID_VALUE;
+    }
+    if (getenv("FAKE_CUDA_LOG")) {
+        char *hex = calloc(1, 2 * size + 1);
+        for (size_t i = 0; i < size; i++)
+            sprintf(hex + 2 * i, "%02x", buffer[i]);
+        log_line("{\"call\": \"%s\", \"kernel\": \"%s\", \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"shared\": %u, "
+                 "\"stream\": %llu, \"device\": %d, \"cooperative\": %s, \"parameters\": \"%s\"}\n",
+                 call, kernel->name, dims[0], dims[1], dims[2], dims[3], dims[4], dims[5], shared,
+                 (unsigned long long)(uintptr_t)stream, device, cooperative ? "true" : "false", hex);
+        free(hex);
+    }
+    return SUCCESS;
+}
+
+EXPORT int cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void *stream, void **parameters, void **extra) {
+    ENTER();
+    const unsigned dims[6] = {gx, gy, gz, bx, by, bz};
+    return launch(__func__, kernel, dims, shared, stream, parameters, extra, 0);
+}
+
+typedef struct {
+    int id;
+    char pad[4];
+    union {
+        char bytes[64];
+        int cooperative;
+    } value;
+} Attribute;
+
+typedef struct {
+    unsigned dims[6], shared;
+    void *stream;
+    Attribute *attributes;
+    unsigned count;
+} Config;
+
+EXPORT int cuLaunchKernelEx(const Config *config, Kernel *kernel, void **parameters, void **extra) {
+    ENTER();
+    int cooperative = 0;
+    for (unsigned i = 0; i < config->count; i++)
+        if (config->attributes[i].id == 2)
+            cooperative = config->attributes[i].value.cooperative;
+    return launch(__func__, kernel, config->dims, config->shared, config->stream, parameters, extra, cooperative);
+}
+
+EXPORT int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, Kernel *kernel, void *callback, size_t shared,
+                                            int most) {
+    log_line("{\"call\": \"cuOccupancyMaxPotentialBlockSize\", \"shared\": %zu, \"most\": %d}\n", shared, most);
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    if (bad_kernel(kernel) || callback)
+        return INVALID_VALUE;
+    *grid = 264;
+    *block = most && most < 768 ? most : 768;
+    return SUCCESS;
+}
+
+EXPORT int cuEventCreate(void **event, unsigned flags) {
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    static uintptr_t next = 0xE000;
+    *event = (void *)++next;
+    log_line("{\"call\": \"cuEventCreate\", \"flags\": %u}\n", flags);
+    return SUCCESS;
+}
+
+EXPORT int cuEventRecord(void *event, void *stream) {
+    log_line("{\"call\": \"cuEventRecord\", \"event\": %llu, \"stream\": %llu}\n", (unsigned long long)(uintptr_t)event,
+             (unsigned long long)(uintptr_t)stream);
+    ENTER();
+    return SUCCESS;
+}
+
+EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+    (void)flags;
+    log_line("{\"call\": \"cuStreamWaitEvent\", \"event\": %llu, \"stream\": %llu}\n",
+             (unsigned long long)(uintptr_t)event, (unsigned long long)(uintptr_t)stream);
+    ENTER();
+    return SUCCESS;
+}
+
+EXPORT int cuEventDestroy_v2(void *event) {
+    log_line("{\"call\": \"cuEventDestroy\", \"event\": %llu}\n", (unsigned long long)(uintptr_t)event);
+    ENTER();
+    return SUCCESS;
+}
+
+/* Memory of a GPU that tests can read and write: the host's. Usable before cuInit, so that tests need no context. */
+EXPORT uint64_t fake_allocate(uint64_t size, int device) {
+    if (allocation_count == MOST_ALLOCATIONS)
+        abort();
+    uint64_t begin = (uint64_t)(uintptr_t)calloc(1, size ? size : 1);
+    pthread_mutex_lock(&lock);
+    allocations[allocation_count++] = (Allocation){begin, size ? size : 1, device};
+    pthread_mutex_unlock(&lock);
+    return begin;
+}
+
+EXPORT int cuPointerGetAttribute(uint64_t *result, int attribute, uint64_t address) {
+    ENTER();
+    for (int i = 0; i < allocation_count; i++) {
+        const Allocation *found = &allocations[i];
+        if (address < found->begin || address >= found->begin + found->size)
+            continue;
+        if (attribute == 9) {
+            *(int *)result = found->device;
+            return SUCCESS;
+        }
+        if (attribute == 3 && current && current - contexts == found->device) {
+            *result = address;
+            return SUCCESS;
+        }
+        return INVALID_VALUE;
+    }
+    return INVALID_VALUE;
+}
+
+static const struct {
+    int code;
+    const char *name, *text;
+} errors[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"},
+    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+static int describe(int code, const char **result, int text) {
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == code) {
+            *result = text ? errors[i].text : errors[i].name;
+            return SUCCESS;
+        }
+    *result = NULL;
+    return INVALID_VALUE;
+}
+
+EXPORT int cuGetErrorName(int code, const char **name) { return describe(code, name, 0); }
+
+EXPORT int cuGetErrorString(int code, const char **text) { return describe(code, text, 1); }

@@ -1,0 +1,212 @@
+"""Packaged modules as the build writes them, with images of the right layout and no code in them."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest as manifests
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FATBIN_KINDS = {"ptx": 1, "sass": 2, "ltoir": 8}
+_SCALARS = {
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+}
+_COMPLEX = {"complex64": "f", "complex128": "d"}
+
+
+def image(target: str, payload: bytes = b"code of the image") -> tuple[dict[str, Any], bytes]:
+    """An image's record and its entry in a fatbin; `target` is `sm_90` or `compute_75`."""
+    kind = "sass" if target.startswith("sm_") else "ptx"
+    number = int("".join(filter(str.isdigit, target)))
+    payload = payload.ljust(-len(payload) % 8 + len(payload), b"\0")
+    header = struct.pack("<HHIQQIIQQ", _FATBIN_KINDS[kind], 0x101, 64, len(payload), 0, 0, number, 0, 0).ljust(
+        64, b"\0"
+    )
+    record = {"arch": target, "kind": kind, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    return record, header + payload
+
+
+def fatbin(entries: list[bytes]) -> bytes:
+    """A fatbin of such entries."""
+    body = b"".join(entries)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def parameter(name: str, type_: str, offset: int, *, readonly: bool = False) -> tuple[dict[str, Any], int]:
+    """A parameter of a Numba type in the layout that numba-cuda gives it, and the offset of the byte after it."""
+    record: dict[str, Any] = {"name": name, "type": type_}
+    if type_.startswith("("):
+        members = []
+        for index, member in enumerate(_split(type_[1:-1])):
+            part, offset = parameter(f"{name}{index}", member, offset)
+            members.append(part)
+        return {**record, "kind": "tuple", "offset": members[0]["offset"], "members": members}, offset
+    if type_.endswith("]"):
+        return _array(record, type_, offset, readonly=readonly)
+    if type_.endswith("*"):
+        offset = _align(offset, 8)
+        return {**record, "kind": "pointer", "offset": offset}, offset + 8
+    if type_ in _COMPLEX:
+        size = struct.calcsize(_COMPLEX[type_])
+        offset = _align(offset, size)
+        return {**record, "kind": "complex", "format": _COMPLEX[type_], "offset": offset}, offset + 2 * size
+    size = struct.calcsize(_SCALARS[type_])
+    offset = _align(offset, size)
+    return {**record, "kind": "scalar", "format": _SCALARS[type_], "offset": offset}, offset + size
+
+
+def overload(
+    signature: str, symbol: str, *, readonly: tuple[str, ...] = (), names: str = "abcdefgh", **changes: object
+) -> dict[str, Any]:
+    """An overload of `void(float32, float32[::1])`; `changes` replace keys of its record."""
+    parameters = []
+    offset = 0
+    types = _split(signature.removeprefix("void(").removesuffix(")"))
+    for name, type_ in zip(names, types, strict=False):
+        record, offset = parameter(name, type_, offset, readonly=name in readonly)
+        parameters.append(record)
+    return {
+        "signature": signature,
+        "symbol": symbol,
+        "parameters": parameters,
+        "parameter_bytes": offset,
+        "cooperative": False,
+        "launch_bounds": [],
+        "carveout": None,
+        "resources": {},
+        **changes,
+    }
+
+
+def kernel(name: str, *signatures: str, **changes: Any) -> dict[str, Any]:
+    """A kernel with these signatures; `changes` go to each overload."""
+    overloads = [overload(signature, f"{name}_{index}", **changes) for index, signature in enumerate(signatures)]
+    return {"name": name, "origin": f"mypkg._kernels:{name}", "overloads": overloads}
+
+
+def function(name: str) -> dict[str, Any]:
+    """An exported device function."""
+    return {
+        "name": name,
+        "origin": f"mypkg._kernels:{name}",
+        "signature": "int32(int32, int32)",
+        "abi": "c",
+        "prototype": f"int32_t {name}(int32_t, int32_t)",
+    }
+
+
+def write(
+    root: Path,
+    kernels: list[dict[str, Any]],
+    *,
+    name: str = "mypkg.kernels",
+    targets: tuple[str, ...] = ("sm_80", "sm_90", "compute_75"),
+    functions: tuple[str, ...] = (),
+    load: str = "import",
+    editable: bool = False,
+    data: bytes | None = None,
+    **changes: object,
+) -> Path:
+    """Write a packaged module under `root`, which belongs on `sys.path`; gives the folder of its data.
+
+    `data` replaces the fatbin's bytes, and `changes` keys of the manifest.
+    """
+    *packages, module = name.split(".")
+    folder = root.joinpath(*packages)
+    folder.mkdir(parents=True, exist_ok=True)
+    for depth in range(1, len(packages) + 1):
+        root.joinpath(*packages[:depth], "__init__.py").touch()
+    images = [image(target) for target in targets]
+    binary = fatbin([entry for _, entry in images]) if data is None else data
+    record: dict[str, Any] = {
+        "format": manifests.FORMAT,
+        "generator": "aotcuda 0.1.0",
+        "module": name,
+        "frontend": "numba-cuda",
+        "toolchain": {"cuda": "13.0", "numba-cuda": "0.30.4"},
+        "min_driver": "580.65",
+        "load": load,
+        "fallback": "error",
+        "options": {},
+        "files": {},
+        "images": [image for image, _ in images],
+        "ltoir": [],
+        "kernels": kernels,
+        "functions": [function(name) for name in functions],
+        "sources": [],
+    }
+    data_folder = folder / (module + manifests.FOLDER_SUFFIX)
+    data_folder.mkdir(exist_ok=True)
+    if kernels:
+        (data_folder / "kernels.fatbin").write_bytes(binary)
+        digest = hashlib.sha256(binary).hexdigest()
+        record["files"]["kernels"] = {"path": "kernels.fatbin", "bytes": len(binary), "sha256": digest}
+    record.update(changes)
+    text = manifests.dump(record)  # type: ignore[arg-type]
+    (data_folder / manifests.FILE_NAME).write_bytes(text)
+    (folder / f"{module}.py").write_text(
+        "# Generated by aotcuda 0.1.0 from [tool.aotcuda] in pyproject.toml; do not edit.\n"
+        "import aotcuda as _aotcuda\n"
+        "\n"
+        f'__aotcuda__ = _aotcuda.load(__name__, manifest="{data_folder.name}/{manifests.FILE_NAME}", '
+        f'sha256="{hashlib.sha256(text).hexdigest()}", load="{load}", editable={editable})\n'
+        "__getattr__ = __aotcuda__.attribute\n"
+        "__dir__ = __aotcuda__.names\n"
+    )
+    return data_folder
+
+
+def _array(record: dict[str, Any], type_: str, offset: int, *, readonly: bool) -> tuple[dict[str, Any], int]:
+    element, _, dimensions = type_[:-1].partition("[")
+    axes = [axis for axis in dimensions.split(",") if axis]
+    layout = "C" if axes[-1:] == ["::1"] else "F" if axes[:1] == ["::1"] else "A"
+    if element in _COMPLEX:
+        kind, size = "c", 2 * struct.calcsize(_COMPLEX[element])
+    else:
+        form = _SCALARS[element]
+        kind = {"?": "b"}.get(form, "f" if form in "efd" else "u" if form.isupper() else "i")
+        size = struct.calcsize(form)
+    words = ["zero", "zero", "items", "itemsize", "data"]
+    words += [f"shape{axis}" for axis in range(len(axes))] + [f"stride{axis}" for axis in range(len(axes))]
+    offset = _align(offset, 8)
+    record |= {
+        "kind": "array",
+        "offset": offset,
+        "dtype": f"{'|' if size == 1 else '<'}{kind}{size}",
+        "ndim": len(axes),
+        "layout": layout if axes else "C",
+        "readonly": readonly,
+        "aligned": True,
+        "words": words,
+    }
+    return record, offset + 8 * len(words)
+
+
+def _align(offset: int, size: int) -> int:
+    return -(-offset // size) * size
+
+
+def _split(types: str) -> list[str]:
+    """The items of a list of types, at the commas that no bracket holds."""
+    items, depth, start = [], 0, 0
+    for at, character in enumerate(types):
+        depth += (character in "[(") - (character in "])")
+        if character == "," and depth == 0:
+            items.append(types[start:at].strip())
+            start = at + 1
+    return [*items, types[start:].strip()] if types.strip() else []

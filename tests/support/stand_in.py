@@ -1,0 +1,145 @@
+"""The stand-in driver as fixtures: a module of tests asks for them with `pytest_plugins = ["support.stand_in"]`."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import aotcuda
+from aotcuda.runtime import driver
+from support import manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+ROOT = Path(aotcuda.__file__).parents[1]
+
+
+class DeviceArray:
+    """An array in the stand-in's memory that offers `__cuda_array_interface__`; `changes` replace its keys."""
+
+    def __init__(self, address: int, like: np.ndarray[Any, Any], **changes: object) -> None:
+        self.shape = like.shape
+        self.interface: dict[str, Any] = {
+            "version": 3,
+            "data": (address, False),
+            "shape": like.shape,
+            "typestr": like.dtype.str,
+            "strides": None if like.flags.c_contiguous else like.strides,
+            "stream": None,
+            **changes,
+        }
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.interface
+
+    @property
+    def address(self) -> int:
+        return int(self.interface["data"][0])
+
+
+class StandIn:
+    """The stand-in driver of one test."""
+
+    def __init__(self, library: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.library = library
+        self.folder = folder
+        self.packages = folder / "packages"
+        self._monkeypatch = monkeypatch
+        self._log = folder / "calls.jsonl"
+        self._fake = ctypes.CDLL(str(library))
+        self._fake.fake_allocate.restype = ctypes.c_uint64
+        self._fake.fake_reset()
+        monkeypatch.setenv("FAKE_CUDA_LOG", str(self._log))
+        monkeypatch.syspath_prepend(str(self.packages))
+
+    def set(self, **settings: object) -> None:
+        """Set what the stand-in shows: `set(devices="9.0,7.5", version=12080, fail="cuInit=999")`."""
+        for name, value in settings.items():
+            self._monkeypatch.setenv(f"FAKE_CUDA_{name.upper()}", str(value))
+
+    def package(self, *kernels: dict[str, Any], **options: Any) -> Any:
+        """Write a packaged module, import it and give it."""
+        manifests.write(self.packages, list(kernels), **options)
+        importlib.invalidate_caches()
+        return importlib.import_module(options.get("name", "mypkg.kernels"))
+
+    def calls(self, *names: str) -> list[dict[str, Any]]:
+        """The calls that were logged so far, of all functions or of those named."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        calls = [json.loads(line) for line in lines]
+        return [call for call in calls if not names or call["call"] in names]
+
+    def launches(self) -> list[dict[str, Any]]:
+        """The launches so far."""
+        return self.calls("cuLaunchKernel", "cuLaunchKernelEx")
+
+    def parameters(self) -> bytes:
+        """The parameter block of the last launch."""
+        return bytes.fromhex(self.launches()[-1]["parameters"])
+
+    def array(self, like: np.ndarray[Any, Any] | int = 8, *, device: int = 0, **changes: object) -> DeviceArray:
+        """An array on a GPU with the type, shape and strides of `like`; of that many float32 if it is a number."""
+        if isinstance(like, int):
+            like = np.zeros(like, "<f4")
+        return DeviceArray(self.allocate(like.nbytes * 4, device), like, **changes)
+
+    def allocate(self, size: int, device: int = 0) -> int:
+        """Memory on a GPU."""
+        return int(self._fake.fake_allocate(ctypes.c_uint64(size), device))
+
+    def run(self, code: str, **environment: str) -> str:
+        """What a bare interpreter (with no `site`) prints that runs `code`, with the stand-in as its driver."""
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", code],
+            env={**self.environment(), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def environment(self) -> dict[str, str]:
+        """The environment of such an interpreter."""
+        path = os.pathsep.join([str(self.packages), str(ROOT)])
+        return {**os.environ, "LD_LIBRARY_PATH": str(self.library.parent), "PYTHONPATH": path}
+
+
+@pytest.fixture(scope="session")
+def stand_in_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in, compiled."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.fail("the stand-in driver needs a C compiler: install gcc")
+    library = tmp_path_factory.mktemp("driver") / "libcuda.so.1"
+    source = HERE / "fake_libcuda.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", library, source, "-lpthread"], check=True)
+    return library
+
+
+@pytest.fixture
+def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """The stand-in as this process's driver, with one GPU of compute capability 9.0 unless it is set otherwise."""
+    before = set(sys.modules)
+    monkeypatch.delenv("AOTCUDA_LOAD", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(driver, "LIBRARY", str(stand_in_library))
+    monkeypatch.setattr(driver, "_driver", None)
+    yield StandIn(stand_in_library, tmp_path, monkeypatch)
+    for name in set(sys.modules) - before:
+        if name.startswith("mypkg"):
+            del sys.modules[name]

@@ -1,0 +1,57 @@
+"""Targets, and the rules by which code built for one runs on a GPU."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from aotcuda import arch
+
+
+@pytest.mark.parametrize("text", ["sm_75", "sm_90a", "sm_100f", "compute_80", "compute_90a", "sm_120"])
+def test_a_target_prints_as_it_was_written(text):
+    assert str(arch.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["sm90", "sm_", "sm_9", "sm_1234", "compute_9x", "lto_90", "sm_9o", "sm_٩٠", "sm_a"])
+def test_what_is_no_target_is_refused_with_the_right_form(text):
+    with pytest.raises(ValueError, match="write sm_XY for machine code or compute_XY for PTX"):
+        arch.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("target", "runs", "does_not_run"),
+    [
+        ("sm_80", [(8, 0), (8, 6), (8, 9)], [(7, 5), (9, 0)]),
+        ("sm_86", [(8, 6), (8, 9)], [(8, 0)]),
+        ("sm_90a", [(9, 0)], [(9, 1), (10, 0)]),
+        ("sm_100f", [(10, 0), (10, 3)], [(11, 0), (9, 0)]),
+        ("sm_103f", [(10, 3)], [(10, 0)]),
+        ("compute_75", [(7, 5), (8, 0), (12, 0)], [(7, 0)]),
+        ("compute_90a", [(9, 0)], [(10, 0)]),
+        ("compute_100f", [(10, 3)], [(12, 0)]),
+    ],
+)
+def test_where_a_target_runs(target, runs, does_not_run):
+    parsed = arch.parse(target)
+    assert [capability for capability in runs + does_not_run if parsed.runs_on(capability)] == runs
+
+
+def test_preference_is_exact_sass_then_near_sass_then_the_newest_ptx():
+    targets = ["compute_75", "sm_80", "compute_80", "sm_86", "sm_89", "sm_90"]
+    fitting = {text: key for text in targets if (key := arch.preference(arch.parse(text), (8, 9)))}
+    assert sorted(fitting, key=fitting.__getitem__) == ["sm_89", "sm_86", "sm_80", "compute_80", "compute_75"]
+
+
+def test_of_targets_with_one_number_the_more_specific_comes_first():
+    fitting = {text: arch.preference(arch.parse(text), (10, 0)) for text in ("sm_100", "sm_100f", "sm_100a")}
+    assert sorted(fitting, key=fitting.__getitem__) == ["sm_100a", "sm_100f", "sm_100"]
+
+
+def test_a_target_cannot_be_changed_and_survives_pickling():
+    target = arch.parse("sm_90a")
+    with pytest.raises(AttributeError):
+        target.major = 8
+    assert pickle.loads(pickle.dumps(target)) == target
+    assert len({target, arch.parse("sm_90a")}) == 1

@@ -1,0 +1,314 @@
+"""Arrays of every library, by the interfaces that they offer; none of the libraries is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import types
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+LINE = np.zeros(4, "<f4")
+
+
+@pytest.fixture
+def line(cuda):
+    """A kernel that takes one array of one dimension."""
+    return cuda.package(kernel("line", "void(float32[::1])")).line
+
+
+def sent(cuda):
+    """Address, shape and strides of the one array of the last launch."""
+    numbers = np.frombuffer(cuda.parameters(), "<i8")
+    ndim = (numbers.size - 5) // 2
+    return int(numbers[4]), tuple(numbers[5 : 5 + ndim].tolist()), tuple(numbers[5 + ndim :].tolist())
+
+
+class TestInterface:
+    """`__cuda_array_interface__`."""
+
+    def test_its_second_version_without_strides_or_stream(self, cuda, line):
+        array = cuda.array(LINE)
+        array.interface = {
+            "version": 2,
+            "data": (array.address, False),
+            "shape": (4,),
+            "typestr": "<f4",
+        }
+        line[1, 1](array)
+        assert sent(cuda) == (array.address, (4,), (4,))
+
+    def test_an_attribute_of_the_instance_is_enough(self, cuda, line):
+        interface = cuda.array(LINE).interface
+        line[1, 1](types.SimpleNamespace(__cuda_array_interface__=interface))
+        assert sent(cuda)[0] == interface["data"][0]
+        with pytest.raises(ArgumentError, match=r"is types\.SimpleNamespace where"):
+            line[1, 1](types.SimpleNamespace())
+
+    def test_a_library_that_offers_it_for_arrays_on_the_gpu_alone(self, line):
+        class OnHost:
+            @property
+            def __cuda_array_interface__(self):
+                raise AttributeError
+
+        with pytest.raises(ArgumentError, match="is an array in the host's memory"):
+            line[1, 1](OnHost())
+
+    def test_a_masked_array_is_refused(self, cuda, line):
+        with pytest.raises(ArgumentError):
+            line[1, 1](cuda.array(LINE, mask=cuda.array(LINE)))
+
+    @pytest.mark.parametrize("typestr", ["|b1", "<b1", "=b1"])
+    def test_the_byte_order_of_single_bytes_does_not_matter(self, cuda, typestr):
+        module = cuda.package(kernel("k", "void(bool[::1])"))
+        module.k[1, 1](cuda.array(np.zeros(3, "?"), typestr=typestr))
+        assert sent(cuda)[1] == (3,)
+
+
+class TestStreams:
+    """Data that is still being written on another stream than the launch's."""
+
+    @pytest.mark.parametrize(("ready", "stream"), [(None, 0), (None, 77), (1, 0), (1, 1), (0, 1), (77, 77), (2, 2)])
+    def test_nothing_is_ordered_on_one_stream(self, cuda, line, ready, stream):
+        line[1, 1, stream](cuda.array(LINE, stream=ready))
+        assert cuda.calls("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent") == []
+        assert cuda.launches()[0]["stream"] == stream
+
+    @pytest.mark.parametrize(("ready", "stream"), [(77, 0), (1, 88), (77, 88), (2, 1)])
+    def test_the_launch_waits_for_the_stream_that_the_data_is_on(self, cuda, line, ready, stream):
+        line[1, 1, stream](cuda.array(LINE, stream=ready))
+        names = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy", "cuLaunchKernel")
+        create, record, wait, destroy, launch = cuda.calls(*names)
+        assert [create["call"], record["call"], wait["call"], destroy["call"], launch["call"]] == list(names)
+        assert (record["stream"], wait["stream"], launch["stream"]) == (ready, stream, stream)
+        assert record["event"] == wait["event"] == destroy["event"]
+
+    def test_each_stream_is_waited_for_once(self, cuda):
+        module = cuda.package(kernel("k", "void(float32[::1], float32[::1], float32[::1])"))
+        module.k[1, 1](cuda.array(LINE, stream=7), cuda.array(LINE, stream=7), cuda.array(LINE, stream=9))
+        assert sorted(call["stream"] for call in cuda.calls("cuEventRecord")) == [7, 9]
+
+    @pytest.mark.parametrize(
+        ("stream", "handle"),
+        [
+            (None, 0),
+            (0, 0),
+            (2**40, 2**40),
+            (types.SimpleNamespace(__cuda_stream__=lambda: (0, 11)), 11),
+            (types.SimpleNamespace(__cuda_stream__=(0, 12)), 12),
+            (types.SimpleNamespace(ptr=13), 13),
+            (types.SimpleNamespace(cuda_stream=14), 14),
+            (types.SimpleNamespace(handle=ctypes.c_void_p(15)), 15),
+            (types.SimpleNamespace(handle=ctypes.c_void_p(None)), 0),
+        ],
+    )
+    def test_streams_of_every_library(self, cuda, line, stream, handle):
+        line[1, 1, stream](cuda.array(LINE))
+        assert cuda.launches()[0]["stream"] == handle
+
+    @pytest.mark.parametrize("stream", ["stream", 1.5, types.SimpleNamespace(__cuda_stream__=(7, 1))])
+    def test_what_is_no_stream_is_refused(self, line, stream):
+        with pytest.raises(ArgumentError, match=r"is no stream|version 7 of the __cuda_stream__ protocol"):
+            line[1, 1, stream]
+
+
+class Tensor:
+    """What the run time uses of a `torch.Tensor`."""
+
+    def __init__(self, array, dtype="torch.float32", **changes):
+        self.shape = array.shape
+        self._strides = array.interface["strides"]
+        self._address = array.address
+        self.dtype = _Dtype(dtype)
+        self._changes = {"is_cuda": True, "conj": False, "neg": False, **changes}
+
+    is_cuda = property(lambda self: self._changes["is_cuda"])
+
+    def is_conj(self):
+        return self._changes["conj"]
+
+    def is_neg(self):
+        return self._changes["neg"]
+
+    def is_contiguous(self):
+        return self._strides is None
+
+    def element_size(self):
+        return 4
+
+    def stride(self):
+        return tuple(step // 4 for step in self._strides)
+
+    def data_ptr(self):
+        return self._address
+
+    @property
+    def __cuda_array_interface__(self):
+        message = "Can't get __cuda_array_interface__ on Variable that requires grad."
+        raise RuntimeError(message)
+
+
+class _Dtype:
+    def __init__(self, name):
+        self._name = name
+
+    def __str__(self):
+        return self._name
+
+
+Tensor.__module__ = "torch"
+
+
+class Parameter(Tensor):
+    """A subclass, as `torch.nn.Parameter` is."""
+
+
+class TestTorch:
+    """PyTorch tensors, which are read without `__cuda_array_interface__`."""
+
+    @pytest.mark.parametrize("kind", [Tensor, Parameter])
+    def test_a_tensor_that_requires_gradients(self, cuda, line, kind):
+        array = cuda.array(LINE)
+        line[1, 1](kind(array))
+        assert sent(cuda) == (array.address, (4,), (4,))
+
+    def test_strides_are_turned_into_bytes(self, cuda):
+        array = cuda.array(np.zeros((4, 6), "<f4").T)
+        cuda.package(kernel("k", "void(float32[:,:])")).k[1, 1](Tensor(array))
+        assert sent(cuda) == (array.address, (6, 4), (4, 24))
+
+    def test_a_tensor_on_the_host_is_refused(self, cuda, line):
+        with pytest.raises(ArgumentError, match=r"is an array in the host's memory \(torch\.Tensor\)"):
+            line[1, 1](Tensor(cuda.array(LINE), is_cuda=False))
+
+    def test_an_element_type_that_does_not_match_is_named(self, cuda, line):
+        with pytest.raises(ArgumentError, match=r"is bfloat16\[::1\] where float32\[::1\] is packaged"):
+            line[1, 1](Tensor(cuda.array(LINE), "torch.bfloat16"))
+        with pytest.raises(ArgumentError, match=r"is int64\[::1\] where float32"):
+            line[1, 1](Tensor(cuda.array(LINE), "torch.int64"))
+
+    @pytest.mark.parametrize("view", ["conj", "neg"])
+    def test_a_lazy_conjugate_is_refused_because_its_memory_holds_other_numbers(self, cuda, line, view):
+        with pytest.raises(ArgumentError, match=r"call resolve_conj\(\)"):
+            line[1, 1](Tensor(cuda.array(LINE), **{view: True}))
+
+
+_DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class Dlpack:
+    """An array that offers DLPack alone; it counts the capsules that are alive."""
+
+    def __init__(self, array, *, code=2, bits=32, versioned=False, readonly=False, device=(2, 0), strides=True):
+        self.array = array
+        self.device = device
+        self.asked = []
+        self.alive = 0
+        self._versioned = versioned
+        shape = array.shape
+        steps = array.interface["strides"] or np.zeros(shape, "<f4").strides
+        self._shape = (ctypes.c_int64 * len(shape))(*shape)
+        self._strides = (ctypes.c_int64 * len(shape))(*[step * 8 // bits for step in steps])
+        tensor = np.zeros(1, self.LAYOUT)
+        tensor["data"] = array.address - 16
+        tensor["offset"] = 16
+        tensor["device"] = device
+        tensor["ndim"] = len(shape)
+        tensor["dtype"] = (code, bits, 1)
+        tensor["shape"] = ctypes.addressof(self._shape)
+        tensor["strides"] = ctypes.addressof(self._strides) if strides else 0
+        head = np.array([1, 0, 0, 0, 0, 0, int(readonly), 0], "<u4").tobytes() if versioned else b""
+        self._memory = ctypes.create_string_buffer(head + tensor.tobytes())
+        self._destructor = _DESTRUCTOR(self._die)
+
+    LAYOUT = np.dtype(
+        [
+            ("data", "<u8"),
+            ("device", "<i4", 2),
+            ("ndim", "<i4"),
+            ("dtype", [("code", "u1"), ("bits", "u1"), ("lanes", "<u2")]),
+            ("shape", "<u8"),
+            ("strides", "<u8"),
+            ("offset", "<u8"),
+        ]
+    )
+
+    def _die(self, _capsule):
+        self.alive -= 1
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        self.asked.append((stream, max_version))
+        self.alive += 1
+        name = b"dltensor_versioned" if self._versioned else b"dltensor"
+        return _new_capsule(ctypes.addressof(self._memory), name, ctypes.cast(self._destructor, ctypes.c_void_p))
+
+
+class OldDlpack(Dlpack):
+    """A library from before DLPack 1.0."""
+
+    def __dlpack__(self, stream=None):
+        return super().__dlpack__(stream=stream)
+
+
+class TestDlpack:
+    """Arrays that offer nothing but DLPack."""
+
+    @pytest.mark.parametrize("versioned", [False, True])
+    @pytest.mark.parametrize("strides", [False, True])
+    def test_the_capsule_is_read_and_given_back_after_the_launch(self, cuda, line, versioned, strides):
+        array = Dlpack(cuda.array(LINE), versioned=versioned, strides=strides)
+        line[1, 1](array)
+        assert sent(cuda) == (array.array.address, (4,), (4,))
+        assert len(array.asked) == 1
+        assert array.alive == 0
+
+    def test_a_library_from_before_version_1(self, cuda, line):
+        array = OldDlpack(cuda.array(LINE))
+        line[1, 1](array)
+        assert sent(cuda)[0] == array.array.address
+
+    @pytest.mark.parametrize(("stream", "asked"), [(0, 1), (77, 77)])
+    def test_its_owner_is_told_the_stream(self, cuda, line, stream, asked):
+        array = Dlpack(cuda.array(LINE))
+        line[1, 1, stream](array)
+        assert array.asked == [(asked, (1, 0))]
+
+    def test_strides_are_turned_into_bytes(self, cuda):
+        array = Dlpack(cuda.array(np.zeros((4, 6), "<f4").T))
+        cuda.package(kernel("k", "void(float32[:,:])")).k[1, 1](array)
+        assert sent(cuda)[1:] == ((6, 4), (4, 24))
+
+    def test_a_read_only_one_is_refused_where_the_kernel_may_write(self, cuda, line):
+        with pytest.raises(ArgumentError, match="is read-only"):
+            line[1, 1](Dlpack(cuda.array(LINE), versioned=True, readonly=True))
+        assert cuda.launches() == []
+
+    @pytest.mark.parametrize(
+        ("code", "bits", "name"), [(0, 32, "int32"), (1, 8, "uint8"), (4, 16, "bfloat16"), (5, 64, "complex64")]
+    )
+    def test_an_element_type_that_does_not_match_is_named(self, cuda, line, code, bits, name):
+        array = Dlpack(cuda.array(LINE), code=code, bits=bits, strides=False)
+        with pytest.raises(ArgumentError, match=rf"is {name}\[::1\] where float32\[::1\] is packaged"):
+            line[1, 1](array)
+        assert array.alive == 0
+
+    @pytest.mark.parametrize("device", [(1, 0), (3, 0), (10, 0)])
+    def test_one_that_is_not_on_a_gpu_is_refused(self, cuda, line, device):
+        with pytest.raises(ArgumentError, match="is an array in the host's memory"):
+            line[1, 1](Dlpack(cuda.array(LINE), device=device))
+
+    def test_managed_memory_is_taken(self, cuda, line):
+        line[1, 1](Dlpack(cuda.array(LINE), device=(13, 0)))
+        assert len(cuda.launches()) == 1

@@ -1,0 +1,92 @@
+"""Which packaged image a GPU takes, and why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aotcuda.errors import DriverTooOldError, NoImageError
+from aotcuda.runtime.choose import choose
+from support import manifests
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    def make(*targets, **changes):
+        folder = manifests.write(tmp_path, [manifests.kernel("axpy", "void(float32)")], targets=targets, **changes)
+        return json.loads((folder / "manifest.json").read_bytes())
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "taken"),
+    [
+        ((9, 0), (13, 0), "sm_90"),
+        ((8, 0), (13, 0), "sm_80"),
+        ((8, 6), (13, 0), "sm_80"),
+        ((7, 5), (13, 0), "compute_75"),
+        ((12, 0), (13, 0), "compute_75"),
+        ((7, 0), (13, 0), None),
+        ((9, 0), (13, 1), "sm_90"),
+        ((9, 0), (14, 0), "sm_90"),
+        ((12, 0), (14, 0), "compute_75"),
+        ((9, 0), (12, 8), None),
+        ((12, 0), (12, 8), None),
+    ],
+)
+def test_the_image_for_a_gpu_and_a_driver(manifest, capability, driver, taken):
+    assert choose(manifest("sm_80", "sm_90", "compute_75"), capability, driver=driver).arch == taken
+
+
+def test_ptx_needs_a_driver_for_the_toolkits_minor_version_and_sass_does_not(manifest):
+    built = manifest("sm_90", "compute_75", toolchain={"cuda": "13.2"})
+    assert choose(built, (9, 0), driver=(13, 0)).arch == "sm_90"
+    assert choose(built, (8, 0), driver=(13, 0)).arch is None
+    assert choose(built, (8, 0), driver=(13, 2)).arch == "compute_75"
+
+
+def test_near_sass_is_taken_where_the_driver_is_too_old_for_newer_ptx(manifest):
+    built = manifest("sm_80", "compute_86", toolchain={"cuda": "13.2"})
+    assert choose(built, (8, 9), driver=(13, 0)).arch == "sm_80"
+
+
+def test_a_choice_says_why_and_why_not_the_others(manifest):
+    choice = choose(manifest("sm_80", "sm_90", "sm_90a", "compute_75"), (9, 0), driver=(13, 0), gpu="GPU 3")
+    assert str(choice) == (
+        "GPU 3 takes sm_90a, machine code for exactly this compute capability. Not taken: "
+        "sm_80 is machine code for compute capability 8.0 to 8.x; sm_90 fits less well; compute_75 fits less well"
+    )
+    assert choice.kind == "sass"
+    assert "sm_90a" in repr(choice)
+
+
+def test_a_gpu_that_nothing_fits_is_told_what_there_is(manifest):
+    choice = choose(manifest("sm_80", "sm_90a", "compute_90"), (7, 5), driver=(13, 0), gpu="GPU 0 (old)")
+    error = choice.error("mypkg.kernels")
+    assert type(error) is NoImageError
+    assert str(error) == (
+        "mypkg.kernels has no image for GPU 0 (old): none of the packaged images runs on it "
+        "(sm_80 is machine code for compute capability 8.0 to 8.x; "
+        "sm_90a is machine code for compute capability 9.0 alone; "
+        "compute_90 is PTX for compute capability 9.0 and newer)"
+    )
+
+
+def test_a_driver_too_old_is_told_both_versions_and_the_driver_that_suffices(manifest):
+    choice = choose(manifest("compute_75"), (9, 0), driver=(12, 8), gpu="GPU 0")
+    error = choice.error("mypkg.kernels")
+    assert type(error) is DriverTooOldError
+    assert "the driver supports CUDA 12.8, and the images need CUDA 13.0, which driver 580.65 or newer has" in str(
+        error
+    )
+
+
+def test_no_driver_is_named_for_ptx_of_a_later_minor_version(manifest):
+    choice = choose(manifest("compute_75", toolchain={"cuda": "13.2"}), (9, 0), driver=(13, 0))
+    assert "the images need CUDA 13.2; update the driver" in str(choice.error("mypkg.kernels"))
+
+
+def test_without_a_driver_the_rules_of_the_gpu_alone_decide(manifest):
+    assert choose(manifest("compute_75", toolchain={"cuda": "99.0"}), (12, 0)).arch == "compute_75"

@@ -1,0 +1,210 @@
+"""Which overload the arguments of a launch select, and what is said when none does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+F4 = np.zeros(4, "<f4")
+F8 = np.zeros(4, "<f8")
+
+
+def selected(cuda, signatures, *args):
+    """The number of the signature that a launch with these arguments selects."""
+    cuda.package(kernel("k", *signatures)).k[1, 32](*args)
+    return int(cuda.launches()[-1]["kernel"].removeprefix("k_"))
+
+
+def test_the_dtype_of_arrays_selects(cuda):
+    signatures = ["void(float32, float32[::1])", "void(float64, float64[::1])"]
+    module = cuda.package(kernel("axpy", *signatures))
+    for like in (F8, F4, F8):
+        module.axpy[1, 32](2.0, cuda.array(like))
+    assert [launch["kernel"] for launch in cuda.launches()] == ["axpy_1", "axpy_0", "axpy_1"]
+
+
+def test_the_number_of_arguments_and_of_dimensions_selects(cuda):
+    signatures = ["void(float32[::1])", "void(float32[:,::1])", "void(float32[::1], int32)"]
+    module = cuda.package(kernel("k", *signatures))
+    module.k[1, 1](cuda.array(np.zeros((2, 2), "<f4")))
+    module.k[1, 1](cuda.array(F4))
+    module.k[1, 1](cuda.array(F4), 3)
+    assert [launch["kernel"] for launch in cuda.launches()] == ["k_1", "k_0", "k_2"]
+
+
+def test_a_contiguous_overload_is_taken_when_it_comes_first_and_fits(cuda):
+    module = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:])"))
+    module.k[1, 1](cuda.array(F4))
+    module.k[1, 1](cuda.array(np.zeros(8, "<f4")[::2]))
+    assert [launch["kernel"] for launch in cuda.launches()] == ["k_0", "k_1"]
+
+
+@pytest.mark.parametrize(
+    ("types", "value", "taken"),
+    [
+        (["float64", "int32"], 3, "int32"),
+        (["int32", "float32"], 3.0, "float32"),
+        (["int32", "int64"], 3, "int64"),
+        (["uint64", "int64"], 3, "int64"),
+        (["int64", "uint64"], 2**63, "uint64"),
+        (["int32", "float32"], 2**40, "float32"),
+        (["float32", "float64"], 0.1, "float64"),
+        (["float32", "float64"], np.float32(0.1), "float32"),
+        (["int64", "int8"], np.int8(1), "int8"),
+        (["complex128", "float32"], 1.0, "float32"),
+        (["float64", "complex64"], 1j, "complex64"),
+        (["int8", "bool"], True, "bool"),
+        (["bool", "int8"], 1, "int8"),
+        (["complex64", "complex128"], 1j, "complex128"),
+        (["complex128", "complex64"], np.complex64(1j), "complex64"),
+    ],
+)
+def test_the_nearest_scalar_type_is_taken(cuda, types, value, taken):
+    assert types[selected(cuda, [f"void({type_})" for type_ in types], value)] == taken
+
+
+def test_equals_go_by_the_order_of_the_configuration(cuda):
+    assert selected(cuda, ["void(int32, int64)", "void(int64, int32)"], 1, 1) == 0
+
+
+def test_members_of_tuples_select_too(cuda):
+    module = cuda.package(kernel("k", "void((int32, int32))", "void((float32, float32))"))
+    module.k[1, 1]((1, 2))
+    module.k[1, 1]((1.0, 2.0))
+    module.k[1, 1]((1, 2.0))
+    assert [launch["kernel"] for launch in cuda.launches()] == ["k_0", "k_1", "k_1"]
+
+
+class Refusals:
+    """A kernel of one signature, and the error for arguments that it does not take."""
+
+    def __init__(self, cuda, *signatures, **changes):
+        self.cuda = cuda
+        self.module = cuda.package(kernel("k", *signatures, **changes))
+
+    def __call__(self, *args):
+        with pytest.raises(ArgumentError) as caught:
+            self.module.k[1, 32](*args)
+        assert isinstance(caught.value, TypeError)
+        assert self.cuda.launches() == []
+        return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("signature", "make", "problem"),
+    [
+        ("void(int32)", lambda _: 1.0, "is float where int32 is packaged"),
+        ("void(float32)", lambda _: 1j, "is complex where float32 is packaged"),
+        ("void(int32)", lambda _: "3", "is str where int32 is packaged"),
+        ("void(int32)", lambda _: None, "is NoneType where int32 is packaged"),
+        ("void(int32)", lambda cuda: cuda.array(F4), r"is float32[::1] where int32 is packaged"),
+        ("void(int32)", lambda _: np.float32(1), "is float32 where int32 is packaged"),
+        ("void(float32[::1])", lambda _: 3.0, "is float where float32[::1] is packaged"),
+        ("void(float32[::1])", lambda _: np.float32(3), "is float32 where float32[::1] is packaged"),
+        ("void(float32[::1])", lambda _: [1.0], "is list where float32[::1] is packaged"),
+        ("void(float32[::1])", lambda cuda: cuda.array(F8), "is float64[::1] where float32[::1] is packaged"),
+        ("void(float32[::1])", lambda cuda: cuda.array(F4.reshape(2, 2)), "is float32[:,::1] where float32[::1] is"),
+        ("void(float32[::1])", lambda cuda: cuda.array(F4.astype(">f4")), "is >f4[::1] where float32[::1] is packaged"),
+        ("void((int32, int32))", lambda _: (1, 2, 3), "is (int, int, int) where a tuple of 2 is packaged"),
+        ("void((int32, int32))", lambda _: [1, 2], "is list where a tuple of 2 is packaged"),
+        ("void((int32, int32))", lambda _: (1, 2.5), "in its item 1, is float where int32 is packaged"),
+        ("void((int8, int32))", lambda _: (300, 2), "in its item 0, is 300, which is out of range for int8"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_was_wanted(cuda, signature, make, problem):
+    first, passed, packaged = Refusals(cuda, signature)(make(cuda)).splitlines()
+    assert first.startswith(f"mypkg.kernels.k: argument 1, a, {problem}")
+    assert passed.startswith("  passed:   (")
+    assert packaged == f"  packaged: {signature}"
+
+
+@pytest.mark.parametrize(
+    ("signatures", "args", "first"),
+    [
+        (["void(int32)"], (), "mypkg.kernels.k takes 1 argument, got 0"),
+        (["void(int32, int32)"], (1,), "mypkg.kernels.k takes 2 arguments, got 1"),
+        (["void(int32)", "void(int32, int32)"], (1, 2, 3), "mypkg.kernels.k takes 1 or 2 arguments, got 3"),
+        (["void()"], (1,), "mypkg.kernels.k takes 0 arguments, got 1"),
+    ],
+)
+def test_a_wrong_number_of_arguments_says_both_numbers(cuda, signatures, args, first):
+    assert Refusals(cuda, *signatures)(*args).splitlines()[0] == first
+
+
+def test_several_signatures_are_listed_beside_what_was_passed(cuda):
+    refuse = Refusals(cuda, "void(float32, float32[::1])", "void(float64, float64[::1])")
+    assert refuse(2.0, cuda.array(np.zeros(4, "<i4"))).splitlines() == [
+        (
+            "no packaged signature of mypkg.kernels.k takes these arguments; in the nearest one, "
+            "argument 2, b, is int32[::1] where float32[::1] is packaged"
+        ),
+        "  passed:   (float, int32[::1])",
+        "  packaged: void(float32, float32[::1])",
+        "  packaged: void(float64, float64[::1])",
+    ]
+
+
+def test_a_host_array_is_told_to_be_copied(cuda):
+    message = Refusals(cuda, "void(float32[::1])", "void(float64[::1])")(F4)
+    assert message.splitlines()[0] == (
+        "mypkg.kernels.k: argument 1, a, is an array in the host's memory (numpy.ndarray); "
+        "copy it to the GPU first, as cupy.asarray does"
+    )
+
+
+def test_an_array_that_is_not_contiguous_is_told_by_strides_and_layout(cuda):
+    strided = np.zeros(8, "<f4")[::2]
+    assert (
+        "argument 1, a, has shape (4,) and strides (8,) in bytes, which is not contiguous in C order as float32[::1] "
+        "promises; pass a contiguous copy"
+    ) in Refusals(cuda, "void(float32[::1])")(cuda.array(strided))
+
+
+@pytest.mark.parametrize(("layout", "order"), [("::1,:", "C"), (":,::1", "F")])
+def test_c_and_f_order_are_told_apart(cuda, layout, order):
+    message = Refusals(cuda, f"void(float32[{layout}])")(cuda.array(np.zeros((2, 3), "<f4", order=order)))
+    assert "is not contiguous in" in message
+
+
+def test_a_read_only_array_needs_a_parameter_that_is_read_only(cuda):
+    array = cuda.array(F4)
+    array.interface["data"] = (array.address, True)
+    assert "argument 1, a, is read-only, and float32[::1] was compiled as writable" in Refusals(
+        cuda, "void(float32[::1])"
+    )(array)
+
+
+def test_a_read_only_parameter_takes_both(cuda):
+    array, locked = cuda.array(F4), cuda.array(F4)
+    locked.interface["data"] = (locked.address, True)
+    module = cuda.package(kernel("k", "void(float32[::1])", readonly=("a",)))
+    module.k[1, 1](array)
+    module.k[1, 1](locked)
+    assert len(cuda.launches()) == 2
+
+
+def test_an_object_with_index_or_float_is_a_scalar(cuda):
+    from fractions import Fraction
+
+    class Index:
+        def __index__(self):
+            return 5
+
+    module = cuda.package(kernel("k", "void(int32, float64)"))
+    module.k[1, 1](Index(), Fraction(1, 4))
+    assert cuda.parameters() == np.array(5, "<i8").tobytes() + np.array(0.25, "<f8").tobytes()
+
+
+def test_refused_arguments_leave_later_launches_as_they_were(cuda):
+    module = cuda.package(kernel("k", "void(int8)"))
+    launch = module.k[1, 1]
+    for value in (1, 2):
+        with pytest.raises(ArgumentError):
+            launch(1000)
+        launch(value)
+    assert [call["parameters"] for call in cuda.launches()] == ["01", "02"]

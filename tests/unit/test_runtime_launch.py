@@ -1,0 +1,362 @@
+"""Launching: configurations and their limits, contexts, several GPUs, and what the driver reports."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+
+@pytest.fixture
+def k(cuda):
+    """A kernel that takes one int."""
+    return cuda.package(kernel("k", "void(int32)")).k
+
+
+class TestConfiguration:
+    """`kernel[grid, block, stream, shared]`."""
+
+    @pytest.mark.parametrize(
+        ("grid", "block", "sent"),
+        [
+            (4, 32, ([4, 1, 1], [32, 1, 1])),
+            ((4,), (32,), ([4, 1, 1], [32, 1, 1])),
+            ((4, 5), (8, 4), ([4, 5, 1], [8, 4, 1])),
+            ((4, 5, 6), (8, 4, 2), ([4, 5, 6], [8, 4, 2])),
+            (np.int64(7), [np.int32(8), 2], ([7, 1, 1], [8, 2, 1])),
+            (2**31 - 1, 1024, ([2**31 - 1, 1, 1], [1024, 1, 1])),
+            ((1, 65535, 65535), (1, 1, 64), ([1, 65535, 65535], [1, 1, 64])),
+        ],
+    )
+    def test_grid_and_block_reach_the_driver(self, cuda, k, grid, block, sent):
+        k[grid, block](1)
+        launch = cuda.launches()[0]
+        assert (launch["grid"], launch["block"]) == sent
+        assert (launch["stream"], launch["shared"]) == (0, 0)
+
+    def test_stream_and_shared_memory_reach_the_driver(self, cuda, k):
+        k[1, 1, 77, 1000](1)
+        k[1, 1, 78](1)
+        assert [(call["stream"], call["shared"]) for call in cuda.launches()] == [(77, 1000), (78, 0)]
+
+    def test_a_configured_kernel_can_be_kept_and_called_again(self, cuda, k):
+        launch = k[3, 32]
+        launch(1)
+        launch(2)
+        assert [call["parameters"] for call in cuda.launches()] == ["01000000", "02000000"]
+        assert k[3, 32] is launch
+        assert repr(launch) == "<mypkg.kernels.k with grid (3, 1, 1), block (32, 1, 1)>"
+        assert "stream 0x4d, 9 bytes of shared memory" in repr(k[3, 32, 77, 9])
+
+    @pytest.mark.parametrize(
+        ("configuration", "problem"),
+        [
+            ((0, 32), "grid is 0, and each of its dimensions must be at least 1"),
+            ((1, 0), "block is 0, and each"),
+            (((1, 0, 1), 32), r"grid is \(1, 0, 1\), and each"),
+            ((-1, 32), "grid is -1, and each"),
+            ((1.5, 32), "grid is 1.5 where an int or a tuple of one to three belongs"),
+            (((1, 1, 1, 1), 32), "grid is .* where an int or a tuple of one to three belongs"),
+            (((), 32), r"grid is \(\) where"),
+            ((1, None), "block is None where"),
+            (5, r"write \[grid, block\]"),
+            ((1,), r"write \[grid, block\]"),
+            ((1, 1, 0, 0, 0), r"write \[grid, block\]"),
+            ((1, 1, 0, -1), "dynamic shared memory is -1"),
+            ((1, 1, 0, "many"), "dynamic shared memory is 'many'"),
+        ],
+    )
+    def test_an_impossible_one_is_refused_before_any_driver_call(self, cuda, configuration, problem):
+        cuda.set(devices="")
+        module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+        with pytest.raises(LaunchError, match=f"mypkg.kernels.k cannot be launched: {problem}"):
+            module.k[configuration]
+        assert cuda.calls() == []
+
+    @pytest.mark.parametrize(
+        ("configuration", "problem"),
+        [
+            (
+                (2**31, 32),
+                r"grid \(2147483648, 1, 1\) has 2147483648 in x, where at most 2147483647 are possible on GPU 0",
+            ),
+            (((1, 65536), 32), "has 65536 in y, where at most 65535"),
+            (((1, 1, 65536), 32), "has 65536 in z, where at most 65535"),
+            ((1, 1025), "has 1025 in x, where at most 1024"),
+            ((1, (1, 1, 65)), "has 65 in z, where at most 64"),
+            (
+                (1, (32, 33)),
+                r"block \(32, 33, 1\) has 1056 threads, where at most 1024 are possible on GPU 0 \(Stand-in A",
+            ),
+            ((1, 1, 0, 232449), "232449 bytes of dynamic shared memory, where at most 232448 are possible on GPU 0"),
+        ],
+    )
+    def test_what_the_gpu_cannot_take_is_refused_with_its_limit(self, cuda, k, configuration, problem):
+        with pytest.raises(LaunchError, match=problem) as caught:
+            k[configuration](1)
+        assert isinstance(caught.value, ValueError)
+        assert cuda.launches() == []
+
+    def test_launch_bounds_limit_the_block(self, cuda):
+        module = cuda.package(kernel("k", "void(int32)", launch_bounds=[256, 0, 0]))
+        module.k[1, 256](1)
+        with pytest.raises(LaunchError, match="has 257 threads, more than the kernel's launch bounds, 256"):
+            module.k[1, 257](1)
+        assert len(cuda.launches()) == 1
+
+    def test_registers_limit_the_block(self, cuda, k):
+        cuda.set(kernel="threads=640")
+        with pytest.raises(LaunchError, match="has 1024 threads, where the kernel's registers allow 640"):
+            k[1, 1024](1)
+
+    def test_static_shared_memory_counts(self, cuda, k):
+        cuda.set(kernel="shared=2048")
+        with pytest.raises(LaunchError, match="at most 230400 are possible beside the kernel's own 2048"):
+            k[1, 1, 0, 230401](1)
+
+
+class TestSharedMemory:
+    """More dynamic shared memory than the driver allows by default."""
+
+    def test_up_to_48_kib_nothing_is_asked_for(self, cuda, k):
+        k[1, 1, 0, 49152](1)
+        assert cuda.calls("cuKernelSetAttribute") == []
+
+    def test_beyond_it_is_asked_for_once(self, cuda, k):
+        k[1, 1, 0, 49153](1)
+        k[1, 1, 0, 100_000](1)
+        asked = [(call["attribute"], call["value"], call["device"]) for call in cuda.calls("cuKernelSetAttribute")]
+        assert asked == [(8, 232448, 0)]
+        assert [call["shared"] for call in cuda.launches()] == [49153, 100_000]
+
+    def test_the_kernels_own_counts_towards_the_default(self, cuda, k):
+        cuda.set(kernel="shared=2048")
+        k[1, 1, 0, 49152](1)
+        assert [call["value"] for call in cuda.calls("cuKernelSetAttribute")] == [232448 - 2048]
+
+    def test_a_carveout_is_set_when_the_kernel_is_loaded(self, cuda):
+        module = cuda.package(kernel("k", "void(int32)", carveout=50))
+        module.k[1, 1](1)
+        module.k[1, 1](1)
+        assert [(call["attribute"], call["value"]) for call in cuda.calls("cuKernelSetAttribute")] == [(9, 50)]
+
+
+class TestCooperative:
+    """Kernels whose blocks wait for each other."""
+
+    @pytest.fixture
+    def together(self, cuda):
+        return cuda.package(kernel("k", "void(int32)", cooperative=True)).k
+
+    def test_they_are_launched_as_such(self, cuda, together):
+        together[(2, 3), (4, 5), 77, 60_000](9)
+        launch = cuda.launches()[0]
+        assert (launch["call"], launch["cooperative"]) == ("cuLaunchKernelEx", True)
+        assert (launch["grid"], launch["block"]) == ([2, 3, 1], [4, 5, 1])
+        assert (launch["stream"], launch["shared"], launch["parameters"]) == (77, 60_000, "09000000")
+
+    def test_others_are_not(self, cuda, k):
+        k[1, 1](1)
+        assert (cuda.launches()[0]["call"], cuda.launches()[0]["cooperative"]) == ("cuLaunchKernel", False)
+
+    def test_a_grid_that_does_not_fit_at_once_is_explained(self, cuda, together):
+        cuda.set(fail="cuLaunchKernelEx=720")
+        with pytest.raises(CudaError, match=r"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE.*must fit on the GPU at once"):
+            together[100_000, 1024](1)
+
+
+class TestForall:
+    """`kernel.forall(n)`."""
+
+    def test_the_grid_covers_all_elements_with_the_block_of_most_occupancy(self, cuda, k):
+        k.forall(769)(1)
+        assert (cuda.launches()[0]["grid"], cuda.launches()[0]["block"]) == ([2, 1, 1], [768, 1, 1])
+
+    def test_the_driver_is_asked_once_for_each_amount_of_shared_memory(self, cuda, k):
+        for shared in (0, 0, 64, 64):
+            k.forall(1000, shared=shared)(1)
+        assert [call["shared"] for call in cuda.calls("cuOccupancyMaxPotentialBlockSize")] == [0, 64]
+
+    def test_launch_bounds_limit_the_block(self, cuda):
+        module = cuda.package(kernel("k", "void(int32)", launch_bounds=[128, 0, 0]))
+        module.k.forall(1000)(1)
+        assert cuda.launches()[0]["block"] == [128, 1, 1]
+
+    def test_a_block_of_ones_own(self, cuda, k):
+        k.forall(100, block=32, stream=77, shared=5)(1)
+        launch = cuda.launches()[0]
+        assert (launch["grid"], launch["block"]) == ([4, 1, 1], [32, 1, 1])
+        assert (launch["stream"], launch["shared"]) == (77, 5)
+
+    def test_no_elements_are_no_launch_but_the_arguments_are_checked(self, cuda, k):
+        k.forall(0)(1)
+        with pytest.raises(ArgumentError):
+            k.forall(0)("wrong")
+        assert cuda.launches() == []
+
+    @pytest.mark.parametrize(("n", "block"), [(-1, None), (10, 0), (10, -3), (10, "x")])
+    def test_impossible_numbers_are_refused(self, k, n, block):
+        with pytest.raises(LaunchError):
+            k.forall(n, block=block)
+
+    def test_each_overload_has_its_own_block(self, cuda):
+        module = cuda.package(kernel("k", "void(int32)", "void(float32)"))
+        module.k.forall(10)(1)
+        module.k.forall(10)(1.0)
+        assert len(cuda.calls("cuOccupancyMaxPotentialBlockSize")) == 2
+        assert [call["kernel"] for call in cuda.launches()] == ["k_0", "k_1"]
+
+
+class TestContexts:
+    """Whose context a launch runs in."""
+
+    def test_a_thread_without_one_gets_the_primary_one(self, cuda, k):
+        k[1, 1](1)
+        assert [call["device"] for call in cuda.calls("cuDevicePrimaryCtxRetain")] == [0]
+
+    def test_each_new_thread_gets_it_too(self, cuda, k):
+        k[1, 1](1)
+        launch = k[1, 1]
+        thread = threading.Thread(target=launch, args=(2,))
+        thread.start()
+        thread.join()
+        assert [call["parameters"] for call in cuda.launches()] == ["01000000", "02000000"]
+        assert len(cuda.calls("cuDevicePrimaryCtxRetain")) == 1
+
+    def test_a_current_one_is_left_alone(self, cuda):
+        from aotcuda.runtime import driver
+
+        cuda.set(devices="9.0,8.0")
+        k = cuda.package(kernel("k", "void(int32)")).k
+        driver.get().make_current(1)
+        k[1, 1](1)
+        assert [call["device"] for call in cuda.launches()] == [1]
+        assert driver.get().current_device() == 1
+        assert [call["device"] for call in cuda.calls("cuDevicePrimaryCtxRetain")] == [1]
+
+    def test_of_several_gpus_the_one_that_holds_the_arguments_is_taken(self, cuda):
+        cuda.set(devices="9.0,8.0")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        k[1, 1](cuda.array(8, device=1))
+        assert [call["device"] for call in cuda.launches()] == [1]
+
+
+class TestSeveralGpus:
+    """GPUs of different capability in one process."""
+
+    def test_the_images_are_loaded_once_and_chosen_for_each(self, cuda):
+        cuda.set(devices="9.0,7.5,8.6")
+        module = cuda.package(kernel("k", "void(int32)"))
+        chosen = module.__aotcuda__.chosen
+        assert {index: choice.arch for index, choice in chosen.items()} == {0: "sm_90", 1: "compute_75", 2: "sm_80"}
+        assert len(cuda.calls("cuLibraryLoadData")) == 1
+        assert "GPU 1 (Stand-in B, compute capability 7.5) takes compute_75" in str(chosen[1])
+
+    def test_one_that_nothing_fits_is_refused_at_its_launch_alone(self, cuda):
+        from aotcuda.runtime import driver
+
+        cuda.set(devices="9.0,7.0")
+        k = cuda.package(kernel("k", "void(int32)")).k
+        k[1, 1](1)
+        driver.get().make_current(1)
+        with pytest.raises(NoImageError, match=r"no image for GPU 1 \(Stand-in B, compute capability 7\.0\)"):
+            k[1, 1](1)
+        assert [call["device"] for call in cuda.launches()] == [0]
+
+    def test_an_array_on_another_gpu_is_refused_with_both_named(self, cuda):
+        cuda.set(devices="9.0,9.0")
+        k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
+        with pytest.raises(ArgumentError, match=r"launched on GPU 0 \(Stand-in A.*lies on GPU 1 \(Stand-in B"):
+            k[1, 1](cuda.array(8, device=0), cuda.array(8, device=1))
+        assert cuda.launches() == []
+
+    def test_arrays_without_elements_are_nowhere(self, cuda):
+        cuda.set(devices="9.0,9.0")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        k[1, 1](cuda.array(0, data=(0, False)))
+        assert len(cuda.launches()) == 1
+
+    def test_shared_memory_is_asked_for_on_each(self, cuda):
+        from aotcuda.runtime import driver
+
+        cuda.set(devices="9.0,8.0")
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for device in (0, 1):
+            driver.get().make_current(device)
+            k[1, 1, 0, 60_000](1)
+        assert [call["device"] for call in cuda.calls("cuKernelSetAttribute")] == [0, 1]
+        assert [call["device"] for call in cuda.launches()] == [0, 1]
+
+
+class TestDriverErrors:
+    """What the driver reports reaches the user with its own name, the kernel and the GPU."""
+
+    def test_a_launch_that_fails(self, cuda, k):
+        cuda.set(fail="cuLaunchKernel=701")
+        with pytest.raises(CudaError) as caught:
+            k[(4, 2), 1024, 77, 16](1)
+        assert str(caught.value) == (
+            "mypkg.kernels.k could not be launched on GPU 0 (Stand-in A, compute capability 9.0) with grid (4, 2, 1), "
+            "block (1024, 1, 1), stream 0x4d and 16 bytes of dynamic shared memory: "
+            "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, too many resources requested for launch"
+        )
+        assert (caught.value.name, caught.value.code) == ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 701)
+
+    def test_one_that_an_earlier_kernel_may_have_caused_says_so(self, cuda, k):
+        cuda.set(fail="cuLaunchKernel=700")
+        with pytest.raises(
+            CudaError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*an earlier launch in this process may be the"
+        ):
+            k[1, 1](1)
+
+    def test_one_that_passes_does_not_harm_the_next_launch(self, cuda, k):
+        k[1, 1](1)
+        cuda.set(fail="cuLaunchKernel=2@2")
+        with pytest.raises(CudaError, match="CUDA_ERROR_OUT_OF_MEMORY"):
+            k[1, 1](2)
+        k[1, 1](3)
+        assert [call["parameters"] for call in cuda.launches()] == ["01000000", "03000000"]
+
+    def test_buffers_are_used_again_after_every_launch_and_every_error(self, cuda, k):
+        launch = k[1, 1]
+        cuda.set(fail="cuLaunchKernel=2@3")
+        k.forall(0)(5)
+        for value in (1, 2, 3, 4, 2**31):
+            with contextlib.suppress(CudaError, ArgumentError):
+                launch(value)
+            assert [len(plan.slots) for plan in k._dispatch.plans] == [1]
+        assert len(cuda.launches()) == 3
+
+    def test_a_kernel_that_the_images_lack(self, cuda):
+        cuda.set(symbols="other,k_00")
+        k = cuda.package(kernel("k", "void(int32)")).k
+        with pytest.raises(
+            CudaError, match=r"k_0 of mypkg\.kernels could not be loaded from sm_90 on GPU 0.*NOT_FOUND"
+        ):
+            k[1, 1](1)
+
+    def test_a_number_that_the_driver_has_no_name_for(self, cuda, k):
+        cuda.set(fail="cuLaunchKernel=4242")
+        with pytest.raises(CudaError, match="CUresult 4242"):
+            k[1, 1](1)
+
+    @pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"])
+    def test_streams_that_cannot_be_ordered_are_no_launch(self, cuda, function):
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        cuda.set(fail=f"{function}=999")
+        with pytest.raises(CudaError, match="CUDA_ERROR_UNKNOWN"):
+            k[1, 1, 88](cuda.array(8, stream=77))
+        assert cuda.launches() == []
+
+    @pytest.mark.parametrize("function", ["cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"])
+    def test_a_context_that_cannot_be_made(self, cuda, k, function):
+        cuda.set(fail=f"{function}=2")
+        with pytest.raises(CudaError, match=r"GPU 0.*CUDA_ERROR_OUT_OF_MEMORY"):
+            k[1, 1](1)

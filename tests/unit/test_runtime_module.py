@@ -1,0 +1,301 @@
+"""Importing a packaged module: when it loads, what it exports, and what it says when something is missing."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import aotcuda
+from aotcuda.errors import (
+    ConfigError,
+    CudaError,
+    DriverTooOldError,
+    ManifestError,
+    NoDeviceError,
+    NoDriverError,
+    NoImageError,
+)
+from aotcuda.runtime import driver
+from support import manifests
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+INT = "void(int32)"
+
+
+class TestExports:
+    """The names of a packaged module."""
+
+    @pytest.fixture
+    def module(self, cuda):
+        return cuda.package(kernel("axpy", INT, "void(float32)"), kernel("tiled", INT), functions=("add_i32",))
+
+    def test_a_kernel_is_an_ordinary_attribute_after_its_first_use(self, module):
+        assert "axpy" not in vars(module)
+        first = module.axpy
+        assert vars(module)["axpy"] is first
+
+    def test_names_can_be_imported(self, module):
+        from mypkg.kernels import add_i32, axpy
+
+        assert axpy is module.axpy
+        assert add_i32 is module.add_i32
+
+    def test_a_star_imports_all_of_them(self, module):
+        namespace = {}
+        exec("from mypkg.kernels import *", namespace)
+        assert {"axpy", "tiled", "add_i32"} == namespace.keys() - {"__builtins__"}
+
+    def test_dir_lists_them(self, module):
+        assert {"axpy", "tiled", "add_i32", "__aotcuda__"} <= set(dir(module))
+        assert "_aotcuda" not in dir(module)
+
+    def test_an_unknown_name_is_answered_with_the_nearest(self, module):
+        with pytest.raises(AttributeError) as caught:
+            module.axpi  # noqa: B018
+        assert str(caught.value) == "module 'mypkg.kernels' has no attribute 'axpi'. Did you mean 'axpy'?"
+        assert not hasattr(module, "nothing_like_it")
+
+    def test_a_kernel_shows_what_it_was_compiled_for(self, module):
+        assert module.axpy.signatures == [INT, "void(float32)"]
+        assert repr(module.axpy) == "<aotcuda kernel mypkg.kernels.axpy: void(int32); void(float32)>"
+        assert (module.axpy.__name__, module.axpy.__module__) == ("axpy", "mypkg.kernels")
+
+    def test_a_kernel_without_configuration_says_how_it_is_launched(self, module):
+        with pytest.raises(TypeError, match=r"axpy needs a configuration: axpy\[grid, block\]"):
+            module.axpy(1)
+
+    def test_a_device_function_cannot_be_called_on_the_host(self, module):
+        assert module.add_i32.prototype == "int32_t add_i32(int32_t, int32_t)"
+        assert module.add_i32.signature == "int32(int32, int32)"
+        assert "int32_t add_i32" in repr(module.add_i32)
+        with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
+            module.add_i32(1, 2)
+
+    def test_kernels_and_functions_can_be_sent_to_another_process(self, module):
+        assert pickle.loads(pickle.dumps(module.axpy)) is module.axpy
+        assert pickle.loads(pickle.dumps(module.add_i32)) is module.add_i32
+
+    def test_load_gives_the_same_module_object(self, module):
+        assert aotcuda.load("mypkg.kernels") is module.__aotcuda__
+        assert isinstance(module.__aotcuda__, aotcuda.Module)
+
+    def test_load_refuses_a_module_that_was_not_generated(self):
+        with pytest.raises(ManifestError, match="json is no module that aotcuda generated"):
+            aotcuda.load("json")
+
+    def test_the_module_object_shows_its_parts(self, module):
+        inside = module.__aotcuda__
+        assert inside.name == "mypkg.kernels"
+        assert list(inside.kernels) == ["axpy", "tiled"]
+        assert list(inside.functions) == ["add_i32"]
+        assert inside.manifest["module"] == "mypkg.kernels"
+        assert "2 kernels, 1 functions; GPU 0 (Stand-in A, compute capability 9.0) takes sm_90" in repr(inside)
+        assert inside.choice_for((8, 6)).arch == "sm_80"
+
+    def test_a_reload_reads_the_new_manifest(self, cuda, module):
+        before = module.axpy
+        manifests.write(cuda.packages, [kernel("axpy", "void(float64)")])
+        importlib.reload(module)
+        assert module.axpy is not before
+        assert module.axpy.signatures == ["void(float64)"]
+        assert not hasattr(module, "tiled")
+
+
+class TestWhenItLoads:
+    """`load = "import"` and `load = "first-use"`."""
+
+    def test_import_starts_the_driver_and_loads_without_a_context(self, cuda):
+        cuda.package(kernel("k", INT))
+        assert [call["call"] for call in cuda.calls()] == ["cuInit", "cuLibraryLoadData"]
+
+    def test_first_use_does_nothing_until_the_first_launch(self, cuda):
+        module = cuda.package(kernel("k", INT), load="first-use")
+        launch = module.k[1, 1]
+        assert cuda.calls() == []
+        launch(1)
+        launch(2)
+        assert [call["call"] for call in cuda.calls("cuInit", "cuLibraryLoadData", "cuLaunchKernel")] == [
+            "cuInit",
+            "cuLibraryLoadData",
+            "cuLaunchKernel",
+            "cuLaunchKernel",
+        ]
+
+    def test_first_use_reads_no_manifest(self, cuda):
+        folder = manifests.write(cuda.packages, [kernel("k", INT)], load="first-use")
+        (folder / "manifest.json").unlink()
+        module = importlib.import_module("mypkg.kernels")
+        assert "not read yet" in repr(module.__aotcuda__)
+        with pytest.raises(ManifestError, match=r"manifest\.json cannot be read"):
+            module.k  # noqa: B018
+
+    @pytest.mark.parametrize(
+        ("written", "environment", "loads"), [("first-use", "import", 1), ("import", "first-use", 0)]
+    )
+    def test_the_environment_overrides_it(self, cuda, monkeypatch, written, environment, loads):
+        monkeypatch.setenv("AOTCUDA_LOAD", environment)
+        cuda.package(kernel("k", INT), load=written)
+        assert len(cuda.calls("cuLibraryLoadData")) == loads
+
+    def test_another_value_in_the_environment_is_refused(self, cuda, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_LOAD", "lazy")
+        with pytest.raises(ConfigError, match="AOTCUDA_LOAD is 'lazy'; write 'import' or 'first-use'"):
+            cuda.package(kernel("k", INT))
+
+    def test_a_module_of_functions_alone_needs_no_driver(self, cuda):
+        module = cuda.package(functions=("add",))
+        module.__aotcuda__.preload()
+        assert cuda.calls() == []
+        assert module.add.prototype.startswith("int32_t add")
+
+    def test_preload_leaves_nothing_for_the_first_launch(self, cuda):
+        module = cuda.package(kernel("k", INT, "void(float32)"), load="first-use")
+        module.__aotcuda__.preload()
+        before = cuda.calls()
+        module.k[1, 1](1)
+        assert [call["name"] for call in before if call["call"] == "cuKernelGetFunction"] == ["k_0", "k_1"]
+        assert [call["call"] for call in cuda.calls()[len(before) :]] == ["cuLaunchKernel"]
+
+    def test_unload_takes_the_images_out_and_a_launch_loads_them_again(self, cuda):
+        module = cuda.package(kernel("k", INT))
+        launch = module.k[1, 1]
+        launch(1)
+        module.__aotcuda__.unload()
+        module.__aotcuda__.unload()
+        assert len(cuda.calls("cuLibraryUnload")) == 1
+        launch(2)
+        assert [call["parameters"] for call in cuda.launches()] == ["01000000", "02000000"]
+        assert len(cuda.calls("cuLibraryLoadData")) == 2
+
+    def test_several_modules_share_one_driver(self, cuda):
+        one = cuda.package(kernel("k", INT))
+        two = cuda.package(kernel("k", INT), name="mypkg.deep.others")
+        one.k[1, 1](1)
+        two.k[1, 1](1)
+        assert len(cuda.calls("cuInit")) == 1
+        assert len(cuda.calls("cuLibraryLoadData")) == 2
+
+
+class TestWhatIsMissing:
+    """The import succeeds on every machine, and the first launch says what the machine lacks."""
+
+    def launch_error(self, cuda, kind, **options):
+        """The error of a launch; each attempt gives it, and none reaches the GPU."""
+        module = cuda.package(kernel("k", INT), **options)
+        for _ in range(2):
+            with pytest.raises(kind) as caught:
+                module.k[1, 1](1)
+        assert cuda.launches() == []
+        assert "not loaded" in repr(module.__aotcuda__)
+        return str(caught.value)
+
+    @pytest.mark.parametrize("load", ["import", "first-use"])
+    def test_no_driver(self, cuda, monkeypatch, load):
+        monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
+        message = self.launch_error(cuda, NoDriverError, load=load)
+        assert "the CUDA driver library libcuda.so.nowhere cannot be loaded" in message
+        assert "install NVIDIA's driver" in message
+
+    def test_the_toolkits_stub(self, cuda):
+        cuda.set(fail="cuInit=34")
+        assert "is the toolkit's stub, not a driver" in self.launch_error(cuda, NoDriverError)
+
+    def test_no_gpu(self, cuda):
+        cuda.set(devices="")
+        assert self.launch_error(cuda, NoDeviceError) == "the CUDA driver shows no GPU"
+
+    def test_no_gpu_because_the_environment_hides_them(self, cuda, monkeypatch):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        cuda.set(devices="")
+        assert "CUDA_VISIBLE_DEVICES is ''" in self.launch_error(cuda, NoDeviceError)
+
+    def test_a_driver_from_before_cuda_12(self, cuda):
+        cuda.set(version=11080)
+        assert "the driver supports CUDA 11.8; aotcuda needs" in self.launch_error(cuda, DriverTooOldError)
+
+    def test_a_driver_too_old_for_the_images(self, cuda):
+        cuda.set(version=12080)
+        message = self.launch_error(cuda, DriverTooOldError)
+        assert "the driver supports CUDA 12.8, and the images need CUDA 13.0" in message
+        assert "580.65" in message
+
+    def test_no_image_for_the_gpu(self, cuda):
+        cuda.set(devices="7.0")
+        assert "mypkg.kernels has no image for GPU 0 (Stand-in A, compute capability 7.0)" in self.launch_error(
+            cuda, NoImageError
+        )
+
+    def test_a_driver_that_cannot_start(self, cuda):
+        cuda.set(fail="cuInit=999")
+        message = self.launch_error(cuda, CudaError)
+        assert message == "the CUDA driver could not be started: CUDA_ERROR_UNKNOWN, unknown error"
+
+    def test_images_that_the_driver_refuses(self, cuda):
+        message = self.launch_error(cuda, CudaError, data=b"not a fatbin at all")
+        assert "the driver refused the images of mypkg.kernels: CUDA_ERROR_INVALID_IMAGE" in message
+
+    def test_what_was_missing_may_come_back(self, cuda):
+        cuda.set(fail="cuInit=999@1")
+        module = cuda.package(kernel("k", INT))
+        module.k[1, 1](1)
+        assert len(cuda.launches()) == 1
+
+    def test_chosen_says_what_is_missing_too(self, cuda):
+        cuda.set(devices="")
+        module = cuda.package(kernel("k", INT))
+        with pytest.raises(NoDeviceError):
+            module.__aotcuda__.chosen  # noqa: B018
+
+    def test_chosen_tells_of_gpus_without_an_image(self, cuda):
+        cuda.set(devices="7.0")
+        choice = cuda.package(kernel("k", INT)).__aotcuda__.chosen[0]
+        assert (choice.arch, choice.kind) == (None, None)
+        assert "takes no image: none of the packaged images runs on it" in str(choice)
+
+
+class TestDamage:
+    """Files that are truncated or altered."""
+
+    @pytest.fixture
+    def damage(self, cuda):
+        def damage(file, change, load):
+            folder = manifests.write(cuda.packages, [kernel("k", INT)], load=load)
+            (folder / file).write_bytes(change((folder / file).read_bytes()))
+            return importlib.import_module("mypkg.kernels")
+
+        return damage
+
+    @pytest.mark.parametrize("file", ["manifest.json", "kernels.fatbin"])
+    @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data.replace(b"o", b"a"), lambda _: b""])
+    def test_are_refused_at_import_or_at_first_use(self, cuda, damage, file, change):
+        with pytest.raises(ManifestError, match=f"{file}.*nstall the package again"):
+            damage(file, change, "import")
+        sys.modules.pop("mypkg.kernels", None)
+        module = damage(file, change, "first-use")
+        with pytest.raises(ManifestError, match=f"{file}.*nstall the package again"):
+            module.k[1, 1](1)
+        assert cuda.launches() == []
+
+    def test_damage_is_told_even_where_no_driver_is(self, monkeypatch, damage):
+        monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
+        with pytest.raises(ManifestError):
+            damage("kernels.fatbin", lambda data: data + b"!", "import")
+
+
+def test_the_version_is_the_projects():
+    project = tomllib.loads(Path(aotcuda.__file__).parents[1].joinpath("pyproject.toml").read_text())
+    assert project["project"]["version"] == aotcuda.__version__
+
+
+def test_every_public_name_can_be_found():
+    assert {name for name in aotcuda.__all__ if getattr(aotcuda, name).__name__ == name} == set(aotcuda.__all__)
+    assert set(aotcuda.__all__) <= set(dir(aotcuda))
+    with pytest.raises(AttributeError, match="module 'aotcuda' has no attribute 'nothing'"):
+        aotcuda.nothing  # noqa: B018

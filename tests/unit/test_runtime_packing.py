@@ -1,0 +1,219 @@
+"""The bytes of a launch's parameter block, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, ManifestError
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+ELEMENTS = [np.bool_, *INTEGERS, np.float16, np.float32, np.float64, np.complex64, np.complex128]
+
+
+def packed(cuda, signature, *args, **options):
+    """The block that a launch of a kernel with this signature sends."""
+    module = cuda.package(kernel("k", signature, **options))
+    module.k[1, 32](*args)
+    return cuda.parameters()
+
+
+def words(array, like):
+    """The words of a numba-cuda array, as NumPy computes them."""
+    return np.array([0, 0, like.size, like.itemsize, array.address, *like.shape, *like.strides], "<i8").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "dtype"),
+    [
+        ("bool", True, "?"),
+        ("bool", 1, "?"),
+        ("int8", -128, "<i1"),
+        ("uint8", 255, "<u1"),
+        ("int16", -5, "<i2"),
+        ("uint16", 65535, "<u2"),
+        ("int32", -(2**31), "<i4"),
+        ("uint32", 2**32 - 1, "<u4"),
+        ("int64", -(2**63), "<i8"),
+        ("uint64", 2**64 - 1, "<u8"),
+        ("float16", 1.5, "<f2"),
+        ("float32", 0.1, "<f4"),
+        ("float32", 7, "<f4"),
+        ("float32", float("inf"), "<f4"),
+        ("float64", 0.1, "<f8"),
+        ("complex64", 1.5 - 2j, "<c8"),
+        ("complex128", 0.1 + 0.2j, "<c16"),
+        ("complex128", 3, "<c16"),
+        ("int32", True, "<i4"),
+        ("float32", np.float64(0.1), "<f4"),
+        ("float32", np.float32(0.1), "<f4"),
+        ("float64", np.float16(0.5), "<f8"),
+        ("int32", np.int64(-3), "<i4"),
+        ("int8", np.bool_(True), "<i1"),
+        ("bool", np.bool_(False), "?"),
+        ("complex64", np.complex64(1 + 2j), "<c8"),
+        ("complex64", np.float32(2), "<c8"),
+    ],
+)
+def test_a_scalar_adopts_the_parameters_type(cuda, type_, value, dtype):
+    assert packed(cuda, f"void({type_})", value) == np.array(value, dtype).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("int8", 128),
+        ("uint8", -1),
+        ("int32", 2**31),
+        ("uint64", 2**64),
+        ("float16", 65536.0),
+        ("float32", 1e39),
+        ("float64", 10**400),
+        ("complex64", 1e39j),
+        ("bool", 2),
+        ("uint32", np.int64(-1)),
+    ],
+)
+def test_a_scalar_out_of_range_is_refused_by_value_and_type(cuda, type_, value):
+    with pytest.raises(ArgumentError, match=f"argument 1, a, is .* out of range for {type_}"):
+        packed(cuda, f"void({type_})", value)
+    assert cuda.launches() == []
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        np.zeros((), "<f4"),
+        np.zeros(5, "<f4"),
+        np.zeros((3, 4), "<f4"),
+        np.zeros((2, 3, 4), "<f4"),
+        np.zeros((3, 4), "<f4", order="F"),
+        np.zeros((2, 3, 4), "<f4", order="F"),
+    ],
+    ids=lambda like: f"{like.shape}-{'C' if like.flags.c_contiguous else 'F'}",
+)
+def test_a_contiguous_array_is_described_by_its_words(cuda, like):
+    dimensions = [":"] * like.ndim
+    if dimensions:
+        dimensions[-1 if like.flags.c_contiguous else 0] = "::1"
+    array = cuda.array(like)
+    assert packed(cuda, f"void(float32[{','.join(dimensions)}])", array) == words(array, like)
+
+
+@pytest.mark.parametrize("layout", ["::1,:", ":,::1", ":,:"])
+def test_an_array_of_no_elements_needs_no_memory(cuda, layout):
+    array = cuda.array(np.zeros((0, 4), "<f4"), data=(0, False), strides=(0, 0))
+    numbers = np.frombuffer(packed(cuda, f"void(float32[{layout}])", array), "<i8")
+    assert numbers[:7].tolist() == [0, 0, 0, 4, 0, 0, 4]
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        np.zeros(10, "<f8")[::2],
+        np.zeros(10, "<f8")[::-1],
+        np.zeros((4, 6), "<f8")[1:3, ::3],
+        np.zeros((4, 6), "<f8").T,
+        np.broadcast_to(np.zeros(3, "<f8"), (2, 3)),
+        np.zeros((4, 6), "<f8"),
+    ],
+    ids=lambda like: f"{like.shape}-{like.strides}",
+)
+def test_an_array_of_any_layout_carries_its_own_strides(cuda, like):
+    array = cuda.array(like)
+    signature = f"void(float64[{','.join(':' * like.ndim)}])"
+    assert packed(cuda, signature, array) == words(array, like)
+
+
+def test_strides_of_dimensions_of_one_element_do_not_matter(cuda):
+    like = np.zeros((1, 4), "<f4")
+    array = cuda.array(like, strides=(9999, 4))
+    assert packed(cuda, "void(float32[:,::1])", array) == words(array, like)
+    line = np.zeros(1, "<f4")
+    array = cuda.array(line, strides=(9999,))
+    module = cuda.package(kernel("line", "void(float32[::1])"), name="mypkg.lines")
+    module.line[1, 32](array)
+    assert cuda.parameters() == words(array, line)
+
+
+@pytest.mark.parametrize("dtype", [numpy_type.__name__ for numpy_type in ELEMENTS])
+def test_arrays_of_every_element_type(cuda, dtype):
+    like = np.zeros(6, dtype)
+    array = cuda.array(like)
+    assert packed(cuda, f"void({dtype}[::1])", array) == words(array, like)
+
+
+def test_scalars_are_aligned_as_the_manifest_says(cuda):
+    block = packed(
+        cuda,
+        "void(bool, float64, int8, int16, int32[::1], uint8)",
+        True,
+        2.5,
+        -1,
+        300,
+        (x := cuda.array(np.zeros(3, "<i4"))),
+        7,
+    )
+    layout = np.dtype(
+        {
+            "names": ["a", "b", "c", "d", "e", "f"],
+            "formats": ["?", "<f8", "<i1", "<i2", ("<i8", 7), "<u1"],
+            "offsets": [0, 8, 16, 18, 24, 80],
+        }
+    )
+    assert len(block) == 81
+    fields = np.frombuffer(block, layout)[0]
+    assert fields.tolist()[:4] == (True, 2.5, -1, 300)
+    assert fields["e"].tobytes() == words(x, np.zeros(3, "<i4"))
+    assert fields["f"] == 7
+    gaps = set(range(81)) - {0, *range(8, 17), 18, 19, *range(24, 81)}
+    assert {block[at] for at in gaps} == {0}
+
+
+def test_tuples_are_taken_apart_and_may_be_nested(cuda):
+    array = cuda.array(np.zeros(4, "<f4"))
+    block = packed(cuda, "void((int32, (float64, float32[::1])), int8)", (7, (0.5, array)), 3)
+    assert np.frombuffer(block[:4], "<i4")[0] == 7
+    assert np.frombuffer(block[8:16], "<f8")[0] == 0.5
+    assert block[16:72] == words(array, np.zeros(4, "<f4"))
+    assert block[72] == 3
+
+
+def test_a_pointer_takes_an_address(cuda):
+    import ctypes
+
+    module = cuda.package(kernel("k", "void(float32*)"))
+    module.k[1, 1](2**63 + 8)
+    assert int.from_bytes(cuda.parameters(), "little") == 2**63 + 8
+    module.k[1, 1](ctypes.c_void_p(4096))
+    assert int.from_bytes(cuda.parameters(), "little") == 4096
+    with pytest.raises(ArgumentError, match=r"is float where float32\* is packaged"):
+        module.k[1, 1](1.0)
+
+
+def test_words_may_come_in_another_order_and_count_strides_in_elements(cuda):
+    record = kernel("k", "void(int32[:,:])")
+    layout = ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
+    record["overloads"][0]["parameters"][0]["words"] = layout
+    record["overloads"][0]["parameter_bytes"] = 56
+    like = np.zeros((4, 6), "<i4")[::2]
+    array = cuda.array(like)
+    cuda.package(record).k[1, 1](array)
+    expected = [array.address, array.address, 0, 2, 6, 12, 1]
+    assert np.frombuffer(cuda.parameters(), "<i8").tolist() == expected
+
+
+def test_a_kernel_without_parameters_sends_an_empty_block(cuda):
+    assert packed(cuda, "void()") == b""
+
+
+@pytest.mark.parametrize("change", [{"offset": -1}, {"format": "s"}, {"kind": "array"}, {"format": None}])
+def test_a_parameter_that_the_manifest_describes_wrongly_is_a_manifest_error(cuda, change):
+    record = kernel("k", "void(int32)")
+    record["overloads"][0]["parameters"][0].update(change)
+    module = cuda.package(record)
+    with pytest.raises(ManifestError, match=r"describes k_0 of mypkg\.kernels\.k wrongly"):
+        module.k[1, 1](1)

@@ -1,0 +1,166 @@
+"""What the run time does to its process: what it imports, threads that race, and forks."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from aotcuda.runtime import program
+from aotcuda.runtime.module import Module
+from support import manifests
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+HEAVY = ["numpy", "numba", "cuda", "pathlib", "dataclasses", "typing", "importlib.metadata", "inspect", "threading"]
+LAUNCH = """
+class Array:
+    __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
+mypkg.kernels.k[1, 32](2.0, Array())
+"""
+
+
+@pytest.fixture
+def packaged(cuda):
+    """Write a packaged module for other interpreters to import."""
+
+    def write(load, count=1):
+        kernels = [kernel("k", "void(float32, float32[::1])")]
+        kernels += [kernel(f"k{index}", "void(float32, float32[::1])") for index in range(1, count)]
+        manifests.write(cuda.packages, kernels, load=load, functions=("add",))
+        return cuda
+
+    return write
+
+
+def imported(cuda, code, **environment):
+    """The modules that a bare interpreter has after it ran `code`, beyond its own and those that `site` brings."""
+    shown = cuda.run(
+        f"import os, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))", **environment
+    )
+    return set(shown.split())
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_an_import_and_a_launch_import_nothing_heavy(packaged, load):
+    cuda = packaged(load)
+    modules = imported(cuda, f"import mypkg.kernels\n{LAUNCH}")
+    assert [name for name in HEAVY if name in modules] == []
+    assert len(cuda.launches()) == 1
+
+
+def test_a_first_use_import_imports_the_run_times_door_and_nothing_else(packaged):
+    cuda = packaged("first-use", count=20)
+    assert imported(cuda, "import mypkg.kernels") == {
+        "__future__",
+        "aotcuda",
+        "aotcuda.runtime",
+        "aotcuda.runtime.module",
+        "mypkg",
+        "mypkg.kernels",
+    }
+    assert cuda.calls() == []
+
+
+def test_importing_aotcuda_imports_nothing_more(packaged):
+    assert imported(packaged("import"), "import aotcuda; aotcuda.__version__") == {"__future__", "aotcuda"}
+
+
+def test_the_library_is_found_by_its_name_on_the_library_path(packaged):
+    cuda = packaged("import")
+    shown = cuda.run("import mypkg.kernels as k; print(k.__aotcuda__.chosen[0].arch)")
+    assert shown == "sm_90\n"
+
+
+def test_threads_that_race_to_the_first_launch_load_once(cuda, monkeypatch):
+    module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+    arrived = threading.Semaphore(0)
+    ready, survey = Module.ready, program.survey
+
+    def counted_ready(self):
+        arrived.release()
+        return ready(self)
+
+    def patient_survey(*args):  # in the midst of loading, until every thread has asked for the images
+        for _ in range(8):
+            assert arrived.acquire(timeout=30)
+        return survey(*args)
+
+    monkeypatch.setattr(Module, "ready", counted_ready)
+    monkeypatch.setattr(program, "survey", patient_survey)
+    failures = []
+
+    def launch(value):
+        try:
+            for _ in range(50):
+                module.k[1, 1](value)
+        except BaseException as error:  # noqa: BLE001 (whatever a thread met, the test must see)
+            failures.append(error)
+
+    threads = [threading.Thread(target=launch, args=(value,)) for value in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(cuda.calls("cuInit")) == len(cuda.calls("cuLibraryLoadData")) == 1
+    values = sorted(int.from_bytes(bytes.fromhex(call["parameters"]), "little") for call in cuda.launches())
+    assert values == sorted(list(range(8)) * 50)
+
+
+FORK = """
+import os, sys
+import mypkg.kernels as k
+class Array:
+    __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
+%s
+sys.stdout.flush()
+child = os.fork()
+if child:
+    _, status = os.waitpid(child, 0)
+    k.k[1, 32](1.0, Array())
+    sys.exit(os.waitstatus_to_exitcode(status))
+try:
+    k.k[1, 32](2.0, Array())
+    print("launched")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_child_of_a_process_that_started_cuda_is_told_how_to_do_it(packaged):
+    cuda = packaged("import")
+    shown = cuda.run(FORK % "")
+    assert shown.startswith("ForkError this process forked after CUDA was started")
+    assert 'get_context("spawn")' in shown
+    assert "AOTCUDA_LOAD=first-use" in shown
+    assert len(cuda.launches()) == 1
+
+
+def test_so_is_one_whose_kernel_was_already_launched(packaged):
+    cuda = packaged("first-use")
+    assert cuda.run(FORK % "launch = k.k[1, 32]; launch(0.0, Array())").startswith("ForkError")
+    assert len(cuda.launches()) == 2
+
+
+def test_with_first_use_a_process_may_fork_before_its_first_launch(packaged):
+    cuda = packaged("first-use")
+    assert cuda.run(FORK % "") == "launched\n"
+    assert len(cuda.launches()) == 2
+
+
+def test_a_fork_after_another_library_started_cuda_is_told_too(packaged):
+    cuda = packaged("first-use")
+    started = 'import ctypes; ctypes.CDLL("libcuda.so.1").cuInit(0)'
+    assert cuda.run(FORK % started).startswith("ForkError this process forked after CUDA was started")
+
+
+def test_an_import_in_such_a_child_succeeds(packaged):
+    cuda = packaged("import")
+    manifests.write(cuda.packages, [kernel("other", "void(int32)")], name="mypkg.others")
+    code = FORK.replace(
+        "    k.k[1, 32](2.0, Array())", "    import mypkg.others as o; print('imported'); o.other[1, 1](1)"
+    )
+    shown = cuda.run(code % "")
+    assert shown.startswith("imported\nForkError")

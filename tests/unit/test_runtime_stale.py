@@ -1,0 +1,122 @@
+"""Editable installs: code that was edited after the build is never answered by the old images."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tomllib
+
+import pytest
+
+from aotcuda.errors import StaleBuildError
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+PYPROJECT = """
+[project]
+name = "mypkg"
+
+[tool.aotcuda]
+arch = ["sm_90"]
+"""
+
+
+class Project:
+    """A project with a package under `src`, built in place."""
+
+    def __init__(self, cuda, *, name="mypkg.kernels", load="import"):
+        self.root = cuda.packages
+        self.source = self.root / "mypkg" / "_kernels.py"
+        self.pyproject = self.root.parent / "pyproject.toml"
+        self.source.parent.mkdir(parents=True)
+        self.source.write_text("def k(x): ...\n")
+        self.pyproject.write_text(PYPROJECT)
+        table = json.dumps(tomllib.loads(PYPROJECT)["tool"]["aotcuda"], sort_keys=True, separators=(",", ":"))
+        sources = [
+            {"path": "mypkg/_kernels.py", "sha256": hashlib.sha256(self.source.read_bytes()).hexdigest()},
+            {"path": "../pyproject.toml#tool.aotcuda", "sha256": hashlib.sha256(table.encode()).hexdigest()},
+        ]
+        self.module = cuda.package(kernel("k", "void(int32)"), sources=sources, editable=True, name=name, load=load)
+
+
+@pytest.fixture(params=["import", "first-use"])
+def project(cuda, request):
+    return Project(cuda, load=request.param)
+
+
+def refused(project, what):
+    """Whether a launch is refused with this said; the module says it too."""
+    with pytest.raises(StaleBuildError) as caught:
+        project.module.k[1, 1](1)
+    assert str(caught.value) == f"mypkg.kernels was built before {what}; build it again: pip install -e ."
+    assert f"out of date: {what}" in repr(project.module.__aotcuda__)
+
+
+def test_what_was_not_edited_is_launched(cuda, project):
+    project.module.k[1, 1](1)
+    project.module.k[1, 1](2)
+    assert len(cuda.launches()) == 2
+
+
+def test_an_edit_is_noticed_at_the_next_launch(cuda, project):
+    project.module.k[1, 1](1)
+    project.source.write_text("def k(x): return\n")
+    refused(project, f"{project.source} was edited")
+    assert len(cuda.launches()) == 1
+
+
+def test_an_edit_of_the_same_size_is_noticed_by_its_time(cuda, project):
+    project.module.k[1, 1](1)
+    project.source.write_text("def k(y): ...\n")
+    os.utime(project.source, ns=(1, 1))
+    refused(project, f"{project.source} was edited")
+
+
+def test_an_edit_before_the_first_launch_is_noticed(cuda, project):
+    project.source.write_text("def k(x): return\n")
+    refused(project, f"{project.source} was edited")
+    assert cuda.launches() == []
+
+
+def test_an_edit_that_was_taken_back_is_launched_again(cuda, project):
+    text = project.source.read_text()
+    project.source.write_text("def k(x): return\n")
+    refused(project, f"{project.source} was edited")
+    project.source.write_text(text)
+    project.module.k[1, 1](1)
+    assert len(cuda.launches()) == 1
+
+
+def test_a_file_that_is_gone_is_named(project):
+    project.source.unlink()
+    refused(project, f"{project.source} is gone")
+
+
+def test_a_change_of_the_configuration_is_noticed(project):
+    project.pyproject.write_text(PYPROJECT.replace("sm_90", "sm_80"))
+    refused(project, f"[tool.aotcuda] in {project.pyproject} was edited")
+
+
+def test_changes_elsewhere_in_pyproject_do_not_matter(cuda, project):
+    project.pyproject.write_text(PYPROJECT.replace('name = "mypkg"', 'name = "other"  # renamed'))
+    project.module.k[1, 1](1)
+    assert len(cuda.launches()) == 1
+
+
+def test_a_pyproject_that_cannot_be_parsed_counts_as_edited(project):
+    project.pyproject.write_text("[tool.aotcuda")
+    refused(project, f"[tool.aotcuda] in {project.pyproject} was edited")
+
+
+def test_paths_are_relative_to_the_folder_that_holds_the_top_package(cuda):
+    project = Project(cuda, name="mypkg.deep.inside.kernels")
+    project.module.k[1, 1](1)
+    assert len(cuda.launches()) == 1
+
+
+def test_an_ordinary_install_is_not_checked(cuda):
+    sources = [{"path": "mypkg/_kernels.py", "sha256": "0" * 64}]
+    cuda.package(kernel("k", "void(int32)"), sources=sources).k[1, 1](1)
+    assert len(cuda.launches()) == 1
