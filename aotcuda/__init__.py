@@ -13,9 +13,12 @@ if TYPE_CHECKING:
         AotcudaError,
         ArgumentError,
         BuildError,
+        CallbackError,
         CompileError,
         ConfigError,
         CudaError,
+        DependencyError,
+        DeviceError,
         DriverTooOldError,
         FallbackWarning,
         ForkError,
@@ -29,21 +32,28 @@ if TYPE_CHECKING:
         RuntimeUnavailableError,
         SourceError,
         StaleBuildError,
+        TargetError,
         ToolchainError,
     )
+    from aotcuda.runtime.kernel import DeviceFunction, Kernel
     from aotcuda.runtime.module import Module, load
 
 __all__ = [
     "AotcudaError",
     "ArgumentError",
     "BuildError",
+    "CallbackError",
     "CompileError",
     "ConfigError",
     "CudaError",
+    "DependencyError",
+    "DeviceError",
+    "DeviceFunction",
     "DriverTooOldError",
     "FallbackWarning",
     "ForkError",
     "ImageError",
+    "Kernel",
     "LaunchError",
     "LinkError",
     "ManifestError",
@@ -54,6 +64,7 @@ __all__ = [
     "RuntimeUnavailableError",
     "SourceError",
     "StaleBuildError",
+    "TargetError",
     "ToolchainError",
     "load",
 ]
@@ -65,6 +76,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(message)
     if name in ("Module", "load"):
         import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first asked for; see above)
+    elif name in ("DeviceFunction", "Kernel"):
+        import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415
     value: object = getattr(home, name)

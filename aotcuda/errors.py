@@ -12,7 +12,7 @@ class AotcudaError(Exception):
 
 
 class ConfigError(AotcudaError):
-    """A value under `[tool.aotcuda]` is missing, unknown or wrong; the message names the key as the user wrote it."""
+    """A value under `[tool.aotcuda]` or of an `AOTCUDA_*` variable is missing, unknown or wrong; the message names it."""
 
 
 class BuildError(AotcudaError):
@@ -91,6 +91,18 @@ class LaunchError(AotcudaError, ValueError):
 
 class ArgumentError(AotcudaError, TypeError):
     """Arguments of a launch that no packaged signature accepts."""
+
+
+class CallbackError(AotcudaError):
+    """A setup or teardown callback raised; its own exception is chained."""
+
+
+class DependencyError(AotcudaError):
+    """Something that this module needs at run time is not installed; the message says how to install it."""
+
+
+class DeviceError(AotcudaError):
+    """A debug kernel raised an exception that is not one of Python's own."""
 
 
 class ForkError(AotcudaError):

@@ -62,6 +62,7 @@ def build(
             root=str(root),
             import_roots=tuple(map(str, roots)),
             frontend=settings.frontend,
+            arch_key=settings.arch_key,
             plans=plans,
             names={item.config.name: tuple(dict.fromkeys(unit.name for unit in item.units)) for item in plans},
             jobs=len(os.sched_getaffinity(0)),

@@ -110,6 +110,7 @@ class Function:
     signature: str = field(
         metadata=setting(rules.SIGNATURE, "Its types, in Numba's notation.", '"int32(int32, int32)"')
     )
+    short_key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,7 @@ class Kernel:
         default=False,
         metadata=setting(_FLAG, "Launch so that the whole grid can synchronise.", "true"),
     )
+    short_key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +265,7 @@ class Config:
             f'{{ "mypkg.kernels" = {{ source = "mypkg._kernels", kernels = {{ axpy = {_AXPY} }} }} }}',
         )
     )
+    arch_key: str = "tool.aotcuda.arch"
 
 
 def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
@@ -286,6 +289,7 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
     return replace(
         config,
         arch=tuple(sorted({*(override or config.arch)}, key=Target.sort_key)),
+        arch_key="AOTCUDA_ARCH" if override else config.arch_key,
         options=_settled(config.options),
         modules=tuple(replace(module, options=_settled(module.options)) for module in config.modules),
     )

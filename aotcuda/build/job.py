@@ -20,6 +20,7 @@ class Job:
         root: The project's folder; the worker runs there.
         import_roots: Folders that the project's packages are imported from, first match first.
         frontend: Name of the front end.
+        arch_key: Where the targets were named.
         plans: What to build.
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
@@ -28,6 +29,7 @@ class Job:
     root: str
     import_roots: tuple[str, ...]
     frontend: str
+    arch_key: str
     plans: tuple[ModulePlan, ...]
     names: dict[str, tuple[str, ...]]
     jobs: int

@@ -117,6 +117,9 @@ def _log(handle: int) -> str:
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
 
 
+_ERROR = re.compile(r"^(?:ptxas )?error\s*:\s*(.*)", re.MULTILINE | re.IGNORECASE)
+
+
 def _explain(module: str, target: Target, log: str) -> str:
     head = f"{module}: linking for {target} failed"
     if found := _UNRESOLVED.search(log):
@@ -124,7 +127,8 @@ def _explain(module: str, target: Target, log: str) -> str:
             f"{head}: nothing defines {found[1]}, which is called or declared with declare_device; link the file that "
             f"defines it\n{_indented(log)}"
         )
-    return f"{head}\n{_indented(log)}"
+    reason = f": {found[1]}" if (found := _ERROR.search(log)) else ""
+    return f"{head}{reason}\n{_indented(log)}"
 
 
 def _indented(text: str) -> str:

@@ -18,6 +18,7 @@ class Unit:
 
     Attributes:
         key: The configuration key it comes from; errors name it.
+        signature_key: The key that holds its signature.
         kind: `"kernel"`, or `"function"` for an exported device function.
         module: Name of the module that the wheel gains.
         source: Name of the Python module that holds the function.
@@ -31,6 +32,7 @@ class Unit:
     """
 
     key: str
+    signature_key: str
     kind: Literal["kernel", "function"]
     module: str
     source: str
@@ -79,7 +81,7 @@ def make(config: Config) -> tuple[ModulePlan, ...]:
     """Plan every module of `config`.
 
     Raises:
-        ConfigError: Two kernels would get the same symbol.
+        ConfigError: Two kernels would get the same symbol, or a module cannot be built for a target.
     """
     return tuple(_plan_module(config, module) for module in config.modules)
 
@@ -94,6 +96,7 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
     units += [
         Unit(
             key=function.key,
+            signature_key=function.short_key,
             kind="function",
             module=module.name,
             source=module.source,
@@ -113,6 +116,13 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
             )
             raise ConfigError(message)
         seen[unit.symbol] = unit
+    ptx = next((target for target in config.arch if target.kind == "ptx"), None)
+    if module.options.debug and module.kernels and ptx is not None:
+        message = (
+            f"{config.arch_key}: {ptx} is PTX, and {module.key} is built with debug = true, which gives machine code "
+            "alone; list sm_* targets only, or set debug to false"
+        )
+        raise ConfigError(message)
     return ModulePlan(
         config=module,
         units=tuple(units),
@@ -126,6 +136,7 @@ def _kernel_units(module: Module, kernel: Kernel) -> list[Unit]:
     return [
         Unit(
             key=kernel.key,
+            signature_key=f"{kernel.short_key}[{number}]" if several else kernel.short_key,
             kind="kernel",
             module=module.name,
             source=module.source,

@@ -12,21 +12,35 @@ import selectors
 import signal
 import sys
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aotcuda.errors import AotcudaError, BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A piece of work; `run` takes no argument and returns something that can be pickled."""
+    """A piece of work; `run` takes no argument and returns something that can be pickled.
+
+    Attributes:
+        title: What progress calls it.
+        run: Does it.
+        key: The configuration key that it comes from, for errors.
+    """
 
     title: str
     run: Callable[[], Any]
+    key: str = ""
+
+    @property
+    def where(self) -> str:
+        """What errors call it."""
+        return f"{self.key}: {self.title}" if self.key else self.title
 
 
 @dataclass(slots=True)
@@ -104,7 +118,7 @@ def _work(task: Task, pipe: int) -> NoReturn:
         except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
             if os.environ.get("AOTCUDA_DEBUG") == "1":
                 traceback.print_exc()
-            outcome = BuildError(f"{task.title}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
+            outcome = BuildError(f"{task.where}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
         with os.fdopen(pipe, "wb") as stream:
             pickle.dump(outcome, stream)
         sys.stdout.flush()
@@ -118,15 +132,36 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         message = (
-            f"{task.title}: the compiler crashed ({signal.Signals(-code).name}); this is a defect of the compiler or "
+            f"{task.where}: the compiler crashed ({signal.Signals(-code).name}); this is a defect of the compiler or "
             "linker. Simplify that function, or report it with its source"
         )
         return BuildError(message)
     try:
         outcome: tuple[Any] | AotcudaError = pickle.loads(bytes(child.data))
     except (EOFError, pickle.UnpicklingError):
-        return BuildError(f"{task.title}: the compiler ended without a result (exit status {code})")
+        return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
     return outcome
+
+
+@contextmanager
+def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Several attempts in this process, each inside `with attempt():`; what they raise is raised together at the end.
+
+    Raises:
+        AotcudaError: As for `run`.
+    """
+    failures: list[AotcudaError] = []
+
+    @contextmanager
+    def attempt() -> Iterator[None]:
+        try:
+            yield
+        except AotcudaError as error:
+            failures.append(error)
+
+    yield attempt
+    if failures:
+        raise _join(failures)
 
 
 def _join(errors: list[AotcudaError]) -> AotcudaError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,12 +52,13 @@ def run(job: Job) -> Result:
             os.close(writing)
             with suppress(BrokenPipeError), cast("IO[bytes]", worker.stdin) as stream:  # a dead worker's status tells
                 pickle.dump(job, stream)
-            failure = _follow(reading)
+            failure, step = _follow(reading)
             status = worker.wait()
         if failure is not None:
             raise failure
         if status != 0 or not output.is_file():
-            message = f"the build's worker process ended early (exit status {status}); what it printed stands above"
+            how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+            message = f"the build ended while {step} ({how}); what was printed stands above"
             raise BuildError(message)
         result: Result = pickle.loads(output.read_bytes())
         return result
@@ -87,9 +89,10 @@ def _toolkit(paths: list[str]) -> Path | None:
     return None
 
 
-def _follow(descriptor: int) -> AotcudaError | None:
-    """Show progress until the worker is done; returns the error that it reports, if it does."""
+def _follow(descriptor: int) -> tuple[AotcudaError | None, str]:
+    """Show progress until the worker is done; returns the error that it reports, if it does, and its last step."""
     failure = None
+    step = "starting Python"
     line = _Line()
     with os.fdopen(descriptor, encoding="utf-8") as messages:
         for text in messages:
@@ -98,9 +101,10 @@ def _follow(descriptor: int) -> AotcudaError | None:
                 kind = getattr(errors, message["error"], BuildError)
                 failure = kind(message["message"])
             elif "step" in message:
-                line.show(message["step"], message["done"], message["total"])
+                step = message["step"]
+                line.show(step, message["done"], message["total"])
     line.clear()
-    return failure
+    return failure, step
 
 
 class _Line:

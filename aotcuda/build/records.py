@@ -61,7 +61,8 @@ def required(field: dataclasses.Field[Any], entry: Setting) -> bool:
 class Record:
     """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, tell where it stands.
 
-    If `short` names a key, a value that is no table is taken for the value of that key.
+    If `short` names a key, a value that is no table is taken for the value of that key; the field `short_key`, if there
+    is one, tells where that value stands.
     """
 
     cls: type
@@ -80,9 +81,17 @@ class Record:
         for field in dataclasses.fields(self.cls):
             if field.name == "key":
                 values["key"] = str(key)
+            elif field.name == "short_key":
+                values["short_key"] = self._short_key(value, key)
             elif field.name == "name" or (field.name in entries and entries[field.name][1].from_name):
                 values.setdefault(field.name, key.name)
         return self.cls(**values)
+
+    def _short_key(self, value: object, key: Key) -> str:
+        """Where the value of `short` stands: at the key of the whole if it was written in its place."""
+        if not isinstance(value, Mapping):
+            return str(key)
+        return str(key.child(_written(self.short, settings(self.cls)[self.short][1], value, key) or self.short))
 
     def schema(self) -> dict[str, Any]:
         """See Shape."""

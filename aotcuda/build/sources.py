@@ -15,7 +15,7 @@ from aotcuda import manifest
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import ModuleType
 
     from aotcuda.build.plan import Unit
@@ -64,13 +64,13 @@ def prepare_imports(roots: Sequence[str], generated: Mapping[str, Sequence[str]]
     importlib.invalidate_caches()
 
 
-def load(units: Iterable[Unit], root: str) -> dict[Unit, object]:
-    """The Python object behind each unit.
+def load(unit: Unit, root: str) -> object:
+    """The Python object behind `unit`.
 
     Raises:
-        SourceError: A module cannot be imported (its own error and the user's line are shown), or lacks a function.
+        SourceError: Its module cannot be imported (its own error and the user's line are shown), or lacks the function.
     """
-    return {unit: _find(_import(unit, root), unit) for unit in units}
+    return _find(_import(unit, root), unit)
 
 
 def project_files(roots: Sequence[str]) -> tuple[manifest.Source, ...]:

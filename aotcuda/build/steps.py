@@ -90,7 +90,7 @@ class Steps:
                 )
                 for target in plan.ltoir_targets:
                     run = partial(compiler, unit, self.functions[unit], target)
-                    tasks[unit, target] = pool.Task(f"{unit.title} for {target}", run)
+                    tasks[unit, target] = pool.Task(f"{unit.title} for {target}", run, key=unit.key)
         return self._round(tasks)
 
     def _merge(self, compiled: Compiled) -> PerTarget:
@@ -136,12 +136,13 @@ class Steps:
         kernels = [compiled[unit, code] for unit in plan.kernels]
         foreign = self._foreign(plan, kernels)
         inputs = [item for kernel in kernels for item in kernel.code]
-        if plan.functions and any(not item.internal for item in foreign):
-            # Code that is linked in may call the module's own exported functions.
+        exported = {unit.symbol for unit in plan.functions}
+        wanted = {external.name for kernel in kernels for external in kernel.externals}
+        if exported & wanted or (exported and any(not item.internal for item in foreign)):
+            # Kernels may call the module's own exported functions by their C ABI, and so may code that is linked in.
             name = f"{plan.config.name} functions"
             inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
-            functions = [compiled[unit, code] for unit in plan.functions]
-            foreign = self._foreign(plan, [*kernels, *functions])
+            foreign = self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])
         return [*inputs, *foreign]
 
     def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:

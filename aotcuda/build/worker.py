@@ -14,13 +14,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.build import frontends, link, nvrtc, pack, sources
+from aotcuda.build import frontends, link, nvrtc, pack, pool, sources
 from aotcuda.build.job import Job, Result
 from aotcuda.build.steps import Steps
-from aotcuda.errors import AotcudaError
+from aotcuda.errors import AotcudaError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aotcuda.build.plan import Unit
 
 
 def main() -> int:
@@ -54,15 +56,21 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     """
     for plan in job.plans:
         for target in plan.targets:
-            nvrtc.check_target(target, "tool.aotcuda.arch")
+            nvrtc.check_target(target, job.arch_key)
     front = frontends.get(job.frontend)
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
     sources.prepare_imports(job.import_roots, job.names)
     units = [unit for plan in job.plans for unit in plan.units]
-    functions = sources.load(units, job.root)
-    for unit in units:
-        front.resolve(unit, functions[unit])
+    functions: dict[Unit, object] = {}
+    understood: dict[tuple[str, str, str], Unit] = {}
+    with pool.gathered() as attempt:
+        for unit in units:
+            tell(step=f"importing {unit.source}", done=0, total=0)
+            with attempt():
+                functions[unit] = sources.load(unit, job.root)
+                signature = front.resolve(unit, functions[unit])
+                _check_new(unit, understood.setdefault((unit.module, unit.name, signature), unit))
     steps = Steps(job, front, functions, tell)
     modules = steps.run()
     toolchain = {
@@ -78,3 +86,11 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         sources=(*sources.project_files(job.import_roots), *steps.linked_files()),
         warnings=tuple(dict.fromkeys(steps.warnings)),
     )
+
+
+def _check_new(unit: Unit, first: Unit) -> None:
+    if unit is not first:
+        message = (
+            f"{unit.signature_key}: {unit.signature!r} is the same signature as {first.signature!r}; remove one of them"
+        )
+        raise ConfigError(message)

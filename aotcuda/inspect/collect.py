@@ -47,7 +47,12 @@ def _built(module: targets.BuiltModule) -> Module:
             where=module.where,
             toolchain=dict(content["toolchain"]),
             min_driver=content["min_driver"],
-            settings={"front end": content["frontend"], "load": content["load"], "fallback": content["fallback"]},
+            settings={
+                "front end": content["frontend"],
+                "load": content["load"],
+                "fallback": content["fallback"],
+                **_callbacks(content),
+            },
             images=tuple(image.packed for image in kernels + functions),
             symbols=(
                 *(_function(function, functions) for function in content["functions"]),
@@ -56,6 +61,7 @@ def _built(module: targets.BuiltModule) -> Module:
                     for kernel in content["kernels"]
                     for overload in kernel["overloads"]
                 ),
+                *(_linked(name, item["name"]) for item in content.get("linked", ()) for name in item["symbols"]),
             ),
         )
     except (LookupError, TypeError, AttributeError, ValueError):
@@ -97,6 +103,30 @@ def _function(function: manifest.Function, found: list[Image]) -> Symbol:
         origin=function["origin"],
         images=tuple(image.whole for image in found),
     )
+
+
+def _linked(name: str, origin: str) -> Symbol:
+    """A foreign function that was linked in; what became of it, inlined or not, is the linker's affair."""
+    return Symbol(
+        name=name,
+        symbol=name,
+        kind="function",
+        abi=None,
+        prototype=None,
+        signature=None,
+        origin=origin,
+        images=(),
+    )
+
+
+def _callbacks(content: manifest.Manifest) -> dict[str, str]:
+    found = [
+        f"{which} {item[which]} ({item['origin']})"
+        for item in content.get("callbacks", ())
+        for which in ("setup", "teardown")
+        if item[which]
+    ]
+    return {"callbacks": ", ".join(found)} if found else {}
 
 
 def _kernel(

@@ -37,7 +37,7 @@ class SymbolImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Symbol:
-    """An exported device function, or a kernel for one signature.
+    """An exported device function, a kernel for one signature, or a foreign function that was linked in.
 
     Attributes:
         name: What users call it.
@@ -47,7 +47,7 @@ class Symbol:
         prototype: In C; None for kernels.
         signature: As the front end writes it.
         origin: `mypkg._kernels:axpy`; for a bare image its file.
-        images: Where it is.
+        images: Where it is; none for a foreign function that was linked in, of which the linker may leave nothing.
     """
 
     name: str
@@ -79,9 +79,9 @@ class Module:
         where: The folder, file or wheel that it was found in.
         toolchain: Version of each component that took part.
         min_driver: The lowest driver that can load the images.
-        settings: Front end, `load` and `fallback`, as the manifest has them.
+        settings: Front end, `load`, `fallback` and callbacks, as the manifest has them.
         images: All of them, those of the kernels first.
-        symbols: The functions, then the kernels.
+        symbols: The functions, then the kernels, then foreign functions.
     """
 
     name: str

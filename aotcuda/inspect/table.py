@@ -44,7 +44,10 @@ def _module(module: Module) -> Iterator[str]:
 
 def _symbol(symbol: Symbol) -> Iterator[str]:
     abi = f", {symbol.abi} ABI" if symbol.abi else ""
-    yield f"  {symbol.name}  ({symbol.kind}{abi}, from {symbol.origin})"
+    linked = "" if symbol.images else "linked "
+    yield f"  {symbol.name}  ({linked}{symbol.kind}{abi}, from {symbol.origin})"
+    if linked:
+        return
     for text in (symbol.prototype, symbol.signature):
         if text:
             yield from textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="        ")

@@ -46,9 +46,13 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuDeviceGetAttribute": (_out, _int, _int),
     "cuDevicePrimaryCtxRetain": (_out, _int),
     "cuCtxSetCurrent": (_pointer,),
+    "cuCtxGetCurrent": (_out,),
     "cuCtxGetDevice": (_out,),
+    "cuCtxPushCurrent_v2": (_pointer,),
+    "cuCtxPopCurrent_v2": (_out,),
     "cuLibraryLoadData": (_out, ctypes.c_char_p, _out, _out, _uint, _out, _out, _uint),
     "cuLibraryUnload": (_pointer,),
+    "cuLibraryGetGlobal": (_out, _out, _pointer, ctypes.c_char_p),
     "cuLibraryGetKernel": (_out, _pointer, ctypes.c_char_p),
     "cuKernelGetFunction": (_out, _pointer),
     "cuKernelGetAttribute": (_out, _int, _pointer, _int),
@@ -60,6 +64,9 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuEventDestroy_v2": (_pointer,),
     "cuStreamWaitEvent": (_pointer, _pointer, _uint),
     "cuPointerGetAttribute": (_out, _int, ctypes.c_uint64),
+    "cuMemsetD32Async": (ctypes.c_uint64, _uint, _size, _pointer),
+    "cuMemcpyDtoH_v2": (_out, ctypes.c_uint64, _size),
+    "cuStreamSynchronize": (_pointer,),
 }
 
 _ATTRIBUTES = {

@@ -72,6 +72,7 @@ class Launcher:
             RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
             StaleBuildError: The package is installed as editable and its sources were edited after the build.
             ForkError: The process forked after CUDA was started.
+            CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
             CudaError: The driver reports an error.
         """
         module = self.kernel.module
@@ -89,12 +90,16 @@ class Launcher:
                 entry = program.entry(plan, self._enter(program, selection))
             if entry not in self._verified:
                 self._verify(entry, plan)
+            if entry.watch is not None:
+                entry.watch.clear(self.stream)
             if entry.cooperative:
                 code = self._launch_cooperative(program, entry, slot)
             else:
                 code = program.driver.launch(entry.kernel, *self._dimensions, slot[1])
             if code:
                 self._recover(code, program, entry, selection)
+            if entry.watch is not None:
+                entry.watch.check(self.stream)
         finally:
             plan.slots.append(slot)
 
@@ -107,8 +112,8 @@ class Launcher:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
         plan, _, values, pending = selection
         places = addresses(plan, values)
-        device = program.enter(places)
-        if program.device < 0:
+        device = self.kernel.module.enter(program, places)
+        if len(program.driver.devices) > 1:
             program.check_reach(places, device, str(self.kernel))
         for ready in {item for item in pending if isinstance(item, int)}:
             if not streams.same(ready, self.stream):
@@ -131,7 +136,7 @@ class Launcher:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
         plan, slot, values, _ = selection
         if code == drivers.INVALID_CONTEXT and program.driver.current_device() is None:
-            program.enter(addresses(plan, values))
+            self.kernel.module.enter(program, addresses(plan, values))
             if entry.cooperative:
                 code = self._launch_cooperative(program, entry, slot)
             else:
@@ -221,10 +226,11 @@ class ForAll:
 
     def _best(self, program: Program, plan: Plan, values: list[object]) -> int:
         """The block size of most occupancy for the selected overload."""
+        kernel = self._kernel
         known = plan.entries.get(program.device)
         if known is not None and self._shared in known.block:
             return known.block[self._shared]
-        entry = program.entry(plan, program.enter(addresses(plan, values)))
+        entry = program.entry(plan, kernel.module.enter(program, addresses(plan, values)))
         bounds = plan.overload["launch_bounds"]
         most = min(entry.threads, bounds[0]) if bounds and bounds[0] else entry.threads
         if self._shared > entry.device.limit("shared") - entry.static_shared:

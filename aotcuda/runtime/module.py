@@ -12,6 +12,8 @@ from _thread import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.choose import Choice
     from aotcuda.runtime.kernel import DeviceFunction, Kernel
@@ -144,9 +146,22 @@ class Module:
         if not self.manifest["kernels"]:
             return
         program = self.ready()
-        device = program.enter(())
+        device = self.enter(program, ())
         for kernel in self.kernels.values():
             kernel.preload(program, device)
+
+    def enter(self, program: Program, addresses: Sequence[int]) -> int:
+        """`program.enter`; if a setup callback raises, the module is unloaded, and the next launch starts anew."""
+        try:
+            return program.enter(addresses)
+        except Exception as error:
+            from aotcuda.errors import CallbackError  # noqa: PLC0415 (an import with load = "first-use" needs none)
+
+            if isinstance(error, CallbackError):
+                with self._lock:
+                    if self.program is program:
+                        self._discard()
+            raise
 
     def unload(self) -> None:
         """Take the images out of the driver; nothing that was launched may still be running. A launch loads them again.
@@ -155,26 +170,33 @@ class Module:
             CudaError: The driver refuses.
         """
         with self._lock:
-            program, self.program = self.program, None
-            if program is not None:
-                for kernel in self.kernels.values():
-                    kernel.forget()
-                program.unload()
+            self._discard()
 
     def load_early(self) -> None:
         """What an import with `load = "import"` does: read, check and load; what the machine lacks is no error yet.
 
         Raises:
             ManifestError: The manifest or the fatbin is missing, altered or of a newer format version.
+            CallbackError: A setup callback raised.
+            DependencyError: The module has callbacks, and what they are given is not installed.
         """
         from aotcuda.errors import CudaError, ForkError, RuntimeUnavailableError  # noqa: PLC0415 (first-use needs none)
 
         if not self.manifest["kernels"]:
             return
         try:
-            self._load()
+            program = self._load()
         except (RuntimeUnavailableError, CudaError, ForkError):
             return  # the first launch will say so
+        if program.callbacks is not None:
+            self.enter(program, ())
+
+    def _discard(self) -> None:
+        program, self.program = self.program, None
+        if program is not None:
+            for kernel in self.kernels.values():
+                kernel.forget()
+            program.unload()
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.manifest import Manifest
+    from aotcuda.runtime.callbacks import Callbacks
     from aotcuda.runtime.choose import Choice
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.plan import Plan
+    from aotcuda.runtime.raised import Watch
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
@@ -32,9 +34,10 @@ class Entry:
         static_shared: Bytes of shared memory that every block has.
         cooperative: Whether it is launched cooperatively.
         block: The block size of most occupancy for each amount of dynamic shared memory that was asked for.
+        watch: What a debug kernel raises; None for other kernels.
     """
 
-    __slots__ = ("_driver", "_dynamic", "block", "cooperative", "device", "kernel", "static_shared", "threads")
+    __slots__ = ("_driver", "_dynamic", "block", "cooperative", "device", "kernel", "static_shared", "threads", "watch")
 
     def __init__(self, driver: Driver, device: Device, kernel: ctypes.c_void_p, plan: Plan) -> None:
         self._driver = driver
@@ -45,6 +48,7 @@ class Entry:
         self.threads = self._attribute(_MAX_THREADS)
         self.static_shared = self._attribute(_STATIC_SHARED)
         self.block: dict[int, int] = {}
+        self.watch: Watch | None = None
         carveout = plan.overload["carveout"]
         if carveout is not None:
             self._set(_CARVEOUT, carveout)
@@ -86,10 +90,11 @@ class Program:
     Attributes:
         driver: The driver that holds them.
         choices: What each GPU takes, by its ordinal.
-        device: The ordinal of the only GPU, -1 if there are several.
+        device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
+        callbacks: The module's callbacks; None if it has none.
     """
 
-    __slots__ = ("_handle", "_kernels", "_where", "choices", "device", "driver")
+    __slots__ = ("_handle", "_kernels", "_where", "callbacks", "choices", "device", "driver")
 
     def __init__(self, manifest: Manifest, folder: str) -> None:
         """Load the module's fatbin; nothing needs a context yet.
@@ -98,6 +103,7 @@ class Program:
             ManifestError: The fatbin is missing, truncated or altered.
             RuntimeUnavailableError: There is no driver or no GPU, or none of the GPUs has an image.
             CudaError: The driver refuses the fatbin.
+            DependencyError: The module has callbacks, and what they are given is not installed.
         """
         self._where = manifest["module"]
         self._kernels: dict[str, ctypes.c_void_p] = {}
@@ -108,6 +114,15 @@ class Program:
         self.device = 0 if len(self.driver.devices) == 1 else -1
         if not any(choice.arch for choice in self.choices.values()):
             raise self.choices[0].error(self._where)
+        self.callbacks: Callbacks | None = None
+        if manifest.get("callbacks"):
+            from aotcuda.runtime import callbacks  # noqa: PLC0415 (few modules have any)
+
+            handle, library = callbacks.open_handle(manifest, data)
+            self._handle = ctypes.c_void_p(library)
+            self.callbacks = callbacks.Callbacks(manifest, handle, self.driver)
+            self.device = -1
+            return
         code = self.driver.call["cuLibraryLoadData"](ctypes.byref(self._handle), data, None, None, 0, None, None, 0)
         self.driver.check(code, f"the driver refused the images of {self._where}")
 
@@ -115,13 +130,18 @@ class Program:
         """The ordinal of the GPU to launch on, with a context current in this thread.
 
         A context that is current already stays so. Else it is the primary one of the GPU that the arguments' first
-        array lies on, or of GPU 0.
+        array lies on, or of GPU 0. The module's callbacks have seen the context.
+
+        Raises:
+            CallbackError: A callback raised.
         """
         device = self.driver.current_device()
         if device is None:
             found = (self.driver.pointer_device(address) for address in addresses if address)
             device = next((index for index in found if index is not None), 0)
             self.driver.make_current(device)
+        if self.callbacks is not None:
+            self.callbacks.set_up()
         return device
 
     def check_reach(self, addresses: Sequence[int], device: int, name: str) -> None:
@@ -162,6 +182,10 @@ class Program:
                 self.driver.check(code, "the kernel was not found in the loaded images")
                 self._kernels[symbol] = kernel
             result = Entry(self.driver, gpu, kernel, plan)
+            if "raises" in plan.overload:
+                from aotcuda.runtime.raised import Watch  # noqa: PLC0415 (only debug builds need it)
+
+                result.watch = Watch(self.driver, self._handle, plan.overload, f"{symbol} of {self._where}")
         except CudaError as error:
             message = f"{symbol} of {self._where} could not be loaded from {choice.arch} on {gpu}: {error}"
             raise CudaError(message, name=error.name, code=error.code) from None
@@ -175,7 +199,19 @@ class Program:
         self.driver.check(code, f"a kernel of {self._where} could not be loaded on {entry.device}")
 
     def unload(self) -> None:
-        """Take the images out of the driver."""
+        """Take the images out of the driver, after the teardown callbacks.
+
+        Raises:
+            CallbackError: A callback raised; the images are gone all the same.
+            CudaError: The driver refuses.
+        """
+        if self.callbacks is not None:
+            callbacks, self.callbacks = self.callbacks, None
+            try:
+                callbacks.tear_down()
+            finally:
+                callbacks.handle = None  # it owns the images
+            return
         self.driver.check(self.driver.call["cuLibraryUnload"](self._handle), f"{self._where} could not be unloaded")
 
 

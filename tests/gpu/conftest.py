@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from gpu import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 REPOSITORY = Path(__file__).parents[2]
+GIVEN = os.environ.get("AOTCUDA_GPU_WHEELS")  # tests run with an environment that says nothing to aotcuda
 
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one folder for each wheel of `prepare.WHEELS`, installed."""
-    given = os.environ.get("AOTCUDA_GPU_WHEELS")
-    wheels = Path(given) if given else tmp_path_factory.mktemp("wheels")
-    if not given:
+    wheels = Path(GIVEN) if GIVEN else tmp_path_factory.mktemp("wheels")
+    if not GIVEN:
         prepare.build(wheels)
     target = tmp_path_factory.mktemp("installed")
     for name in prepare.WHEELS:

@@ -7,6 +7,7 @@
  *   FAKE_CUDA_FAIL      "function=code" or "function=code@n" (only its n-th call), separated by ";"
  *   FAKE_CUDA_SYMBOLS   the kernels that images hold, separated by "," (unset: any name is found)
  *   FAKE_CUDA_KERNEL    "threads=256,shared=1024": what cuKernelGetAttribute answers
+ *   FAKE_CUDA_STORE     "name=value" separated by ",": what a launch stores in globals of the image
  *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
  *
  * It takes a fatbin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
@@ -66,6 +67,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t started_by;
 static int contexts[MOST_DEVICES]; /* a context is the address of its element */
 static __thread int *current;
+static __thread int *pushed[16];
+static __thread int pushed_count;
+static struct {
+    char name[128];
+    int32_t value;
+} globals[MOST_NAMES];
 static Allocation allocations[MOST_ALLOCATIONS];
 static int allocation_count;
 static struct {
@@ -155,6 +162,8 @@ EXPORT void fake_reset(void) {
     current = NULL;
     memset(contexts, 0, sizeof contexts);
     memset(counters, 0, sizeof counters);
+    memset(globals, 0, sizeof globals);
+    pushed_count = 0;
     for (int i = 0; i < allocation_count; i++)
         free((void *)(uintptr_t)allocations[i].begin);
     allocation_count = 0;
@@ -267,6 +276,27 @@ EXPORT int cuCtxSetCurrent(int *context) {
     return SUCCESS;
 }
 
+EXPORT int cuCtxGetCurrent(int **context) {
+    ENTER();
+    *context = current;
+    return SUCCESS;
+}
+
+EXPORT int cuCtxPushCurrent_v2(int *context) {
+    log_line("{\"call\": \"cuCtxPushCurrent\", \"device\": %d}\n", (int)(context - contexts));
+    ENTER();
+    pushed[pushed_count++] = current;
+    current = context;
+    return SUCCESS;
+}
+
+EXPORT int cuCtxPopCurrent_v2(int **context) {
+    ENTER();
+    *context = current;
+    current = pushed[--pushed_count];
+    return SUCCESS;
+}
+
 EXPORT int cuCtxGetDevice(int *device) {
     ENTER();
     if (!current)
@@ -346,6 +376,59 @@ EXPORT int cuLibraryGetKernel(Kernel **kernel, Library *library, const char *nam
     (*kernel)->library = library;
     snprintf((*kernel)->name, sizeof (*kernel)->name, "%s", name);
     return SUCCESS;
+}
+
+/* The global of that name, made when it is first asked for. */
+static int32_t *global_named(const char *name) {
+    for (int i = 0; i < MOST_NAMES; i++) {
+        if (!globals[i].name[0])
+            snprintf(globals[i].name, sizeof globals[i].name, "%s", name);
+        if (strcmp(globals[i].name, name) == 0)
+            return &globals[i].value;
+    }
+    return NULL;
+}
+
+EXPORT int cuLibraryGetGlobal(uint64_t *address, size_t *size, Library *library, const char *name) {
+    ENTER();
+    if (!library || library->magic != LIBRARY_MAGIC || !library->loaded)
+        return INVALID_HANDLE;
+    *address = (uint64_t)(uintptr_t)global_named(name);
+    *size = sizeof(int32_t);
+    return *address ? SUCCESS : NOT_FOUND;
+}
+
+EXPORT int cuMemsetD32Async(uint64_t address, unsigned value, size_t count, void *stream) {
+    (void)stream;
+    ENTER();
+    for (size_t i = 0; i < count; i++)
+        ((uint32_t *)(uintptr_t)address)[i] = value;
+    return SUCCESS;
+}
+
+EXPORT int cuMemcpyDtoH_v2(void *host, uint64_t address, size_t size) {
+    ENTER();
+    memcpy(host, (void *)(uintptr_t)address, size);
+    return SUCCESS;
+}
+
+EXPORT int cuStreamSynchronize(void *stream) {
+    (void)stream;
+    log_line("{\"call\": \"cuStreamSynchronize\"}\n");
+    ENTER();
+    return SUCCESS;
+}
+
+static void store_globals(void) {
+    const char *text = getenv("FAKE_CUDA_STORE");
+    char name[128];
+    int value, used;
+    while (text && sscanf(text, "%127[^=]=%d%n", name, &value, &used) == 2) {
+        *global_named(name) = value;
+        text += used;
+        if (*text == ',')
+            text++;
+    }
 }
 
 static int bad_kernel(const Kernel *kernel) {
@@ -428,6 +511,7 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
                  (unsigned long long)(uintptr_t)stream, device, cooperative ? "true" : "false", hex);
         free(hex);
     }
+    store_globals();
     return SUCCESS;
 }
 

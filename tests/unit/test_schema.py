@@ -212,8 +212,9 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         Options: {_key(field.name) for field in dataclasses.fields(Options)},
         Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name"},
         LinkItem: {_key(field.name) for field in dataclasses.fields(LinkItem)} - {"key"},
-        Function: {_key(field.name) for field in dataclasses.fields(Function)} - {"key", "name"},
-        Kernel: {_key(field.name) for field in dataclasses.fields(Kernel)} - {"key", "name"} | {"signature"},
+        Function: {_key(field.name) for field in dataclasses.fields(Function)} - {"key", "name", "short-key"},
+        Kernel: {_key(field.name) for field in dataclasses.fields(Kernel)} - {"key", "name", "short-key"}
+        | {"signature"},
     }
     assert in_schema == {frozenset(names) for names in by_hand.values()}
     assert {cls for _, _, cls in schema._SECTIONS} == set(by_hand)

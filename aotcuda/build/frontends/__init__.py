@@ -154,8 +154,8 @@ class FrontEnd(Protocol):
         `root` is the project's folder; no path below it may get into the code in absolute form.
         """
 
-    def resolve(self, unit: Unit, function: object) -> None:
-        """Check that `function` is something to compile and that the signature parses and fits its parameters."""
+    def resolve(self, unit: Unit, function: object) -> str:
+        """Check that `function` can be compiled and the signature fits its parameters; the signature as understood."""
 
     def compile_kernel(self, unit: Unit, function: object, target: Target) -> CompiledKernel:
         """Compile a kernel."""

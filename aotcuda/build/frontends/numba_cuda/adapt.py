@@ -19,9 +19,11 @@ from numba import cuda
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda import cudaimpl, dispatcher, target
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
-from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary
+from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
 from numba.cuda.core import bytecode, callconv, config
 from numba.cuda.memory_management import nrt
+
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +95,7 @@ def install() -> None:
     _take_plain_helpers()
     _catch_raises()
     _keep_shims_apart()
+    _refuse_recursion()
 
 
 def _pin_settings() -> None:
@@ -202,11 +205,13 @@ def _catch_raises() -> None:
     def return_user_exc(
         self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
     ) -> None:
-        message = f"cannot raise: {_raised(exc, loc)}; return a value instead"
+        if exc is TypeError and exc_args and str(exc_args[0]).endswith(", got None"):
+            return  # a helper's Optional becomes a plain value, 0 for None, as Numba's call conventions say
+        message = f"raise, and this one {_raised(exc, loc)}; return a value instead"
         raise RaisesError(message)
 
     def return_optional_none(self: Any, builder: Any) -> None:
-        message = "cannot return None in some cases and a value in others; return a value in every case"
+        message = "return None in some cases and a value in others; return a value in every case"
         raise RaisesError(message)
 
     callconv.CUDACABICallConv.return_user_exc = return_user_exc
@@ -225,7 +230,7 @@ def _catch_raises() -> None:
 
 def _raised(exc: Any, loc: Any) -> str:
     name = getattr(exc, "__name__", str(exc))
-    return f"{loc.filename}:{loc.line}: raises {name}" if loc is not None else f"raises {name}"
+    return f"raises {name} ({loc.filename}:{loc.line})" if loc is not None else f"raises {name}"
 
 
 def _keep_shims_apart() -> None:
@@ -239,6 +244,19 @@ def _keep_shims_apart() -> None:
             _pieces.setdefault(key, value)
 
         stream.write_with_key = write_with_key
+
+
+def _refuse_recursion() -> None:
+    # Numba-CUDA compiles a function that calls itself for its own types. For others it needs what its code generator
+    # does not have, and says so in terms of its own attributes.
+    def insert_unresolved_ref(self: Any, builder: Any, fnty: Any, name: str) -> None:
+        message = (
+            "a function that it calls is recursive and calls itself with other types than it was called with, which "
+            "Numba-CUDA cannot compile; convert the arguments to the same types (int32 plus a literal is int64)"
+        )
+        raise CompileError(message)
+
+    JITCUDACodegen.insert_unresolved_ref = insert_unresolved_ref
 
 
 _SHIM_MODULES = (cuda_fp16, cuda_bf16, cuda_fp8)

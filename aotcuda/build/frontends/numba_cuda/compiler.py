@@ -60,8 +60,8 @@ def prepare(root: str) -> dict[str, str]:
     }
 
 
-def resolve(unit: Unit, function: object) -> None:
-    """Check that `function` can be compiled and that the unit's signature parses and fits it.
+def resolve(unit: Unit, function: object) -> str:
+    """Check that `function` can be compiled and that the unit's signature parses and fits it; returns it as understood.
 
     Raises:
         SourceError: `function` is no function.
@@ -69,16 +69,18 @@ def resolve(unit: Unit, function: object) -> None:
     """
     python = _python_function(unit, function)
     args, result = _signature(unit)
+    _check_kind(unit, python)
     expected = len(inspect.signature(python).parameters)
     if len(args) != expected:
         message = (
-            f"{_signature_key(unit)}: {unit.signature!r} has {len(args)} argument{'s' * (len(args) != 1)} where "
+            f"{unit.signature_key}: {unit.signature!r} has {len(args)} argument{'s' * (len(args) != 1)} where "
             f"{unit.python} takes {expected} ({place(python, _state['root'])})"
         )
         raise CompileError(message)
     if unit.kind == "kernel" and result not in (None, types.none):
-        message = f"{_signature_key(unit)}: a kernel returns nothing; write void(...) where {unit.signature!r} stands"
+        message = f"{unit.signature_key}: a kernel returns nothing; write void(...) where {unit.signature!r} stands"
         raise CompileError(message)
+    return nb.spell_signature(result or types.none, args)
 
 
 def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKernel:
@@ -94,7 +96,7 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
     layout = nb.Layout(f"{where}: {unit.signature}")
     for name, ty in zip(inspect.signature(python).parameters, args, strict=True):
         layout.add_argument(name, ty)
-    with explained(unit, _state["root"]), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options):
+    with explained(unit, python, _state["root"]), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options):
         compiled = _lower(unit, python, args, types.void, jit, target, abi="numba")
         library = compiled.library
         entry = library.get_function(compiled.fndesc.llvm_func_name)
@@ -134,7 +136,7 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
     jit = replace(jit, options=replace(jit.options, debug=False))
     args, result = _signature(unit)
     with (
-        explained(unit, _state["root"]),
+        explained(unit, python, _state["root"]),
         adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options) as swallowed,
     ):
         compiled = _lower(unit, python, args, result, jit, target, abi="c")
@@ -161,8 +163,8 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
         callbacks=needed.callbacks,
         externals=needed.externals,
         warnings=tuple(
-            f"{unit.key}: a helper that it calls {reason}; the C ABI has no way to report it, so callers get an "
-            "undefined value there"
+            f"{unit.key}: a helper that it calls {relative(reason, _state['root'])}; the C ABI has no way to report "
+            "it, so callers get an undefined value there"
             for reason in dict.fromkeys(swallowed)
         ),
     )
@@ -278,16 +280,25 @@ def _python_function(unit: Unit, function: object) -> FunctionType:
     return python
 
 
+def _check_kind(unit: Unit, python: FunctionType) -> None:
+    """Refuse what Numba would compile to something else than what was written."""
+    where = f"{unit.key}: {unit.python} ({place(python, _state['root'])})"
+    if python.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        message = f"{where} is a generator or coroutine; name a plain function"
+        raise SourceError(message)
+    for parameter in inspect.signature(python).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            only = " by keyword only" if parameter.kind == parameter.KEYWORD_ONLY else ""
+            message = f"{where} takes {parameter}{only}; take a fixed number of arguments, each by its position"
+            raise SourceError(message)
+
+
 def _signature(unit: Unit) -> tuple[tuple[Any, ...], Any]:
     try:
         return nb.parse_signature(unit.signature)
     except ValueError as error:
-        message = f"{_signature_key(unit)}: {unit.signature!r} is no signature in Numba's notation: {error}"
+        message = f"{unit.signature_key}: {unit.signature!r} is no signature in Numba's notation: {error}"
         raise CompileError(message) from None
-
-
-def _signature_key(unit: Unit) -> str:
-    return f"{unit.key}.{'signature' if unit.kind == 'function' else 'signatures'}"
 
 
 def _jit_options(unit: Unit, function: object) -> _JitOptions:

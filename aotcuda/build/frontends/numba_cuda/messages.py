@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import traceback
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba.cuda.core.errors import NumbaError
+from numba.core.errors import NumbaError
 
 from aotcuda.build.frontends.numba_cuda.adapt import RaisesError
-from aotcuda.errors import AotcudaError, CompileError
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,31 +19,37 @@ if TYPE_CHECKING:
 
     from aotcuda.build.plan import Unit
 
-_RETURNS = re.compile(r"No conversion from (.+) to none for '\$.*return_value")
+_RETURNS = re.compile(r"No conversion from (.+) to (.+) for '\$.*return_value")
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^(Failed in \w+ mode pipeline.*|During: .*|<source elided>|\s*\^+|\s*)$")
+_REASON = re.compile(r"^\s*(No implementation|Unknown attribute|Untyped global)", re.MULTILINE)
+_CALL = re.compile(r"^No implementation of .* found for signature:\s*>>> (.*)")
 
 
 @contextmanager
-def explained(unit: Unit, root: str) -> Iterator[None]:
-    """Turn what is raised inside into a CompileError that names the unit; paths are shown relative to `root`."""
+def explained(unit: Unit, python: FunctionType, root: str) -> Iterator[None]:
+    """Turn what is raised while `python` is compiled into a CompileError that names the unit.
+
+    Paths are shown relative to `root`.
+    """
     head = f"{unit.key}: {unit.signature}"
     try:
         yield
-    except AotcudaError as error:
+    except CompileError as error:
         if str(error).startswith("tool.aotcuda"):
             raise
-        message = f"{head}: {error}"
-        raise type(error)(message) from error
+        message = f"{head}: {relative(str(error), root)}"
+        raise CompileError(message) from error
     except RaisesError as error:
-        message = f"{head}: a function with the C ABI {relative(str(error), root)}"
+        message = f"{head}: a function with the C ABI cannot {relative(str(error), root)}"
         raise CompileError(message) from error
     except NumbaError as error:
-        raise CompileError(_numba_message(head, str(error), unit, root)) from error
+        raise CompileError(_numba_message(head, error, unit, python, root)) from error
     except Exception as error:
-        message = f"{head}: {type(error).__name__}: {error}"
-        raise CompileError(message) from error
+        first, _, rest = relative(str(error), root).removesuffix(". Raised from None").partition("\n")
+        message = f"{head}: {type(error).__name__}: {first} ({_place('', error, python, root)})"
+        raise CompileError("\n".join(filter(None, [message, _indented(rest)]))) from error
 
 
 def relative(text: str, root: str) -> str:
@@ -55,15 +63,46 @@ def place(function: FunctionType, root: str) -> str:
     return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
 
 
-def _numba_message(head: str, text: str, unit: Unit, root: str) -> str:
+def _numba_message(head: str, error: NumbaError, unit: Unit, python: FunctionType, root: str) -> str:
     """Numba's reason and the user's file and line in the first line; Numba's whole message, indented, below it."""
-    plain = relative(_COLOUR.sub("", text), root)
-    places = [f"{path}:{line}" for path, line in _FILE_LINE.findall(plain)]
-    where = f" ({places[-1]})" if places else ""
-    if unit.kind == "kernel" and (found := _RETURNS.search(plain)):
-        return f"{head}: a kernel returns nothing, and this one returns {found[1]}{where}; store the result in an array"
-    lines = [line.strip() for line in plain.splitlines() if not _NOISE.match(line)]
-    inner = [line for line in lines if line.startswith(("No implementation", "Unknown attribute", "Untyped global"))]
-    reason = (inner[-1:] or lines[:1] or ["Numba refuses it"])[0]
-    details = "\n".join(f"    {line}".rstrip() for line in plain.splitlines())
-    return f"{head}: {reason}{where}\n{details}"
+    plain = relative(_COLOUR.sub("", str(error)), root)
+    start = found.start() if (found := _REASON.search(plain)) else 0
+    where = _place(plain[start:], error, python, root)
+    if returned := _RETURNS.search(plain):
+        return f"{head}: {_returned(unit, *returned.groups())} ({where}); {_remedy(unit)}"
+    lines = [line.strip() for line in plain[start:].splitlines() if not _NOISE.match(line)]
+    reason = (lines or ["Numba refuses it"])[0].rstrip(".")
+    if call := _CALL.search(plain[start:].lstrip()):
+        reason = f"No implementation of {call[1]}"
+    return f"{head}: {reason} ({where})\n{_indented(plain)}"
+
+
+def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
+    """File and line of what Numba could not compile: in its message those come first, and callers follow.
+
+    Errors that Numba raises in classes of numba instead of numba-cuda have no line. Numba was looking at one, though,
+    and the objects that worked on it know it.
+    """
+    if found := _FILE_LINE.search(text):
+        return f"{found[1]}:{found[2]}"
+    workers = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for loc in (getattr(worker, "loc", None) for worker in (error, *reversed(workers))):
+        if loc is not None and Path(loc.filename).is_relative_to(root):
+            return f"{relative(loc.filename, root)}:{loc.line}"
+    return place(python, root)
+
+
+def _returned(unit: Unit, found: str, promised: str) -> str:
+    if unit.kind == "kernel":
+        return f"a kernel returns nothing, and this one returns {found}"
+    if found == "none":
+        return f"it returns nothing in some cases, where its signature says {promised}"
+    return f"it returns {found}, where its signature says {promised}"
+
+
+def _remedy(unit: Unit) -> str:
+    return "store the result in an array" if unit.kind == "kernel" else "make the two agree"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())

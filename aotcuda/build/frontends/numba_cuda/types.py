@@ -61,10 +61,10 @@ def parse_signature(text: str) -> tuple[tuple[Any, ...], Any]:
     try:
         args, result = sigutils.normalize_signature(text)
     except Exception as error:
-        reason = getattr(error, "msg", None) or str(error)
+        reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
         if isinstance(error, NameError):
             reason = f"{getattr(error, 'name', reason)!r} is no Numba type"
-        raise ValueError(reason) from error
+        raise ValueError(reason or "it must be made of Numba types, as void(float32[::1], int32)") from error
     return tuple(args), result
 
 

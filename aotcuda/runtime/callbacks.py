@@ -1,0 +1,140 @@
+"""Setup and teardown callbacks: once for each loaded module and context, whichever thread gets there first.
+
+A callback is given what the front end's own run time would give it: for numba-cuda a `cuda.core.ObjectCode`, which then
+owns the loaded images, so that what a callback writes into a device global is what the kernels read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from _thread import RLock
+
+from aotcuda.errors import CallbackError, DependencyError
+from aotcuda.runtime import driver as drivers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.driver import Driver
+
+
+def open_handle(manifest: Manifest, fatbin: bytes) -> tuple[Any, int]:
+    """The object that callbacks are given, and the driver's handle of the library that it loaded.
+
+    Raises:
+        DependencyError: What makes that object is not installed.
+    """
+    try:
+        from cuda.core import ObjectCode  # noqa: PLC0415 (only modules with callbacks need it)
+    except ImportError as error:
+        message = (
+            f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "
+            f"({error}); install it: pip install cuda-core"
+        )
+        raise DependencyError(message) from error
+    code = ObjectCode.from_fatbin(fatbin, name=manifest["module"])
+    return code, int(code.handle)
+
+
+class Callbacks:
+    """The callbacks of one loaded module.
+
+    Attributes:
+        handle: What they are given.
+    """
+
+    __slots__ = ("_done", "_driver", "_functions", "_lock", "_running", "_where", "handle")
+
+    def __init__(self, manifest: Manifest, handle: object, driver: Driver) -> None:
+        self.handle = handle
+        self._where = manifest["module"]
+        self._functions = manifest["callbacks"]
+        self._driver = driver
+        self._lock = RLock()
+        self._done: dict[int, None] = {}  # contexts that were set up, in order
+        self._running: int | None = None
+
+    def set_up(self) -> None:
+        """Run the setup callbacks if the current context has not seen them yet; other threads wait for the end.
+
+        Raises:
+            CallbackError: One raised; what had been set up is torn down again, and the next launch starts anew.
+        """
+        context = self._current()
+        if context in self._done:
+            return
+        with self._lock:
+            # A callback may launch kernels of its own module: its own thread comes here again and goes on.
+            if context in self._done or context == self._running:
+                return
+            if not self._done:
+                atexit.register(self._at_exit)
+            self._running = context
+            try:
+                for callbacks in self._functions:
+                    if callbacks["setup"] is not None:
+                        self._call(callbacks["setup"], "setup", callbacks["origin"])
+            finally:
+                self._running = None
+            self._done[context] = None
+
+    def tear_down(self) -> None:
+        """Run the teardown callbacks in every context that was set up.
+
+        Raises:
+            CallbackError: One raised; the others have run all the same.
+        """
+        atexit.unregister(self._at_exit)
+        failures = []
+        with self._lock:
+            contexts, self._done = list(self._done), {}
+            for context in contexts:
+                if self._driver.call["cuCtxPushCurrent_v2"](context):
+                    continue  # the context is gone, and all that was in it
+                try:
+                    failures += self._tear_down_here()
+                finally:
+                    self._driver.call["cuCtxPopCurrent_v2"](ctypes.byref(ctypes.c_void_p()))
+        if failures:
+            raise failures[0]
+
+    def _tear_down_here(self) -> list[CallbackError]:
+        failures = []
+        for callbacks in self._functions:
+            if callbacks["teardown"] is not None:
+                try:
+                    self._call(callbacks["teardown"], "teardown", callbacks["origin"])
+                except CallbackError as error:
+                    failures.append(error)
+        return failures
+
+    def _at_exit(self) -> None:
+        if not drivers.forked:  # what was set up is the parent's
+            self.tear_down()
+
+    def _current(self) -> int:
+        context = ctypes.c_void_p()
+        code = self._driver.call["cuCtxGetCurrent"](ctypes.byref(context))
+        self._driver.check(code, "the current context could not be told")
+        return context.value or 0
+
+    def _call(self, name: str, which: str, origin: str) -> None:
+        try:
+            _find(name)(self.handle)
+        except Exception as error:
+            message = f"the {which} callback {name} of {origin} in {self._where} raised {type(error).__name__}: {error}"
+            raise CallbackError(message) from error
+
+
+def _find(name: str) -> Callable[[object], object]:
+    """The function called `mypkg._hooks:upload`."""
+    module_name, _, path = name.partition(":")
+    found: Any = __import__(module_name, fromlist=["_"])
+    for part in path.split("."):
+        found = getattr(found, part)
+    function: Callable[[object], object] = found
+    return function

@@ -1,0 +1,23 @@
+"""What every test may count on: the environment says nothing to aotcuda, to Numba or to the packaging tools."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
+_NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quiet_environment() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [*os.environ]:
+            if name.startswith(_PREFIXES) or name in _NAMES:
+                patch.delenv(name)
+        yield

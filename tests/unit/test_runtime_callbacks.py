@@ -1,0 +1,245 @@
+"""Setup and teardown callbacks, and what a debug kernel raises."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import types
+
+import pytest
+
+import aotcuda
+from aotcuda.runtime import callbacks, driver
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in"]
+
+HANDLE = object()
+CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
+
+
+def load_with_the_stand_in(manifest, fatbin):
+    """In place of cuda.core, which needs a whole driver."""
+    library = ctypes.c_void_p()
+    code = driver.get().call["cuLibraryLoadData"](ctypes.byref(library), fatbin, None, None, 0, None, None, 0)
+    assert code == 0
+    return HANDLE, library.value
+
+
+@pytest.fixture
+def hooks(monkeypatch):
+    """The module of the callbacks; it notes each call and the GPU whose context is current."""
+    module = types.ModuleType("mypkg_hooks")
+    module.calls = []
+
+    def note(name):
+        def callback(handle):
+            assert handle is HANDLE
+            module.calls.append((name, driver.get().current_device()))
+
+        return callback
+
+    module.up, module.down = note("up"), note("down")
+    monkeypatch.setitem(sys.modules, "mypkg_hooks", module)
+    monkeypatch.setattr(callbacks, "open_handle", load_with_the_stand_in)
+    at_exit = types.SimpleNamespace(register=lambda _: None, unregister=lambda _: None)
+    monkeypatch.setattr(callbacks, "atexit", at_exit)  # the stand-in is gone by then
+    return module
+
+
+@pytest.fixture
+def package(cuda, hooks):
+    def make(load="first-use", **options):
+        return cuda.package(kernel("k", "void(int32)"), load=load, callbacks=CALLBACKS, **options)
+
+    return make
+
+
+def test_setup_runs_once_before_the_first_launch(cuda, hooks, package):
+    module = package()
+    assert hooks.calls == []
+    for _ in range(3):
+        module.k[1, 1](1)
+    assert hooks.calls == [("up", 0)]
+    assert len(cuda.launches()) == 3
+
+
+def test_an_import_with_load_import_runs_setup(hooks, package):
+    package(load="import")
+    assert hooks.calls == [("up", 0)]
+
+
+def test_setup_runs_once_for_each_context(cuda, hooks, package):
+    cuda.set(devices="9.0,9.0")
+    module = package()
+    for device in (0, 1, 0, 1):
+        driver.get().make_current(device)
+        module.k[1, 1](1)
+    assert hooks.calls == [("up", 0), ("up", 1)]
+
+
+def test_teardown_runs_once_in_each_context_before_the_unload(cuda, hooks, package):
+    cuda.set(devices="9.0,9.0")
+    module = package()
+    for device in (0, 1):
+        driver.get().make_current(device)
+        module.k[1, 1](1)
+    module.__aotcuda__.unload()
+    module.__aotcuda__.unload()
+    assert hooks.calls[2:] == [("down", 0), ("down", 1)]
+
+
+def test_a_launch_after_an_unload_sets_up_again(hooks, package):
+    module = package()
+    module.k[1, 1](1)
+    module.__aotcuda__.unload()
+    module.k[1, 1](1)
+    assert [name for name, _ in hooks.calls] == ["up", "down", "up"]
+
+
+def test_a_setup_that_raises_leaves_the_module_unloaded_and_the_next_launch_tries_again(cuda, hooks, package):
+    def fail(_):
+        message = "no table"
+        raise ValueError(message)
+
+    good, hooks.up = hooks.up, fail
+    module = package()
+    expected = "setup callback mypkg_hooks:up of csrc/table.cu in mypkg.kernels raised ValueError: no table"
+    with pytest.raises(aotcuda.CallbackError, match=expected) as caught:
+        module.k[1, 1](1)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert module.__aotcuda__.program is None
+    assert cuda.launches() == []
+    hooks.up = good
+    module.k[1, 1](1)
+    assert hooks.calls == [("up", 0)]
+    assert len(cuda.launches()) == 1
+
+
+def test_a_setup_may_launch_kernels_of_its_own_module(cuda, hooks, package):
+    module = package()
+    hooks.up = lambda _: module.k[1, 1](7)
+    module.k[1, 1](8)
+    assert [call["parameters"] for call in cuda.launches()] == ["07000000", "08000000"]
+
+
+def test_threads_that_come_second_wait_until_setup_is_done(cuda, hooks, package):
+    module = package()
+    entered, finish = threading.Event(), threading.Event()
+    order = []
+
+    def slow(_):
+        entered.set()
+        assert finish.wait(30)
+        order.append("set up")
+
+    hooks.up = slow
+
+    def launch():
+        module.k[1, 1](1)
+        order.append("launched")
+
+    threads = [threading.Thread(target=launch) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert entered.wait(30)
+    finish.set()
+    for thread in threads:
+        thread.join()
+    assert order == ["set up", *["launched"] * 4]
+
+
+def test_a_teardown_that_raises_is_reported_and_the_rest_is_torn_down(cuda, hooks, package):
+    cuda.set(devices="9.0,9.0")
+    module = package()
+    for device in (0, 1):
+        driver.get().make_current(device)
+        module.k[1, 1](1)
+    seen = []
+
+    def fail(_):
+        seen.append(driver.get().current_device())
+        message = "busy"
+        raise OSError(message)
+
+    hooks.down = fail
+    with pytest.raises(aotcuda.CallbackError, match=r"teardown callback mypkg_hooks:down .* raised OSError: busy"):
+        module.__aotcuda__.unload()
+    assert seen == [0, 1]
+    assert module.__aotcuda__.program is None
+
+
+def test_without_cuda_core_the_error_says_what_to_install(cuda, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    module = cuda.package(
+        kernel("k", "void(int32)"), load="first-use", callbacks=CALLBACKS, handle="cuda.core.ObjectCode"
+    )
+    with pytest.raises(aotcuda.DependencyError, match=r"take a cuda\.core\.ObjectCode.*pip install cuda-core"):
+        module.k[1, 1](1)
+
+
+AT_EXIT = """
+import ctypes, os, sys, types
+hooks = sys.modules["hooks"] = types.ModuleType("hooks")
+hooks.up = lambda handle: print("up", flush=True)
+hooks.down = lambda handle: print("down", flush=True)
+from aotcuda.runtime import callbacks, driver
+def load(manifest, fatbin):
+    library = ctypes.c_void_p()
+    driver.get().call["cuLibraryLoadData"](ctypes.byref(library), fatbin, None, None, 0, None, None, 0)
+    return None, library.value
+callbacks.open_handle = load
+import mypkg.kernels as k
+if "fork" in sys.argv or os.environ.get("FORK"):
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("fork", ["", "1"])
+def test_teardown_runs_once_at_exit_and_not_in_a_forked_child(cuda, fork):
+    entries = [{"setup": "hooks:up", "teardown": "hooks:down", "origin": "x.cu"}]
+    from support import manifests
+
+    manifests.write(cuda.packages, [kernel("k", "void(int32)")], callbacks=entries)
+    assert cuda.run(AT_EXIT, FORK=fork).split() == ["up", "end", "down"]
+
+
+RAISES = [
+    {"code": 1, "exception": "ValueError", "arguments": "too big", "function": "f", "file": "mypkg/a.py", "line": 12},
+    {"code": 2, "exception": "mypkg.errors:Odd", "arguments": "", "function": "f", "file": "mypkg/a.py", "line": 14},
+]
+
+
+@pytest.fixture
+def debug_kernel(cuda):
+    return cuda.package(kernel("k", "void(int32)", raises=RAISES)).k
+
+
+def test_a_debug_kernel_that_raised_nothing_returns(cuda, debug_kernel):
+    debug_kernel[1, 1](1)
+    assert len(cuda.calls("cuStreamSynchronize")) == 1
+
+
+def test_what_a_debug_kernel_raises_is_raised_with_its_place(cuda, debug_kernel):
+    cuda.set(store="k_0__errcode__=1,k_0__tidx__=5,k_0__ctaidy__=2")
+    expected = r"in f \(mypkg/a.py:12\), k_0 of mypkg.kernels, thread \[5, 0, 0\] of block \[0, 2, 0\]: too big"
+    with pytest.raises(ValueError, match=expected):
+        debug_kernel[1, 1](1)
+
+
+def test_an_exception_of_the_users_own_is_named(cuda, debug_kernel):
+    cuda.set(store="k_0__errcode__=2")
+    with pytest.raises(aotcuda.DeviceError, match=r"mypkg.errors:Odd in f \(mypkg/a.py:14\)"):
+        debug_kernel[1, 1](1)
+
+
+def test_the_code_of_an_earlier_launch_is_forgotten(cuda, debug_kernel, monkeypatch):
+    cuda.set(store="k_0__errcode__=1")
+    with pytest.raises(ValueError, match="too big"):
+        debug_kernel[1, 1](1)
+    monkeypatch.delenv("FAKE_CUDA_STORE")
+    debug_kernel[1, 1](1)
