@@ -12,7 +12,7 @@ class AotcudaError(Exception):
 
 
 class ConfigError(AotcudaError):
-    """A value under `[tool.aotcuda]` or of an `AOTCUDA_*` variable is missing, unknown or wrong; the message names it."""
+    """A value under `[tool.aotcuda]` or of an `AOTCUDA_*` variable is missing, unknown or wrong; it is named."""
 
 
 class BuildError(AotcudaError):

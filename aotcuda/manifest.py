@@ -52,6 +52,8 @@ if TYPE_CHECKING:
         - `scalar`: `format` is its `struct` character: `?bBhHiIqQefd` (`e` is float16; a bool takes one byte).
         - `complex`: two floats, real then imaginary; `format` is `f` or `d`.
         - `pointer`: an address as a 64-bit integer.
+        - `datetime`: a 64-bit integer counted in the unit of `dtype`, NumPy's `<M8[ns]` or `<m8[ms]`.
+        - `record`: the address of one element of type `dtype` on the GPU.
         - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
           `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
           (strides in elements). Which words, and in what order, is the front end's affair.
@@ -60,10 +62,10 @@ if TYPE_CHECKING:
 
         name: str
         type: str  # as the front end prints it
-        kind: Literal["scalar", "complex", "pointer", "array", "tuple"]
+        kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "tuple"]
         offset: int  # of its first byte in the parameter block
         format: NotRequired[str]
-        dtype: NotRequired[str]  # array: NumPy's type string, "<f4"
+        dtype: NotRequired[str]  # NumPy's type string, "<f4"; structured ones as in aotcuda.dtypes; "bfloat16"
         ndim: NotRequired[int]
         layout: NotRequired[Literal["C", "F", "A"]]  # C and F: contiguous in that order; A: any strides
         readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array

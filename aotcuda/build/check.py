@@ -110,8 +110,8 @@ def missing(module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, S
     searched = f"searched: {', '.join(shown)}" if shown else "nothing is linked"
     names = [known for found in linked.values() for known in found.functions]
     near = difflib.get_close_matches(name, names, n=3)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    hint = f"; the nearest names are {', '.join(near)}" if near else ""
     return (
-        f"{module}: nothing defines {name}, which {wanted_by} calls ({searched}){hint}. Link the file that defines it, "
-        'by `link` in the configuration or in declare_device; C++ functions need extern "C" or their mangled name'
+        f"{module}: nothing defines {name}, which {wanted_by} calls ({searched}{hint}). Link the file that defines it, "
+        'by `link` in the configuration or in declare_device; a C++ function needs extern "C" or its mangled name'
     )

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.build.frontends import Callbacks, CompiledFunction, CompiledKernel
     from aotcuda.build.plan import ModulePlan
+    from aotcuda.build.witness import Witness
     from aotcuda.manifest import Source
 
 
@@ -24,6 +25,9 @@ class Job:
         plans: What to build.
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
+        late: It is a late build, for one GPU of this machine: nothing is packed, exported functions are not kept, and
+            what the import of the user's modules read is noted.
+        carry: The files that are linked are wanted, to be packaged for a late build.
     """
 
     root: str
@@ -33,6 +37,8 @@ class Job:
     plans: tuple[ModulePlan, ...]
     names: dict[str, tuple[str, ...]]
     jobs: int
+    late: bool = False
+    carry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,7 @@ class BuiltModule:
         callbacks: The module's callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
         function_links: What users of the exported functions have to link with them: name and packed content.
+        carried: The project's files that are linked and the headers that they include, by their paths from its folder.
     """
 
     plan: ModulePlan
@@ -62,6 +69,7 @@ class BuiltModule:
     callbacks: tuple[Callbacks, ...] = ()
     foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
     function_links: tuple[tuple[str, bytes], ...] = ()
+    carried: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +81,11 @@ class Result:
         modules: One for each plan.
         sources: The project's files that were imported, by absolute path.
         warnings: What the user should know; the build went on.
+        witness: In a late build, what the import of the user's modules read.
     """
 
     toolchain: dict[str, str]
     modules: tuple[BuiltModule, ...]
     sources: tuple[Source, ...]
     warnings: tuple[str, ...]
+    witness: Witness | None = None

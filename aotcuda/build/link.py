@@ -73,7 +73,7 @@ def link(
         # With PTX inputs the linker may print an error and still report success.
         log = _log(handle)
         if "error" in log.lower():
-            raise LinkError(_explain(module, target, log))
+            raise LinkError(_explain(module, target, log, items))
         if as_ptx:
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
@@ -82,7 +82,7 @@ def link(
         nvjitlink.get_linked_cubin(handle, buffer)
         return bytes(buffer)
     except nvjitlink.nvJitLinkError as error:
-        raise LinkError(_explain(module, target, _log(handle) or str(error))) from None
+        raise LinkError(_explain(module, target, _log(handle) or str(error), items)) from None
     finally:
         nvjitlink.destroy(handle)
 
@@ -120,8 +120,15 @@ _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to)
 _ERROR = re.compile(r"^(?:ptxas )?error\s*:\s*(.*)", re.MULTILINE | re.IGNORECASE)
 
 
-def _explain(module: str, target: Target, log: str) -> str:
+def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput]) -> str:
     head = f"{module}: linking for {target} failed"
+    if "newer version of nvJitLink" in log:
+        # Only what came as LTOIR can be newer; what this toolchain compiled is called "code of ..." or by its .cu file.
+        given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
+        return (
+            f"{head}: {' or '.join(given)} holds LTOIR of a newer CUDA than this linker's {version()}; build it with "
+            f"CUDA {version()} or older, or link its source\n{_indented(log)}"
+        )
     if found := _UNRESOLVED.search(log):
         return (
             f"{head}: nothing defines {found[1]}, which is called or declared with declare_device; link the file that "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuda.bindings import nvfatbin
-
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:

@@ -130,6 +130,12 @@ def _work(task: Task, pipe: int) -> NoReturn:
 def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
     _, status = os.waitpid(child.pid, 0)
     code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGKILL:
+        message = (
+            f"{task.where}: the compiler was killed (SIGKILL), as systems do that run out of memory; free some, or let "
+            "fewer cores build (taskset -c 0)"
+        )
+        return BuildError(message)
     if code < 0:
         message = (
             f"{task.where}: the compiler crashed ({signal.Signals(-code).name}); this is a defect of the compiler or "

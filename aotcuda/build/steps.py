@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
-from aotcuda.build import check, link, links, nvrtc, pack, pool
+from aotcuda.build import check, headers, link, links, nvrtc, pack, pool
 from aotcuda.build.frontends import LinkInput
 from aotcuda.build.job import BuiltModule
 
@@ -32,7 +32,7 @@ class Steps:
 
     Attributes:
         warnings: What the user should know, so far.
-        surveyed: Everything foreign that was linked, with its symbols.
+        surveyed: Everything foreign that was linked, with its symbols, by module.
     """
 
     def __init__(self, job: Job, front: FrontEnd, functions: dict[Unit, object], tell: Callable[..., None]) -> None:
@@ -41,7 +41,7 @@ class Steps:
         self.functions = functions
         self.tell = tell
         self.warnings: list[str] = []
-        self.surveyed: dict[LinkInput, Symbols] = {}
+        self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linked: dict[str, Linked] = {
             plan.config.name: links.read(plan.config.link, Path(job.root)) for plan in job.plans
         }
@@ -62,16 +62,13 @@ class Steps:
         compiled = self._compile()
         merged = self._merge(compiled)
         surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
-        for found in surveys.values():
-            self.surveyed |= found
+        self.surveyed = surveys
         images = self._link(compiled, merged)
         return [self._finish(plan, compiled, merged, images, surveys[plan.config.name]) for plan in self.job.plans]
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
-        """The project's files that were linked, with their digests; the paths are absolute."""
-        root = Path(self.job.root)
-        files = [Path(item.folder, Path(item.name).name) for item in self.surveyed if item.folder]
-        paths = {path for path in files if path.is_relative_to(root)}
+        """The project's files that were linked and their headers, with digests; the paths are absolute."""
+        paths = {path for plan in self.job.plans for path in self._project_files(plan)}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
@@ -140,7 +137,7 @@ class Steps:
         wanted = {external.name for kernel in kernels for external in kernel.externals}
         if exported & wanted or (exported and any(not item.internal for item in foreign)):
             # Kernels may call the module's own exported functions by their C ABI, and so may code that is linked in.
-            name = f"{plan.config.name} functions"
+            name = f"code of {plan.config.name}'s functions"
             inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
             foreign = self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])
         return [*inputs, *foreign]
@@ -151,6 +148,11 @@ class Steps:
         for built in compiled:
             items += built.needed
         return link.unique(items)
+
+    def _project_files(self, plan: ModulePlan) -> tuple[Path, ...]:
+        """The project's files that a module links, and their headers."""
+        found = self.surveyed.get(plan.config.name, {})
+        return headers.project_files(found, Path(self.job.root), plan.config.options.include_dirs)
 
     def _folders(self, plan: ModulePlan) -> list[str]:
         given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
@@ -173,6 +175,19 @@ class Steps:
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
+        if self.job.late:
+            return BuiltModule(
+                plan=plan,
+                images=linked,
+                kernels=kernels,
+                ltoir=(),
+                functions=(),
+                kernel_fatbin=b"",
+                function_fatbin=b"",
+                callbacks=tuple(callbacks),
+                foreign=_foreign_symbols(surveyed),
+            )
+        root = Path(self.job.root)
         return BuiltModule(
             plan=plan,
             images=linked,
@@ -182,8 +197,12 @@ class Steps:
             kernel_fatbin=pack.kernels(linked, name) if linked else b"",
             function_fatbin=pack.functions(ltoir, name) if ltoir else b"",
             callbacks=tuple(callbacks),
-            foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
+            foreign=_foreign_symbols(surveyed),
             function_links=tuple(self._function_links(plan, functions)),
+            carried=tuple(
+                (path.relative_to(root).as_posix(), path.read_bytes())
+                for path in (self._project_files(plan) if self.job.carry else ())
+            ),
         )
 
     def _function_links(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> Iterable[tuple[str, bytes]]:
@@ -202,6 +221,10 @@ class Steps:
                 run = partial(nvrtc.compile_source, joined, target, plan.config.options, self._folders(plan), lto=True)
                 tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
             yield f"{stem}.fatbin", pack.functions(self._round(tasks).items(), item.name)
+
+
+def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
 
 
 def _link(*arguments: Any) -> bytes:

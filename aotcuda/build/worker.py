@@ -11,10 +11,11 @@ import json
 import os
 import pickle
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.build import frontends, link, nvrtc, pack, pool, sources
+from aotcuda.build import frontends, link, nvrtc, pack, pool, sources, witness
 from aotcuda.build.job import Job, Result
 from aotcuda.build.steps import Steps
 from aotcuda.errors import AotcudaError, ConfigError
@@ -64,7 +65,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     units = [unit for plan in job.plans for unit in plan.units]
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
-    with pool.gathered() as attempt:
+    with pool.gathered() as attempt, witness.watch() if job.late else nullcontext() as seen:
         for unit in units:
             tell(step=f"importing {unit.source}", done=0, total=0)
             with attempt():
@@ -76,15 +77,16 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     toolchain = {
         "cuda": ".".join(map(str, nvrtc.toolkit_version())),
         "nvjitlink": link.version(),
-        "nvfatbin": pack.version(),
+        **({} if job.late else {"nvfatbin": pack.version()}),
         "python": ".".join(map(str, sys.version_info[:2])),
         **versions,
     }
     return Result(
         toolchain=toolchain,
         modules=tuple(modules),
-        sources=(*sources.project_files(job.import_roots), *steps.linked_files()),
+        sources=(*([] if job.late else sources.project_files(job.import_roots)), *steps.linked_files()),
         warnings=tuple(dict.fromkeys(steps.warnings)),
+        witness=seen,
     )
 
 

@@ -67,8 +67,8 @@ class Watch:
 def _exception(known: Raised | None, where: str, code: int) -> Exception:
     if known is None:
         return DeviceError(f"{where}: error code {code}, which the manifest does not explain")
-    place = f"{known['function']} ({known['file']}:{known['line']})" if known["file"] else known["function"]
-    text = f"in {place}, {where}" + (f": {known['arguments']}" if known["arguments"] else "")
+    place = f"in {known['function']} ({known['file']}:{known['line']}), " if known["file"] else "in "
+    text = place + where + (f": {known['arguments']}" if known["arguments"] else "")
     kind = getattr(builtins, known["exception"], None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         return kind(text)

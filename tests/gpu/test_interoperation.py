@@ -133,7 +133,7 @@ def jit_helped(cuda, source):
         (lambda x: (x,), "2"),
         (lambda x: (x.astype("uint16"), x), "uint16"),
         (lambda x: (x.get(), x), "host"),
-        (lambda x: (x[::2], x), "contiguous|::1"),
+        (lambda x: (x[::2], x), r"contiguous|::1"),
         (lambda x: (3, x), "int"),
     ],
 )

@@ -68,7 +68,7 @@ def resolve(unit: Unit, function: object) -> str:
         CompileError: The signature is not one, or has the wrong number of arguments.
     """
     python = _python_function(unit, function)
-    args, result = _signature(unit)
+    args, result = _signature(unit, python)
     _check_kind(unit, python)
     expected = len(inspect.signature(python).parameters)
     if len(args) != expected:
@@ -91,7 +91,7 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
     """
     python = _python_function(unit, function)
     jit = _jit_options(unit, function)
-    args, _ = _signature(unit)
+    args, _ = _signature(unit, python)
     where = unit.key
     layout = nb.Layout(f"{where}: {unit.signature}")
     for name, ty in zip(inspect.signature(python).parameters, args, strict=True):
@@ -130,11 +130,11 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
     Raises:
         CompileError: Numba refuses it, it raises, or a type in its signature has no counterpart in C.
     """
-    python = _python_function(unit, function)
+    python = _copy(_python_function(unit, function))
     jit = _jit_options(unit, function)
     # Debug information in LTOIR cannot be linked; line information can.
     jit = replace(jit, options=replace(jit.options, debug=False))
-    args, result = _signature(unit)
+    args, result = _signature(unit, python)
     with (
         explained(unit, python, _state["root"]),
         adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options) as swallowed,
@@ -225,11 +225,11 @@ def _generate(name: str, irs: list[str], options: Options, target: Target) -> tu
             # Modules with debug information cannot be merged by NVVM: each becomes PTX of its own.
             texts = [nvvm.compile_ir(text, **settings) for text in irs]
             return tuple(
-                LinkInput(kind="ptx", name=f"{name}.{number}.ptx", data=data.rstrip(b"\x00 \n") + b"\n")
+                LinkInput(kind="ptx", name=f"code of {name} ({number})", data=data.rstrip(b"\x00 \n") + b"\n")
                 for number, data in enumerate(texts)
             )
         settings["gen_lto"] = None
-        return (LinkInput(kind="ltoir", name=f"{name}.ltoir", data=nvvm.compile_ir(irs, **settings)),)
+        return (LinkInput(kind="ltoir", name=f"code of {name}", data=nvvm.compile_ir(irs, **settings)),)
 
 
 def _module_texts(library: Any) -> list[str]:
@@ -293,9 +293,23 @@ def _check_kind(unit: Unit, python: FunctionType) -> None:
             raise SourceError(message)
 
 
-def _signature(unit: Unit) -> tuple[tuple[Any, ...], Any]:
+def _copy(function: FunctionType) -> FunctionType:
+    """A second function with the same code: one that calls itself then calls the first, as a helper with Numba's ABI.
+
+    Numba takes a call for a recursion by the function object, and the recursion would be between two ABIs.
+    """
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    return copy
+
+
+def _signature(unit: Unit, python: FunctionType) -> tuple[tuple[Any, ...], Any]:
     try:
-        return nb.parse_signature(unit.signature)
+        return nb.parse_signature(unit.signature, python.__globals__)
     except ValueError as error:
         message = f"{unit.signature_key}: {unit.signature!r} is no signature in Numba's notation: {error}"
         raise CompileError(message) from None

@@ -70,6 +70,8 @@ def _numba_message(head: str, error: NumbaError, unit: Unit, python: FunctionTyp
     where = _place(plain[start:], error, python, root)
     if returned := _RETURNS.search(plain):
         return f"{head}: {_returned(unit, *returned.groups())} ({where}); {_remedy(unit)}"
+    if "_array_allocate" in plain:
+        return f"{head}: it makes an array on the device, which a packaged kernel cannot do ({where}); pass one in"
     lines = [line.strip() for line in plain[start:].splitlines() if not _NOISE.match(line)]
     reason = (lines or ["Numba refuses it"])[0].rstrip(".")
     if call := _CALL.search(plain[start:].lstrip()):

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from numba.cuda import types
 from numba.cuda.core import sigutils
 from numba.cuda.np import numpy_support
 
+from aotcuda.dtypes import structured
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from aotcuda.manifest import Parameter
 
@@ -52,14 +54,25 @@ _C_TYPES = {
 }
 
 
-def parse_signature(text: str) -> tuple[tuple[Any, ...], Any]:
+def parse_signature(text: str, namespace: Mapping[str, object]) -> tuple[tuple[Any, ...], Any]:
     """Argument types and return type (None if the text gives none) of a signature in Numba's notation.
+
+    Args:
+        text: The signature.
+        namespace: The source module's globals. Numba types and NumPy dtypes among them may be named in the signature,
+            which is how records are written: `void(particle[::1])` with `particle = np.dtype([...])` in the module.
 
     Raises:
         ValueError: The text is no signature; the message says why.
     """
+    own = {
+        name: numpy_support.from_dtype(value) if isinstance(value, np.dtype) else value
+        for name, value in namespace.items()
+        if isinstance(value, types.Type | np.dtype)
+    }
     try:
-        args, result = sigutils.normalize_signature(text)
+        # As numba.cuda.core.sigutils does it, with more names.
+        args, result = sigutils.normalize_signature(eval(text, {}, {**own, **vars(types)}))  # noqa: S307
     except Exception as error:
         reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
         if isinstance(error, NameError):
@@ -86,7 +99,9 @@ def spell(ty: Any) -> str:
         return f"Tuple(({', '.join(spell(item) for item in ty)}{',' if len(ty) == 1 else ''}))"
     if isinstance(ty, types.CPointer):
         return f"CPointer({spell(ty.dtype)})"
-    return "void" if ty == types.none else str(ty)
+    if isinstance(ty, types.Record):
+        return f"Record({', '.join(f'{name}: {spell(field.type)}' for name, field in ty.fields.items())})"
+    return {types.none: "void", types.bfloat16: "bfloat16"}.get(ty) or str(ty)
 
 
 def spell_signature(result: Any, args: Sequence[Any]) -> str:
@@ -129,6 +144,10 @@ class Layout:
             entry |= {"kind": "complex", "format": code, "offset": offset}
         elif isinstance(ty, types.CPointer | types.RawPointer):
             entry |= {"kind": "pointer", "offset": self._place(8)}
+        elif isinstance(ty, types.NPDatetime | types.NPTimedelta):
+            entry |= {"kind": "datetime", "dtype": numpy_support.as_dtype(ty).str, "offset": self._place(8)}
+        elif isinstance(ty, types.Record):
+            entry |= {"kind": "record", "dtype": _dtype_text(ty), "offset": self._place(8)}
         elif isinstance(ty, types.Array):
             entry |= self._describe_array(name, ty)
         elif isinstance(ty, types.BaseTuple):
@@ -140,18 +159,16 @@ class Layout:
 
     def _describe_array(self, name: str, ty: Any) -> dict[str, object]:
         try:
-            dtype = numpy_support.as_dtype(ty.dtype)
+            dtype = _dtype_text(ty.dtype)
         except NotImplementedError:
             raise CompileError(self._refuse(name, ty)) from None
-        if dtype.kind not in "?biufc":
-            raise CompileError(self._refuse(name, ty))
         words = ["zero", "zero", "items", "itemsize", "data"]
         words += [f"shape{axis}" for axis in range(ty.ndim)] + [f"stride{axis}" for axis in range(ty.ndim)]
         offsets = [self._place(8) for _ in words]
         return {
             "kind": "array",
             "offset": offsets[0],
-            "dtype": dtype.str.replace("=", "<"),
+            "dtype": dtype,
             "ndim": ty.ndim,
             "layout": ty.layout,
             "readonly": not ty.mutable,
@@ -161,8 +178,22 @@ class Layout:
     def _refuse(self, name: str, ty: Any) -> str:
         return (
             f"{self.where}: argument {name!r} is of type {spell(ty)}, which a packaged kernel cannot take; "
-            "pass numbers, bool, arrays of them, complex, pointers, or tuples of these"
+            "pass numbers, bool, complex, datetimes, records, pointers, arrays, or tuples of these"
         )
+
+
+def _dtype_text(ty: Any) -> str:
+    """The type of an array's elements as the manifest writes it.
+
+    Raises:
+        NotImplementedError: Arrays of it cannot be told apart by what they say of themselves.
+    """
+    if ty == types.bfloat16:
+        return "bfloat16"
+    dtype = numpy_support.as_dtype(ty)
+    if dtype.kind not in "?biufcmMV":
+        raise NotImplementedError
+    return structured(dtype.str.replace("=", "<"), dtype.descr if dtype.names else None)
 
 
 def c_result(ty: Any, where: str) -> str:

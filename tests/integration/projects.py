@@ -1,0 +1,150 @@
+"""Small projects to build, the commands that build them, and what lies in the wheels that come out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = Path(__file__).parents[1] / "packages"
+CHECKOUT = Path(__file__).parents[2]
+
+HATCHLING = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
+BUILD = (sys.executable, "-m", "build", "--no-isolation")
+
+
+def copy(name: str, folder: Path) -> Path:
+    """A copy of the project `tests/packages/<name>`, in `folder`, to build in."""
+    return Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
+
+
+MODULE = 'tool.aotcuda.modules."pkg.k"'
+"""The key of the module that `write` configures."""
+
+
+def write(folder: Path, source: str, *, aotcuda: str = "", module: str = "", hook: str = "", rest: str = "") -> Path:
+    """A project in `folder`: package `pkg`, whose `_k.py` is `source` and whose wheel is to gain `pkg.k`.
+
+    Args:
+        folder: Where to write it.
+        source: The functions.
+        aotcuda: Keys of `[tool.aotcuda]` beside `arch`.
+        module: Keys of the module's table beside `source`; inline tables, one a line.
+        hook: Keys of the hook's own table.
+        rest: Anything else at the end of pyproject.toml.
+    """
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "pkg" / "__init__.py").write_text("")
+    (folder / "pkg" / "_k.py").write_text(source)
+    arch = "" if re.search(r"^arch\b", aotcuda, re.MULTILINE) else 'arch = ["sm_80"]'
+    (folder / "pyproject.toml").write_text(
+        f"""\
+[build-system]
+requires = ["hatchling", "aotcuda[cu13]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "pkg"
+version = "1.0"
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+{hook}
+
+[tool.aotcuda]
+{arch}
+{aotcuda}
+
+[{MODULE}]
+source = "pkg._k"
+{module}
+{rest}
+"""
+    )
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """The first line that aotcuda wrote, without what marks it as an error of the hook."""
+        return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
+
+
+def run(project: Path, *command: str | Path, **environ: str) -> Done:
+    """Run `command` in the folder `project`, with more environment variables."""
+    done = subprocess.run(
+        [str(item) for item in command],
+        cwd=project,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
+    """`run`, for a command that has to succeed."""
+    done = run(project, *command, **environ)
+    assert done.status == 0, f"{' '.join(map(str, command))}\n{done.out}\n{done.err}"
+    return done
+
+
+def build_wheel(project: Path, *command: str | Path, **environ: str) -> Path:
+    """Build a wheel of `project` into its `dist`, by hatchling unless another `command` is given; returns its path."""
+    shutil.rmtree(project / "dist", ignore_errors=True)
+    succeed(project, *(command or HATCHLING), **environ)
+    (wheel,) = (project / "dist").glob("*.whl")
+    return wheel
+
+
+def refused(project: Path, *command: str | Path, **environ: str) -> Done:
+    """Build `project`, which must fail as a user is promised: no traceback, and nothing written anywhere."""
+    before = tree(project)
+    done = run(project, *(command or HATCHLING), **environ)
+    assert done.status != 0, done.err
+    assert "Traceback" not in done.out + done.err, done.err
+    assert tree(project) == before
+    return done
+
+
+def lines_of(err: str) -> list[str]:
+    """The lines of a build's error that stand for a mistake each."""
+    lines = [line.removeprefix("aotcuda: ") for line in err.splitlines()]
+    return [line for line in lines if line.startswith("tool.aotcuda")]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder` with its content; compiled Python apart."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def content(wheel: Path) -> dict[str, bytes]:
+    """The files in a wheel, each of which is in there once."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert len(names) == len(set(names)), f"{wheel.name} holds a file twice"
+        return {name: archive.read(name) for name in names}
+
+
+def manifest_of(files: dict[str, bytes], module: str) -> dict:
+    """The manifest of `module` among the files of a wheel or a build."""
+    return json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])

@@ -1,0 +1,280 @@
+"""Foreign code in a build: what is linked, what is inlined, what is said when it does not fit."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from cuda.pathfinder import find_nvidia_binary_utility
+
+from aotcuda.inspect import fatbin
+from integration import cuda_cpp, projects
+from integration.projects import MODULE, refused, write
+from support.images import cuobjdump
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CU = 'extern "C" __device__ float twice(float x) { return 2.0f * x; }\n'
+SOURCE = """
+from numba import cuda
+twice = cuda.declare_device("twice", "float32(float32)", abi="c")
+@cuda.jit
+def k(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = twice(x[i])
+"""
+KERNEL = 'kernels.k = "void(float32[::1])"\n'
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The content of a wheel of `tests/packages/foreign`, whose binaries nvcc makes first."""
+    project = projects.copy("foreign", tmp_path_factory.mktemp("foreign") / "project")
+    nvcc = find_nvidia_binary_utility("nvcc") or shutil.which("nvcc")
+    assert nvcc, "nvcc belongs to the extra `test`"
+    projects.succeed(project, sys.executable, "make_binaries.py", nvcc)
+    return projects.content(projects.build_wheel(project))
+
+
+def build(folder: Path, source: str = SOURCE, files: dict[str, bytes | str] | None = None, **tables: str) -> Path:
+    """A project with more files beside the package."""
+    project = write(folder / "project", source, **{"module": KERNEL, **tables})
+    for name, content in (files or {}).items():
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return project
+
+
+def sass(files: dict[str, bytes], module: str) -> str:
+    (entry,) = fatbin.read(files[f"{module}.aotcuda/kernels.fatbin"], module)
+    return cuobjdump(entry.content, "--dump-sass")
+
+
+def kernel_code(text: str, name: str) -> str:
+    return re.split(r"Function : ", text.partition(f"Function : {name}\n")[2])[0]
+
+
+def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
+    linked = projects.manifest_of(foreign, "foreign.kinds")["linked"]
+    found = {item["name"]: item["symbols"] for item in linked}
+    assert found["csrc/plain.cu"] == ["plain_c", "plain_numba", "headers_c", "sum_reduce"]
+    assert found["csrc/generated/from_ptx.ptx"] == ["from_ptx"]
+    assert found["csrc/generated/from_cubin.cubin"] == ["from_cubin"]
+    assert found["csrc/generated/from_fatbin.fatbin"] == ["from_fatbin"]
+    assert found["csrc/generated/from_ltoir.ltoir"] == []  # LTOIR does not tell
+    assert found["csrc/generated/from_o.o"] == ["from_o"]
+    assert found["csrc/generated/libfrom_a.a"] == ["from_a"]
+    assert found["memory.cu"] == ["from_source"]
+    assert found["late.cu"] == ["late"]
+
+
+def test_an_item_that_is_reached_by_several_paths_is_linked_once(foreign):
+    names = [item["name"] for item in projects.manifest_of(foreign, "foreign.kinds")["linked"]]
+    assert len(names) == 9  # the objects in memory are the files' content once more
+    assert "memory.ptx" not in names
+
+
+def test_a_function_in_cuda_cpp_is_inlined_into_the_python_kernel(foreign):
+    code = kernel_code(sass(foreign, "foreign/kinds"), "legacy")
+    assert "EXIT" in code
+    assert "CALL" not in code
+
+
+def test_machine_code_is_called_and_not_inlined(foreign):
+    """The counterpart: what was compiled to machine code before cannot be inlined."""
+    assert "CALL" in kernel_code(sass(foreign, "foreign/kinds"), "every_file")
+
+
+def test_inspect_shows_linked_functions_and_callbacks(foreign, tmp_path):
+    for name, data in foreign.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    out = projects.succeed(tmp_path, sys.executable, "-m", "aotcuda", "inspect", tmp_path / "foreign").out
+    assert "plain_c  (linked function, from csrc/plain.cu)" in out
+    assert "callbacks   setup foreign._hooks:upload (csrc/table.cu), teardown foreign._hooks:release" in out
+
+
+def test_what_exported_functions_call_is_packaged_for_those_who_link_them(foreign):
+    manifest = projects.manifest_of(foreign, "foreign.calls")
+    (link,) = manifest["function_links"]
+    code = """
+        extern "C" __device__ float py_outer(float);
+        extern "C" __global__ void probe(float *x) { *x = py_outer(*x); }
+    """
+    probe = cuda_cpp.compile_source(code, "LTOIR", "--gpu-architecture=compute_90", "-dlto", "-rdc=true")
+    inputs = [("LTOIR", probe), ("FATBIN", foreign["foreign/calls.aotcuda/functions.fatbin"])]
+    inputs.append(("FATBIN", foreign[f"foreign/calls.aotcuda/{link['path']}"]))
+    linked = cuda_cpp.link(inputs, "-arch=sm_90", "-lto")
+    assert "CALL" not in kernel_code(cuobjdump(linked, "--dump-sass"), "probe")
+
+
+def test_a_link_item_in_the_configuration_serves_kernels(tmp_path):
+    project = build(tmp_path, files={"csrc/f.cu": CU}, module=KERNEL + 'link = ["csrc/f.cu"]')
+    files = projects.content(projects.build_wheel(project))
+    assert [source["path"] for source in projects.manifest_of(files, "pkg.k")["sources"]][0] == "csrc/f.cu"
+
+
+@pytest.mark.parametrize(
+    "search", ["options.include-dirs", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS", "config.CUDA_NVRTC_EXTRA_SEARCH_PATHS"]
+)
+def test_headers_are_searched_where_the_user_says(tmp_path, search):
+    headers = {"csrc/f.cu": "#include <one.h>\n" + CU, "include/one.h": "#define ONE 1\n"}
+    folder = tmp_path / "project" / "include"
+    source, tables, environ = SOURCE, {"module": KERNEL + 'link = ["csrc/f.cu"]'}, {}
+    if search == "options.include-dirs":
+        tables["aotcuda"] = 'options.include-dirs = ["include"]'
+    elif search.startswith("NUMBA"):
+        environ[search] = str(folder)
+    else:
+        source = f"from numba.cuda.core import config\n{search} = {str(folder)!r}\n" + SOURCE
+    projects.build_wheel(build(tmp_path, source, headers, **tables), **environ)
+
+
+def test_defines_and_options_reach_the_compiler(tmp_path):
+    source = '#if WIDTH != 16 || !defined(FLAG) || __cplusplus < 202002L\n#error "not given"\n#endif\n' + CU
+    options = 'options = { defines = { WIDTH = 16, FLAG = "" }, nvrtc-options = ["--std=c++20"] }'
+    projects.build_wheel(build(tmp_path, files={"f.cu": source}, aotcuda=options, module=KERNEL + 'link = ["f.cu"]'))
+
+
+NO_INCLUDE = '#include "gone.h"\n'
+IN_NUMBA = SOURCE.replace(', abi="c"', "")
+
+REFUSED = {
+    "a symbol that nothing defines": (
+        SOURCE,
+        {"f.cu": CU.replace("twice", "twyce")},
+        'link = ["f.cu"]',
+        f"pkg.k: nothing defines twice, which {MODULE}.kernels.k calls (searched: f.cu; the nearest names are twyce)",
+    ),
+    "a symbol with nothing linked": (SOURCE, {}, "", "pkg.k: nothing defines twice"),
+    "two definitions in sources": (
+        SOURCE,
+        {"f.cu": CU, "g.cu": CU + "// another\n"},
+        'link = ["f.cu", "g.cu"]',
+        "pkg.k: twice is defined twice, in f.cu and in g.cu; link one of them",
+    ),
+    "a definition of the kernel's own name": (
+        SOURCE,
+        {"f.cu": CU + 'extern "C" __global__ void k(float *x) { *x = 1; }'},
+        'link = ["f.cu"]',
+        "pkg.k: k is defined twice, in the module's own kernels and functions and in f.cu",
+    ),
+    "a parameter of another kind": (
+        SOURCE,
+        {"f.cu": CU.replace("float x", "int x")},
+        'link = ["f.cu"]',
+        "f.cu: twice is defined as float twice(int x), and Python declares it as float twice(float)",
+    ),
+    "another number of parameters": (
+        SOURCE,
+        {"f.cu": CU.replace("float x", "float x, float y")},
+        'link = ["f.cu"]',
+        "f.cu: twice is defined as float twice(float x, float y), and Python declares it as float twice(float)",
+    ),
+    "the other ABI": (
+        IN_NUMBA,
+        {"f.cu": CU},
+        'link = ["f.cu"]',
+        "f.cu: twice is defined as float twice(float x), and Python declares it as int twice(T *, float)",
+    ),
+    "a source that does not compile": (
+        SOURCE,
+        {"f.cu": CU + "int f( {\n"},
+        'link = ["f.cu"]',
+        "f.cu does not compile for sm_80: NVRTC_ERROR_COMPILATION",
+    ),
+    "a header that is not there": (SOURCE, {"f.cu": NO_INCLUDE + CU}, 'link = ["f.cu"]', "f.cu does not compile"),
+    "a file that is not there": (
+        SOURCE,
+        {},
+        'link = ["f.cu"]',
+        f"{MODULE}.link[0]:",
+    ),
+    "a binary that is none": (SOURCE, {"f.cubin": "hello"}, 'link = ["f.cubin"]', "f.cubin is not a cubin"),
+    "an archive that is none": (SOURCE, {"f.a": "hello"}, 'link = ["f.a"]', "f.a is no archive"),
+    "a callback that is not there": (
+        SOURCE,
+        {"f.cu": CU},
+        'link = [{ path = "f.cu", setup = "pkg._k:nothing" }]',
+        f"{MODULE}.link[0].setup: pkg._k has no nothing",
+    ),
+    "a callback that cannot be called": (
+        SOURCE + "\nnumber = 3\n",
+        {"f.cu": CU},
+        'link = [{ path = "f.cu", teardown = "pkg._k:number" }]',
+        f"{MODULE}.link[0].teardown: pkg._k:number is a int, which cannot be called",
+    ),
+    "a lambda as callback": (
+        SOURCE.replace(', abi="c"', ", abi=\"c\", link=cuda.CUSource('', name='m.cu', setup_callback=lambda code: 0)"),
+        {},
+        "",
+        "the setup callback <lambda> of pkg._k cannot be packaged",
+    ),
+    "a file that declare_device names and is not there": (
+        SOURCE.replace(', abi="c"', ', abi="c", link="csrc/none.cu"'),
+        {},
+        "",
+        "it links csrc/none.cu",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=[name.replace(" ", "_") for name in REFUSED])
+def test_what_cannot_be_linked_is_refused_by_name(tmp_path, case):
+    source, files, link, said = REFUSED[case]
+    done = refused(build(tmp_path, source, files, module=KERNEL + link))
+    assert said in done.err.splitlines()[0], done.err
+
+
+def test_the_compilers_own_message_is_shown_with_file_and_line(tmp_path):
+    done = refused(build(tmp_path, files={"csrc/f.cu": CU + "\nint f( {\n"}, module=KERNEL + 'link = ["csrc/f.cu"]'))
+    assert "csrc/f.cu(3): error:" in done.err
+
+
+def test_a_prototype_that_differs_in_sign_or_const_alone_is_accepted(tmp_path):
+    source = SOURCE.replace("float32(float32)", "float32(CPointer(float32), int32, boolean)").replace(
+        "twice(x[i])", "twice(ffi.from_buffer(x), i, i > 2)"
+    )
+    code = 'extern "C" __device__ float twice(const float *x, unsigned i, bool b) { return b ? x[i] : 0; }\n'
+    project = build(
+        tmp_path,
+        "import cffi\nffi = cffi.FFI()\n" + source,
+        {"f.cu": code},
+        module=KERNEL + 'link = ["f.cu"]',
+    )
+    projects.build_wheel(project)
+
+
+def cubin(arch: str) -> bytes:
+    return cuda_cpp.compile_source(CU, "CUBIN", f"--gpu-architecture={arch}", "-rdc=true")
+
+
+def test_a_binary_for_another_gpu_is_refused_with_its_arch_and_the_target(tmp_path):
+    project = build(tmp_path, files={"f.cubin": cubin("sm_90")}, module=KERNEL + 'link = ["f.cubin"]')
+    assert "f.cubin holds code for sm_90, which cannot be linked for sm_80" in refused(project).said
+
+
+def test_a_binary_of_an_older_minor_version_is_linked(tmp_path):
+    tables = {"module": KERNEL + 'link = ["f.cubin"]', "aotcuda": 'arch = ["sm_86"]'}
+    projects.build_wheel(build(tmp_path, files={"f.cubin": cubin("sm_80")}, **tables))
+
+
+def test_machine_code_among_the_inputs_of_ptx_is_refused(tmp_path):
+    tables = {"module": KERNEL + 'link = ["f.cubin"]', "aotcuda": 'arch = ["compute_80"]'}
+    done = refused(build(tmp_path, files={"f.cubin": cubin("sm_80")}, **tables))
+    assert "compute_80 cannot be built, because f.cubin (cubin) is linked" in done.said
+
+
+def test_ltoir_newer_than_the_linker_is_named(tmp_path):
+    code = cuda_cpp.compile_source(CU, "LTOIR", "--gpu-architecture=compute_80", "-dlto", "-rdc=true")
+    newer = code[:6] + b"\x63" + code[7:]  # the version of the format
+    done = refused(build(tmp_path, files={"f.ltoir": newer}, module=KERNEL + 'link = ["f.ltoir"]'))
+    assert "f.ltoir" in done.said
+    assert "newer" in done.said

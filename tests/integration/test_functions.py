@@ -1,0 +1,151 @@
+"""Exported device functions: their header and their code, used from CUDA C++ by NVIDIA's own compiler and linker."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.inspect import cubin
+from integration import cuda_cpp, projects
+from support.images import cuobjdump
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = "features/kernels.aotcuda"
+HEADER = "features_kernels.h"
+
+
+@pytest.fixture
+def header(features: dict[str, bytes]) -> str:
+    return features[f"{FOLDER}/{HEADER}"].decode()
+
+
+@pytest.fixture
+def prototypes(features: dict[str, bytes]) -> dict[str, str]:
+    return {item["name"]: item["prototype"] for item in projects.manifest_of(features, "features.kernels")["functions"]}
+
+
+@pytest.fixture
+def functions(features: dict[str, bytes]) -> bytes:
+    return features[f"{FOLDER}/functions.fatbin"]
+
+
+def user_of(statements: str, header: str, arch: str) -> bytes:
+    """LTOIR of a C++ kernel that includes the header and runs `statements`."""
+    source = f'#include "{HEADER}"\nextern "C" __global__ void user(long long *out, float *p) {{\n{statements}\n}}\n'
+    options = (f"-arch=compute_{arch}", "-dlto", "-rdc=true", "-default-device")
+    return cuda_cpp.compile_source(source, "LTOIR", *options, headers={HEADER: header})
+
+
+def test_every_function_is_declared_as_the_manifest_says(header: str, prototypes: dict[str, str]) -> None:
+    declared = re.findall(r"^AOTCUDA_DEVICE (.*;)$", header, re.MULTILINE)
+    assert declared == list(prototypes.values())
+    assert prototypes["wide"] == "unsigned long long wide(unsigned char a, short b, unsigned int c, long long d);"
+    assert prototypes["store"] == "void store(int *pointer, int value);"
+    assert prototypes["answer"] == "int answer(void);"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "language", "standard"),
+    [("gcc", "c", "c99"), ("gcc", "c", "c23"), ("g++", "c++", "c++11"), ("g++", "c++", "c++20")],
+)
+def test_host_compilers_take_the_header(
+    compiler: str, language: str, standard: str, header: str, tmp_path: Path
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    (tmp_path / HEADER).write_text(header)
+    (tmp_path / "other.h").write_text(header.replace("FEATURES_KERNELS_H", "OTHER_H").replace("(", "_2("))
+    source = tmp_path / "source"
+    source.write_text(f'#include "{HEADER}"\n#include "{HEADER}"\nint main(void) {{ return sizeof(answer()) == 0; }}\n')
+    command = [compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    if (
+        language == "c"
+        and standard == "c23"
+        and subprocess.run([*command, "-E", "/dev/null"], capture_output=True, check=False).returncode
+    ):
+        command[3] = "-std=c2x"
+    done = subprocess.run([*command, "-fsyntax-only", source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_headers_of_two_modules_go_together(header: str) -> None:
+    other = header.replace("FEATURES_KERNELS_H", "OTHER_H")
+    other = re.sub(r"^AOTCUDA_DEVICE .*;$", "", other, flags=re.MULTILINE)
+    other = other.replace(
+        "#ifdef __cplusplus\n}", "AOTCUDA_DEVICE aotcuda_complex128 more(void);\n#ifdef __cplusplus\n}"
+    )
+    source = f'#include "{HEADER}"\n#include "other.h"\n'
+    cuda_cpp.compile_source(source, "PTX", "-arch=compute_75", headers={HEADER: header, "other.h": other})
+
+
+def test_functions_are_passed_their_arguments_as_cuda_cpp_passes_them(
+    header: str, prototypes: dict[str, str], functions: bytes
+) -> None:
+    addresses = "\n".join(f"out[{index}] = (long long)&{name};" for index, name in enumerate(prototypes))
+    linked = cuda_cpp.link(
+        [("LTOIR", user_of(addresses, header, "75")), ("FATBIN", functions)], "-lto", "-ptx", "-arch=compute_75"
+    )
+    ours = cuda_cpp.prototypes(linked.decode())
+    bodies = {name: "{}" if text.startswith("void ") else "{ return {}; }" for name, text in prototypes.items()}
+    definitions = [f'extern "C" __device__ {text[:-1]} {bodies[name]}' for name, text in prototypes.items()]
+    source = "\n".join([f'#include "{HEADER}"', *definitions])
+    options = ("-arch=compute_75", "-rdc=true")
+    theirs = cuda_cpp.prototypes(cuda_cpp.compile_source(source, "PTX", *options, headers={HEADER: header}).decode())
+    assert {name: ours[name] for name in prototypes} == {name: theirs[name] for name in prototypes}
+
+
+@pytest.mark.parametrize("arch", ["75", "86", "90", "120"])
+def test_the_packaged_code_links_into_a_cpp_kernel_for_old_and_new_gpus(
+    arch: str, header: str, functions: bytes
+) -> None:
+    calls = """
+    store((int *)out, answer());
+    out[1] = wide(p[0], p[1], p[2], p[3]) + negate_i8(p[4]) + is_positive(p[5]);
+    aotcuda_complex128 z = square_c128(p[6], p[7]);
+    p[8] = z.real + z.imag + square_c64(p[9], p[10]).imag + sum_pair(p[11], p[12]) + root(p[13]) + *second(p);
+    """
+    linked = cuda_cpp.link([("LTOIR", user_of(calls, header, arch)), ("FATBIN", functions)], "-lto", f"-arch=sm_{arch}")
+    assert [kernel.name for kernel in cubin.read(linked, "the linked kernel").kernels] == ["user"]
+
+
+def test_the_packaged_code_computes_what_python_says(header: str, functions: bytes) -> None:
+    calls = "out[0] = answer(); out[1] = negate_i8(100) ; out[2] = is_positive(-1); out[3] = wide(1, 2, 3, 4);"
+    inputs = [("LTOIR", user_of(calls, header, "75")), ("FATBIN", functions)]
+    text = cuda_cpp.link(inputs, "-lto", "-ptx", "-arch=compute_75").decode()
+    stored = re.findall(r"st\.global\.u64\s+\[%\w+(?:\+(\d+))?\], %(\w+);", text)
+    moved = dict(re.findall(r"mov\.u64\s+%(\w+), (-?\d+);", text))
+    assert {int(offset or 0) // 8: int(moved[register]) for offset, register in stored} == {0: 42, 1: -100, 2: 0, 3: 10}
+
+
+def test_there_is_one_entry_of_ltoir_for_each_capability(features: dict[str, bytes], functions: bytes) -> None:
+    archs = ["sm_75", "sm_90", "sm_90a", "sm_100f"]
+    assert re.findall(r"^arch = (\S+)", cuobjdump(functions), re.MULTILINE) == archs
+    listed = projects.manifest_of(features, "features.kernels")["ltoir"]
+    assert [(item["arch"], item["kind"]) for item in listed] == [(arch, "ltoir") for arch in archs]
+
+
+def test_a_module_of_kernels_alone_has_no_header_and_no_ltoir(features: dict[str, bytes]) -> None:
+    folder = "features/sub/fast.aotcuda/"
+    assert [name for name in features if name.startswith(folder)] == [
+        f"{folder}kernels.fatbin",
+        f"{folder}manifest.json",
+    ]
+
+
+def test_a_module_of_functions_alone_has_no_kernels(tmp_path: Path) -> None:
+    project = projects.write(tmp_path / "project", "def f(x):\n    return x\n", module='functions.f = "int32(int32)"')
+    files = projects.content(projects.build_wheel(project))
+    assert sorted(name for name in files if name.startswith("pkg/k.aotcuda/")) == [
+        "pkg/k.aotcuda/functions.fatbin",
+        "pkg/k.aotcuda/manifest.json",
+        "pkg/k.aotcuda/pkg_k.h",
+    ]
+    manifest = json.loads(files["pkg/k.aotcuda/manifest.json"])
+    assert (manifest["images"], manifest["kernels"]) == ([], [])

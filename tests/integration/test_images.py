@@ -1,0 +1,226 @@
+"""What is inside the images, as NVIDIA's own tools see it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.inspect import cubin, fatbin
+from integration import cuda_cpp, projects
+from support.images import cuobjdump, resource_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aotcuda.manifest import Manifest, Overload, Parameter
+
+FOLDER = "features/kernels.aotcuda"
+SASS = ["sm_75", "sm_90", "sm_90a", "sm_100f"]
+PTX = ["compute_75", "compute_90a"]
+
+
+@pytest.fixture
+def kernels(features: dict[str, bytes]) -> bytes:
+    return features[f"{FOLDER}/kernels.fatbin"]
+
+
+@pytest.fixture
+def manifest(features: dict[str, bytes]) -> Manifest:
+    return projects.manifest_of(features, "features.kernels")
+
+
+@pytest.fixture
+def overloads(manifest: Manifest) -> dict[str, Overload]:
+    """Every overload by its symbol."""
+    return {overload["symbol"]: overload for kernel in manifest["kernels"] for overload in kernel["overloads"]}
+
+
+def image(data: bytes, arch: str) -> bytes:
+    """One image of a fatbin, unpacked."""
+    return next(entry.content for entry in fatbin.read(data, "the fatbin") if entry.arch == arch)
+
+
+@pytest.fixture
+def ptx(kernels: bytes) -> dict[str, str]:
+    """The kernels' PTX for compute_75, by name."""
+    return cuda_cpp.entries(image(kernels, "compute_75").decode())
+
+
+def test_there_is_one_image_for_each_target_and_no_other(kernels: bytes, manifest: Manifest) -> None:
+    listed = cuobjdump(kernels, "--list-elf"), cuobjdump(kernels, "--list-ptx")
+    assert [listing.count("file") for listing in listed] == [len(SASS), len(PTX)]
+    archs = re.findall(r"^arch = (\S+)", cuobjdump(kernels), re.MULTILINE)
+    assert archs == [*SASS, *(name.replace("compute", "sm") for name in PTX)]
+    assert [image["arch"] for image in manifest["images"]] == [*SASS, *PTX]
+
+
+def test_images_are_packed(kernels: bytes, manifest: Manifest) -> None:
+    assert cuobjdump(kernels).count("compressed") == len(SASS) + len(PTX)
+    assert len(kernels) < sum(image["bytes"] for image in manifest["images"]) / 2
+
+
+@pytest.mark.parametrize("arch", SASS)
+def test_every_overload_is_an_entry_point_of_every_image(
+    arch: str, kernels: bytes, overloads: dict[str, Overload]
+) -> None:
+    symbols = cuobjdump(image(kernels, arch), "--dump-elf-symbols")
+    found = re.findall(r"^STT_FUNC\s+STB_GLOBAL\s+STO_ENTRY\s+(\w+)$", symbols, re.MULTILINE)
+    assert sorted(found) == sorted(overloads)
+
+
+@pytest.mark.parametrize("arch", SASS)
+def test_resources_are_those_that_cuobjdump_reads(arch: str, kernels: bytes, overloads: dict[str, Overload]) -> None:
+    usage = resource_usage(image(kernels, arch))
+    for symbol, overload in overloads.items():
+        assert overload["resources"][arch]["registers"] == int(usage[symbol]["REG"]), symbol
+
+
+def test_ptx_is_for_its_target_and_no_newer_than_the_toolkit(kernels: bytes, manifest: Manifest) -> None:
+    assert manifest["toolchain"]["cuda"] == "13.0"
+    for arch in PTX:
+        text = image(kernels, arch).decode()
+        assert re.findall(r"^\.target (\w+)", text, re.MULTILINE) == [arch.replace("compute", "sm")]
+        assert re.findall(r"^\.version (\S+)", text, re.MULTILINE) == ["9.0"]  # the ISA of CUDA 13.0
+        assert sorted(cuda_cpp.entries(text)) == sorted(
+            overload["symbol"] for kernel in manifest["kernels"] for overload in kernel["overloads"]
+        )
+
+
+def test_nothing_is_left_to_be_linked(ptx: dict[str, str], kernels: bytes) -> None:
+    assert ptx
+    for arch in PTX:
+        externals = re.findall(r"\.extern \.func.*?(\w+)\s*$", image(kernels, arch).decode(), re.MULTILINE)
+        assert set(externals) <= {"vprintf"}  # which the driver has
+
+
+def test_shared_memory_of_kernels_in_one_module_is_their_own(ptx: dict[str, str], kernels: bytes) -> None:
+    usage = resource_usage(image(kernels, "sm_75"))
+    assert [int(usage[name]["SHARED"]) for name in ("reverse", "rotate", "histogram")] == [256, 256, 1024]
+    assert int(usage["times_two"]["SHARED"]) == 0
+    names = {name: set(re.findall(r"_cudapy_smem\w+", ptx[name])) for name in ("reverse", "rotate", "histogram")}
+    assert all(len(found) == 1 for found in names.values())
+    assert len(set.union(*names.values())) == 3
+
+
+def test_dynamic_shared_memory_takes_none_statically(kernels: bytes) -> None:
+    assert int(resource_usage(image(kernels, "sm_75"))["reverse_dynamic"]["SHARED"]) == 0
+    assert ".extern .shared" in image(kernels, "compute_75").decode()
+
+
+def test_closures_of_one_name_keep_their_own_values(ptx: dict[str, str]) -> None:
+    constants = {name: set(re.findall(r"\b100[23]\b", text)) for name, text in ptx.items()}
+    assert constants["times_two"] == {"1002"}
+    assert constants["times_three"] == {"1003"}
+    assert constants["both_closures"] == {"1002", "1003"}
+
+
+def test_members_of_enumerations_are_numbers_in_the_code(ptx: dict[str, str]) -> None:
+    assert {"7", "11"} <= set(re.findall(r"mov\.\w+\s+%\w+, (\d+);", ptx["colours"]))
+
+
+def test_options_of_the_decorator_and_of_the_configuration_reach_the_code(
+    ptx: dict[str, str], overloads: dict[str, Overload], kernels: bytes
+) -> None:
+    assert re.findall(r"^\.(?:max|min)\w+ .*", ptx["decorated"], re.MULTILINE) == [
+        ".maxntid 128, 1, 1",
+        ".minnctapersm 2",
+        ".maxnreg 32",
+    ]
+    assert re.findall(r"^\.(?:max|min)\w+ .*", ptx["bounded"], re.MULTILINE) == [
+        ".maxntid 256, 1, 1",
+        ".minnctapersm 2",
+    ]
+    assert ".maxntid" not in ptx["asked_cooperative"]
+    assert overloads["decorated"]["launch_bounds"] == [128, 2]
+    assert overloads["decorated"]["carveout"] == 100
+    assert overloads["bounded"]["launch_bounds"] == [256, 2]
+    assert int(resource_usage(image(kernels, "sm_75"))["decorated"]["REG"]) <= 32
+
+
+def test_fast_math_is_for_those_who_ask_for_it(features: dict[str, bytes], ptx: dict[str, str]) -> None:
+    assert ".approx" in ptx["decorated"]
+    assert ".rn" in ptx["helpers__1"]
+    fast = features["features/sub/fast.aotcuda/kernels.fatbin"]
+    assert "div.approx.ftz.f32" in cuda_cpp.entries(image(fast, "compute_75").decode())["divide"]
+    options = projects.manifest_of(features, "features.sub.fast")["options"]
+    assert (options["fastmath"], options["max-registers"]) == (True, 24)
+    assert all(int(usage["REG"]) <= 24 for usage in resource_usage(image(fast, "sm_75")).values())
+
+
+def test_kernels_that_synchronise_the_grid_are_marked(overloads: dict[str, Overload]) -> None:
+    marked = [symbol for symbol, overload in overloads.items() if overload["cooperative"]]
+    assert marked == ["grid_sync", "asked_cooperative"]
+
+
+# The kernels of the package as CUDA C++ would declare them; one array is seven words and more.
+ARRAY = "void*, void*, long long, long long, void*"
+CPP_KERNELS = f"""
+struct Complex64 {{ float real, imag; }};
+extern "C" {{
+__global__ void scalars(bool, signed char, unsigned char, short, unsigned short, int, unsigned, long long,
+    unsigned long long, unsigned short, float, double, float*, {ARRAY}, long long, long long) {{}}
+__global__ void nested(float, signed char, signed char, double, float, float, double, double,
+    {ARRAY}, long long, long long) {{}}
+__global__ void helpers__0({ARRAY}, long long, long long, {ARRAY}, long long, long long) {{}}
+__global__ void scratch({ARRAY}, long long, long long, int) {{}}
+}}
+"""
+
+SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
+
+
+def words(parameters: list[Parameter]) -> Iterator[tuple[int, int]]:
+    """Offset and size of each machine-level parameter that the manifest describes."""
+    for parameter in parameters:
+        offset = parameter["offset"]
+        if parameter["kind"] == "tuple":
+            yield from words(parameter["members"])
+        elif parameter["kind"] == "array":
+            yield from ((offset + 8 * index, 8) for index in range(len(parameter["words"])))
+        else:
+            size = 8 if parameter["kind"] == "pointer" else SIZES[parameter["format"]]
+            yield offset, size
+            if parameter["kind"] == "complex":
+                yield offset + size, size
+
+
+@pytest.mark.parametrize("symbol", ["scalars", "nested", "helpers__0", "scratch"])
+def test_parameters_lie_where_cuda_cpp_would_put_them(symbol: str, overloads: dict[str, Overload]) -> None:
+    compiled = cubin.read(cuda_cpp.compile_source(CPP_KERNELS, "CUBIN", "-arch=sm_75"), "the C++ kernels")
+    theirs = next(kernel for kernel in compiled.kernels if kernel.name == symbol)
+    assert list(words(overloads[symbol]["parameters"])) == [
+        (offset, size) for _, offset, size in sorted(theirs.parameters)
+    ]
+    assert overloads[symbol]["parameter_bytes"] == theirs.parameter_bytes
+
+
+def test_the_manifest_says_how_to_fill_parameters_of_every_kind(overloads: dict[str, Overload]) -> None:
+    kinds = [(item["name"], item["kind"], item.get("format")) for item in overloads["scalars"]["parameters"]]
+    assert kinds == [
+        ("flag", "scalar", "?"),
+        ("i8", "scalar", "b"),
+        ("u8", "scalar", "B"),
+        ("i16", "scalar", "h"),
+        ("u16", "scalar", "H"),
+        ("i32", "scalar", "i"),
+        ("u32", "scalar", "I"),
+        ("i64", "scalar", "q"),
+        ("u64", "scalar", "Q"),
+        ("f16", "scalar", "e"),
+        ("f32", "scalar", "f"),
+        ("f64", "scalar", "d"),
+        ("pointer", "pointer", None),
+        ("out", "array", None),
+    ]
+    arrays = overloads["layouts"]["parameters"]
+    assert [(item["dtype"], item["ndim"], item["layout"], item["readonly"]) for item in arrays] == [
+        ("<f4", 2, "C", False),
+        ("<f4", 2, "F", False),
+        ("<f4", 2, "A", False),
+        ("<f4", 1, "C", True),
+        ("<f4", 2, "C", False),
+    ]
+    tree = overloads["nested"]["parameters"][0]
+    assert [member["kind"] for member in tree["members"]] == ["scalar", "tuple", "scalar"]

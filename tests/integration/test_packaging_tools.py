@@ -1,0 +1,241 @@
+"""Every usual way to build or install a project gives the same working package."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.projects import BUILD, HATCHLING, build_wheel, content, run, succeed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GENERATED = [
+    "flat/kernels.aotcuda/flat_kernels.h",
+    "flat/kernels.aotcuda/functions.fatbin",
+    "flat/kernels.aotcuda/kernels.fatbin",
+    "flat/kernels.aotcuda/manifest.json",
+    "flat/kernels.py",
+    "flat/kernels.pyi",
+]
+
+PROOF = """\
+import sys
+import flat.kernels as k
+assert k.__aotcuda__.name == "flat.kernels", k.__aotcuda__
+assert {"axpy", "fused"} <= set(dir(k)), dir(k)
+assert not sys.modules.keys() & {"numba", "numpy", "cuda"}
+print(k.axpy, k.fused)
+"""
+"""What has to work in an environment without a compiler."""
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    return projects.copy("flat", tmp_path / "flat")
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The wheel that hatchling itself builds, as its bytes."""
+    project = projects.copy("flat", tmp_path_factory.mktemp("reference") / "flat")
+    return build_wheel(project).read_bytes()
+
+
+def generated(project: Path) -> list[str]:
+    return [name for name in projects.tree(project) if name.startswith("flat/kernels")]
+
+
+def test_a_wheel_gains_the_module_and_its_data_and_is_for_any_platform(flat: Path) -> None:
+    wheel = build_wheel(flat)
+    assert wheel.name == "flat-1.0-py3-none-any.whl"
+    assert [name for name in sorted(content(wheel)) if name.startswith("flat/kernels")] == GENERATED
+    assert b"Root-Is-Purelib: true" in content(wheel)["flat-1.0.dist-info/WHEEL"]
+
+
+def test_a_build_leaves_no_file_in_the_source_tree_or_the_temporary_folder(flat: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    before = projects.tree(flat)
+    build_wheel(flat, TMPDIR=str(temporary))
+    after = projects.tree(flat)
+    assert after.keys() - before.keys() == {"dist/flat-1.0-py3-none-any.whl"}
+    assert list(temporary.iterdir()) == []
+
+
+def test_build_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(flat: Path, reference: bytes) -> None:
+    assert build_wheel(flat, *BUILD, "--wheel").read_bytes() == reference
+    assert build_wheel(flat, *BUILD).read_bytes() == reference  # an sdist, then a wheel from it
+
+
+def test_an_sdist_is_made_without_compiling_and_holds_nothing_generated(flat: Path) -> None:
+    succeed(flat, sys.executable, "-m", "hatchling", "build", "-t", "sdist", AOTCUDA_ARCH="no arch at all")
+    with tarfile.open(flat / "dist" / "flat-1.0.tar.gz") as archive:
+        names = archive.getnames()
+    assert "flat-1.0/flat/_kernels.py" in names
+    assert not [name for name in names if "flat/kernels" in name]
+
+
+@pytest.mark.usefixtures("from_checkout")
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("build", "--wheel", "--installer", "uv"), id="build"),
+        pytest.param(("uv", "build", "--wheel", "--python", sys.executable), id="uv build"),
+        pytest.param(("hatch", "build", "-t", "wheel"), id="hatch build"),
+        pytest.param(("pip", "wheel", ".", "--no-deps", "--wheel-dir", "dist"), id="pip wheel"),
+    ],
+)
+def test_each_front_end_makes_that_wheel_in_its_own_isolation(
+    command: tuple[str, ...], flat: Path, reference: bytes, tmp_path: Path
+) -> None:
+    config = tmp_path / "hatch.toml"
+    config.touch()
+    hatch = {"HATCH_CONFIG": str(config), "HATCH_DATA_DIR": str(tmp_path), "HATCH_CACHE_DIR": str(tmp_path)}
+    assert build_wheel(flat, sys.executable, "-m", *command, **hatch).read_bytes() == reference
+
+
+@pytest.mark.usefixtures("from_checkout")
+def test_pip_install_gives_a_package_that_needs_the_run_time_alone(flat: Path, environment: Path) -> None:
+    succeed(flat, sys.executable, "-m", "pip", "--python", environment, "install", ".")
+    assert generated(flat) == []
+    (flat / "flat").rename(flat / "moved")
+    assert "axpy" in succeed(flat, environment, "-c", PROOF).out
+    found = succeed(flat, sys.executable, "-m", "pip", "--python", environment, "list", "--format=freeze").out
+    assert sorted(line.partition("==")[0] for line in found.split()) == ["aotcuda", "flat"]
+
+
+@pytest.mark.usefixtures("from_checkout")
+def test_an_editable_install_puts_the_module_into_the_source_tree(flat: Path, environment: Path) -> None:
+    succeed(flat, sys.executable, "-m", "pip", "--python", environment, "install", "--editable", ".")
+    assert generated(flat) == GENERATED
+    assert "axpy" in succeed(flat, environment, "-c", PROOF).out
+    assert "editable=True" in (flat / "flat" / "kernels.py").read_text()
+
+
+def editable(project: Path, folder: str = ".", **environ: str) -> str:
+    """Make an editable wheel, as installers ask for it, of packages in `folder`; returns what was said."""
+    config = project / "pyproject.toml"
+    explicit = f'\n[tool.hatch.build]\ndev-mode-dirs = ["{folder}"]\n'  # otherwise hatchling needs one more package
+    if explicit not in config.read_text():
+        config.write_text(config.read_text() + explicit)
+    return succeed(project, *HATCHLING[:-1], "wheel:editable", **environ).err
+
+
+def test_an_editable_build_of_a_src_layout_writes_beside_the_package(tmp_path: Path) -> None:
+    project = projects.copy("features", tmp_path / "features")
+    editable(project, "src")
+    assert (project / "src/features/kernels.aotcuda/manifest.json").is_file()
+    assert (project / "src/features/sub/fast.py").is_file()
+    assert not (project / "features").exists()
+
+
+def test_an_editable_build_says_what_git_should_ignore_as_long_as_it_does_not(flat: Path) -> None:
+    hint = "git does not ignore them; add to .gitignore: "
+    assert hint not in editable(flat)
+    succeed(flat, "git", "init", "--quiet")
+    assert f"{hint}/flat/kernels.aotcuda/ /flat/kernels.py /flat/kernels.pyi\n" in editable(flat)
+    (flat / ".gitignore").write_text("/flat/kernels.aotcuda/\n/flat/kernels.py\n")
+    assert f"{hint}/flat/kernels.pyi\n" in editable(flat)
+    (flat / ".gitignore").write_text("/flat/kernels.*\n")
+    assert hint not in editable(flat)
+
+
+def test_a_wheel_is_the_same_after_an_editable_build(flat: Path, reference: bytes) -> None:
+    editable(flat, AOTCUDA_ARCH="sm_75")
+    assert build_wheel(flat).read_bytes() == reference
+
+
+def test_an_sdist_after_an_editable_build_gives_the_same_wheel(flat: Path, reference: bytes) -> None:
+    editable(flat)
+    assert build_wheel(flat, *BUILD).read_bytes() == reference
+
+
+def test_an_editable_build_replaces_the_files_of_the_one_before(flat: Path) -> None:
+    editable(flat)
+    config = flat / "pyproject.toml"
+    text = config.read_text()
+    config.write_text(re.sub(r"\[.*\.functions\]\nfused = .*", "", text))
+    editable(flat)
+    assert generated(flat) == [
+        "flat/kernels.aotcuda/kernels.fatbin",
+        "flat/kernels.aotcuda/manifest.json",
+        "flat/kernels.py",
+        "flat/kernels.pyi",
+    ]
+
+
+def test_hatch_clean_removes_what_was_generated_and_nothing_else(flat: Path) -> None:
+    before = projects.tree(flat).keys()
+    editable(flat)
+    succeed(flat, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--clean-only")
+    assert {name for name in projects.tree(flat) if not name.startswith("dist/")} == before
+
+
+def test_without_hooks_the_package_is_built_as_it_is(flat: Path) -> None:
+    wheel = build_wheel(flat, HATCH_BUILD_NO_HOOKS="1")
+    assert not [name for name in content(wheel) if name.startswith("flat/kernels")]
+
+
+def test_a_project_of_one_module_gains_one_beside_it(tmp_path: Path, environment: Path, wheelhouse: Path) -> None:
+    project = projects.copy("flat", tmp_path / "solo")
+    (project / "flat" / "_kernels.py").rename(project / "solo.py")
+    (project / "flat" / "__init__.py").unlink()
+    config = (project / "pyproject.toml").read_text()
+    config = config.replace('name = "flat"', 'name = "solo"').replace("flat._kernels", "solo")
+    (project / "pyproject.toml").write_text(config.replace('"flat.kernels"', "solo_kernels"))
+    wheel = build_wheel(project)
+    assert {"solo.py", "solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= content(wheel).keys()
+    (archive,) = wheelhouse.glob("*.whl")
+    succeed(tmp_path, sys.executable, "-m", "pip", "--python", environment, "install", "--no-index", wheel, archive)
+    succeed(tmp_path, environment, "-c", "import solo_kernels as k; k.axpy; k.fused")
+
+
+def test_the_environment_variable_replaces_the_list_of_targets(flat: Path) -> None:
+    files = content(build_wheel(flat, AOTCUDA_ARCH="sm_90a, compute_75;sm_75"))
+    manifest = projects.manifest_of(files, "flat.kernels")
+    assert [(image["arch"], image["kind"]) for image in manifest["images"]] == [
+        ("sm_75", "sass"),
+        ("sm_90a", "sass"),
+        ("compute_75", "ptx"),
+    ]
+    assert [image["arch"] for image in manifest["ltoir"]] == ["sm_75", "sm_90a"]
+
+
+def test_progress_is_one_line_on_a_terminal_that_is_gone_at_the_end(flat: Path) -> None:
+    pty = pytest.importorskip("pty")
+    parent, child = pty.openpty()
+    with subprocess.Popen(HATCHLING, cwd=flat, stdout=subprocess.DEVNULL, stderr=child) as process:
+        os.close(child)
+        shown = b""
+        try:
+            while chunk := os.read(parent, 4096):
+                shown += chunk
+        except OSError:  # how a terminal ends whose other side was closed
+            pass
+        assert process.wait() == 0
+    os.close(parent)
+    assert b"aotcuda [1/" in shown
+    assert shown.endswith(b"\r\x1b[2Kdist/flat-1.0-py3-none-any.whl\r\n")
+    assert shown.count(b"\n") == 1
+
+
+def test_nothing_is_said_when_all_is_well_and_there_is_no_terminal(flat: Path) -> None:
+    done = run(flat, *HATCHLING)
+    assert (done.status, done.out + done.err) == (0, "dist/flat-1.0-py3-none-any.whl\n")
+
+
+def test_a_wheel_names_no_folder_of_the_build_machine(flat: Path, tmp_path: Path) -> None:
+    wheel = build_wheel(flat)
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            assert str(tmp_path).encode() not in archive.read(name), name
+            assert sys.prefix.encode() not in archive.read(name), name

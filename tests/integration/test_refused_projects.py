@@ -1,0 +1,273 @@
+"""What a build refuses: by a line that names the user's key, says why and what to do; and nothing is written."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.projects import BUILD, HATCHLING, MODULE, lines_of, refused, run, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = "def f(x):\n    x[0] = 1\n"
+KERNEL = 'kernels.f = "void(float32[::1])"'
+
+IMPORTS = {
+    "third_party": (
+        "import not_installed.anywhere\n",
+        """ModuleNotFoundError: No module named 'not_installed' (pkg/_third_party.py:1: import not_installed.anywhere);
+        add what provides not_installed to build-system.requires, or import it where it is used""",
+    ),
+    "syntax": (
+        "def f(x:\n    pass\n",
+        "SyntaxError: '(' was never closed (pkg/_syntax.py:1: def f(x:)",
+    ),
+    "raises": (
+        "def check():\n    raise ValueError('a bad table\\nof numbers')\n\ncheck()\n",
+        "ValueError: a bad table (pkg/_raises.py:2: raise ValueError('a bad table\\nof numbers'))",
+    ),
+    "needs_another": (
+        "import pkg._raises\n",
+        "ValueError: a bad table (pkg/_raises.py:2: raise ValueError('a bad table\\nof numbers'))",
+    ),
+    "exits": (
+        "import sys\nsys.exit('enough')\n",
+        "SystemExit: enough (pkg/_exits.py:2: sys.exit('enough'))",
+    ),
+    "library": (
+        "import json\nTABLE = json.loads('{')\n",
+        """JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
+        (pkg/_library.py:2: TABLE = json.loads('{'))""",
+    ),
+    "needs_a_gpu": (
+        "from numba import cuda\nARRAY = cuda.to_device([1])\n",
+        None,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    rest = "\n".join(
+        f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{KERNEL}' for name in (*IMPORTS, "absent")
+    )
+    project = write(tmp_path_factory.mktemp("imports") / "project", GOOD, module=KERNEL, rest=rest)
+    for name, (source, _) in IMPORTS.items():
+        (project / "pkg" / f"_{name}.py").write_text(source)
+    found = {}
+    for line in lines_of(refused(project).err):
+        key, _, said = line.partition(": ")
+        found[key] = said
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name, (_, said) in IMPORTS.items() if said])
+def test_the_line_shows_its_own_error_and_place(name: str, lines: dict[str, str]) -> None:
+    said = " ".join(str(IMPORTS[name][1]).split())
+    assert lines[f'tool.aotcuda.modules."pkg.{name}".source'] == f"importing pkg._{name} failed: {said}"
+
+
+def test_a_module_that_is_not_there_is_said_to_be_missing(lines: dict[str, str]) -> None:
+    said = lines['tool.aotcuda.modules."pkg.absent".source']
+    assert said.startswith("there is no module pkg._absent in ")
+    assert said.endswith("; name the Python module that holds the functions, as it is imported")
+
+
+def test_one_that_asks_for_a_gpu_when_it_is_imported_is_shown_the_line(lines: dict[str, str]) -> None:
+    said = lines['tool.aotcuda.modules."pkg.needs_a_gpu".source']
+    assert said.startswith("importing pkg._needs_a_gpu failed: ")
+    assert said.endswith("(pkg/_needs_a_gpu.py:2: ARRAY = cuda.to_device([1]))")
+
+
+CONFIGURATION = {
+    "an old arch": (
+        {"aotcuda": 'arch = ["sm_35"]'},
+        "tool.aotcuda.arch: sm_35 is not known to the CUDA 13.0 toolchain, which builds for sm_75, sm_80, ",
+    ),
+    "an arch that is none": (
+        {"aotcuda": 'arch = ["sm_90", "sm_99"]'},
+        "tool.aotcuda.arch: sm_99 is not known to the CUDA 13.0 toolchain, which builds for sm_75, sm_80, ",
+    ),
+    "an arch of the future": (
+        {"aotcuda": 'arch = ["compute_200"]'},
+        "tool.aotcuda.arch: compute_200 is not known to the CUDA 13.0 toolchain, which builds for compute_75, ",
+    ),
+    "a suffix too early": (
+        {"aotcuda": 'arch = ["sm_75a"]'},
+        "tool.aotcuda.arch: sm_75a is not known to the CUDA 13.0 toolchain, which builds for sm_90a, sm_100a, ",
+    ),
+    "a C ABI name that is a keyword of C++": (
+        {"module": 'functions.template = "int32(int32)"'},
+        f'{MODULE}.functions.template: "template" is a keyword of C++, so no header can declare it; choose ',
+    ),
+    "a C ABI name that is no identifier": (
+        {"module": 'functions.add-one = "int32(int32)"'},
+        f"{MODULE}.functions.add-one: expected a C identifier (ASCII letters, digits, underscores) as the key, ",
+    ),
+    "a C ABI name that is used twice": (
+        {
+            "module": 'functions.f = "int32(int32)"',
+            "rest": '[tool.aotcuda.modules."pkg.j"]\nsource = "pkg._k"\nfunctions.f = "int32(int32)"',
+        },
+        f'tool.aotcuda.modules."pkg.j".functions.f: the C ABI name is taken by {MODULE}.functions.f, ',
+    ),
+    "symbols that clash": (
+        {"module": 'kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"'},
+        f"{MODULE}.kernels.f__1: its symbol f__1 is also that of {MODULE}.kernels.f; rename one of the two",
+    ),
+    "the other front end": (
+        {"aotcuda": 'frontend = "numba-cuda-mlir"'},
+        "tool.aotcuda.frontend: 'numba-cuda-mlir' is not available in this version; use numba-cuda",
+    ),
+    "PTX of a debug build": (
+        {"aotcuda": 'arch = ["sm_80", "compute_80"]\noptions.debug = true'},
+        f"tool.aotcuda.arch: compute_80 is PTX, and {MODULE} is built with debug = true, which gives machine code ",
+    ),
+    "settings in the hook's table": (
+        {"hook": 'arch = ["sm_80"]'},
+        "tool.hatch.build.targets.wheel.hooks.aotcuda.arch: this table only enables the hook; configure it under ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATION)
+def test_a_configuration_that_cannot_be_built_is_refused_by_the_hook(name: str, tmp_path: Path) -> None:
+    arguments, said = CONFIGURATION[name]
+    done = refused(write(tmp_path / "project", GOOD, **{"module": KERNEL} | arguments))
+    assert done.err.startswith(f"aotcuda: {said}")
+    assert done.err.count("\n") == 1
+
+
+def test_a_bad_variable_is_named_instead_of_the_key(tmp_path: Path) -> None:
+    done = refused(write(tmp_path / "project", GOOD, module=KERNEL), AOTCUDA_ARCH="sm_80;sm_35")
+    assert done.err.startswith(
+        "aotcuda: AOTCUDA_ARCH: sm_35 is not known to the CUDA 13.0 toolchain, which builds for "
+    )
+
+
+def test_a_hook_without_configuration_is_refused(tmp_path: Path) -> None:
+    project = write(tmp_path / "project", GOOD)
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().partition("[tool.aotcuda]")[0])
+    assert refused(project).said == (
+        "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook"
+    )
+
+
+@pytest.mark.parametrize("name", ["k.py", "k/__init__.py"])
+def test_a_module_that_exists_already_is_not_replaced(name: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", GOOD, module=KERNEL)
+    (project / "pkg" / name).parent.mkdir(exist_ok=True)
+    (project / "pkg" / name).write_text("MINE = True\n")
+    assert refused(project).said == (
+        f"{MODULE}: the project already has pkg/{name}, where the generated module would go; choose another module name"
+    )
+
+
+def test_shared_memory_beyond_every_gpu_is_refused_with_the_linkers_reason(tmp_path: Path) -> None:
+    source = """
+from numba import cuda, float64
+
+def f(x):
+    tile = cuda.shared.array(10000, float64)
+    i = cuda.threadIdx.x
+    tile[i] = x[i]
+    cuda.syncthreads()
+    x[i] = tile[x.size - i]
+"""
+    assert refused(write(tmp_path / "project", source, module='kernels.f = "void(float64[::1])"')).said == (
+        "pkg.k: linking for sm_80 failed: Entry function 'f' uses too much shared data (0x13880 bytes, 0xc000 max)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        pytest.param("os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV", id="crashes"),
+        pytest.param("print('bye', flush=True); os._exit(0)", "exit status 0", id="ends the process"),
+    ],
+)
+def test_a_source_that_takes_the_build_down_is_named(code: str, how: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", f"import os, signal\n{code}\n", module=KERNEL)
+    assert refused(project).said == f"the build ended while importing pkg._k ({how}); what was printed stands above"
+
+
+def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
+    project = write(tmp_path / "project", "import not_installed\n", module=KERNEL)
+    done = run(project, *HATCHLING, AOTCUDA_DEBUG="1")
+    assert done.status != 0
+    assert "Traceback (most recent call last):" in done.err
+    assert 'pkg/_k.py", line 1' in done.err
+    assert "No module named 'not_installed'" in done.err
+
+
+def test_what_a_source_prints_is_shown_and_does_no_harm(tmp_path: Path) -> None:
+    project = write(tmp_path / "project", f"import sys\nprint('hello')\nsys.stdout.flush()\n{GOOD}", module=KERNEL)
+    done = run(project, *HATCHLING)
+    assert done.status == 0, done.err
+    assert done.err == "hello\ndist/pkg-1.0-py3-none-any.whl\n"
+
+
+def test_a_helper_that_raises_behind_the_c_abi_is_warned_of(tmp_path: Path) -> None:
+    source = """
+def helper(x):
+    if x > 3:
+        raise ValueError("no")
+    return x
+
+def calls(x):
+    return helper(x)
+"""
+    done = run(write(tmp_path / "project", source, module='functions.calls = "int32(int32)"'), *HATCHLING)
+    assert done.status == 0, done.err
+    assert done.said == (
+        f"{MODULE}.functions.calls: a helper that it calls raises ValueError (pkg/_k.py:4); the C ABI has no way to "
+        "report it, so callers get an undefined value there"
+    )
+
+
+@pytest.fixture
+def misspelt(tmp_path: Path) -> Path:
+    return write(tmp_path / "project", GOOD, module='kernels.g = "void(float32[::1])"')
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param((*BUILD, "--wheel"), id="build"),
+        pytest.param(
+            (sys.executable, "-m", "uv", "build", "--wheel", "--no-build-isolation", "--python", sys.executable),
+            id="uv build",
+        ),
+        pytest.param(
+            (sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "-w", "dist"),
+            id="pip wheel",
+        ),
+    ],
+)
+def test_each_front_end_ends_with_that_line_and_no_wheel(command: tuple[str, ...], misspelt: Path) -> None:
+    before = projects.tree(misspelt)
+    done = run(misspelt, *command)
+    assert done.status != 0
+    lines = [line.strip() for line in (done.out + done.err).splitlines()]
+    assert f"aotcuda: {MODULE}.kernels.g: pkg._k has no function g; did you mean f?" in lines or (
+        f"aotcuda: {MODULE}.kernels.g: pkg._k has no function g; it has f" in lines
+    )
+    shutil.rmtree(misspelt / "build", ignore_errors=True)
+    assert {name: data for name, data in projects.tree(misspelt).items() if name != "dist/.gitignore"} == before
+
+
+def test_an_editable_install_is_refused_and_keeps_what_was_built_before(misspelt: Path) -> None:
+    config = misspelt / "pyproject.toml"
+    text = config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n'
+    config.write_text(text.replace("kernels.g", "kernels.f"))
+    command = (*HATCHLING[:-1], "wheel:editable")
+    projects.succeed(misspelt, *command)
+    config.write_text(text)
+    done = refused(misspelt, *command)
+    assert done.said == f"{MODULE}.kernels.g: pkg._k has no function g; it has f"

@@ -1,0 +1,85 @@
+"""The same inputs give a wheel of the same bytes, wherever, whenever and however it is built."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.projects import HATCHLING, build_wheel, content
+from support.images import cuobjdump
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# On one core, so that units are compiled one after the other, with permissions that let nobody else read.
+ALONE = """
+import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.umask(0o077)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+OTHER_ENVIRONMENT = {
+    "PYTHONHASHSEED": "4711",
+    "TZ": "Asia/Tokyo",
+    "LC_ALL": "C",
+    "USER": "somebody",
+    "NUMBA_OPT": "0",
+    "NUMBA_CUDA_DEBUGINFO": "1",
+    "NUMBA_FORCE_CUDA_CC": "8.9",
+    "NUMBA_DEBUG": "1",
+    "NUMBA_DISABLE_JIT": "1",
+    "NUMBA_ENABLE_CUDASIM": "1",
+}
+
+
+def somewhere_else(name: str, folder: Path) -> Path:
+    """A copy of a project in a folder whose name needs quoting nearly everywhere, whose files are of another time."""
+    folder = folder / "a project's folder, ü" / "deep" / "down"
+    folder.parent.mkdir(parents=True)
+    project = projects.copy(name, folder)
+    for path in project.rglob("*"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    return project
+
+
+def test_a_wheel_depends_on_nothing_but_its_inputs(tmp_path: Path) -> None:
+    arch = {"AOTCUDA_ARCH": "sm_75;sm_90;compute_75"}
+    first = build_wheel(projects.copy("features", tmp_path / "here"), PYTHONHASHSEED="1", **arch)
+    command = [sys.executable, "-c", ALONE, *HATCHLING[1:]]
+    second = build_wheel(somewhere_else("features", tmp_path), *command, **OTHER_ENVIRONMENT, **arch)
+    differing = [name for name, data in content(first).items() if content(second)[name] != data]
+    assert differing == []
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_line_information_does_not_tell_where_the_project_lay(tmp_path: Path) -> None:
+    wheels = []
+    for project in (projects.copy("flat", tmp_path / "flat"), somewhere_else("flat", tmp_path)):
+        config = project / "pyproject.toml"
+        config.write_text(config.read_text() + "\n[tool.aotcuda.options]\nlineinfo = true\n")
+        wheels.append(build_wheel(project))
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    ptx = cuobjdump(content(wheels[0])["flat/kernels.aotcuda/kernels.fatbin"], "--dump-ptx")
+    assert re.findall(r'\.file\s+\d+ "(.*)"', ptx) == ["flat/_kernels.py"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("return a * x + y", "return a * x - y", id="code of a helper"),
+        pytest.param('["sm_80", "compute_80"]', '["sm_80"]', id="targets"),
+        pytest.param("[tool.aotcuda]", "[tool.aotcuda]\noptions = { fastmath = true }", id="options"),
+    ],
+)
+def test_other_inputs_give_another_wheel(before: str, after: str, tmp_path: Path) -> None:
+    project = projects.copy("flat", tmp_path / "flat")
+    first = build_wheel(project).read_bytes()
+    for path in (project / "pyproject.toml", project / "flat" / "_kernels.py"):
+        path.write_text(path.read_text().replace(before, after))
+    assert build_wheel(project).read_bytes() != first

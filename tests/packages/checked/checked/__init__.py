@@ -1,0 +1,1 @@
+"""A debug build: what its kernels raise is raised on the host."""

@@ -1,0 +1,1 @@
+"""A small package in a flat layout."""

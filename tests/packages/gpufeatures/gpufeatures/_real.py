@@ -1,0 +1,124 @@
+"""What kernels in real life use: records, random numbers, warps, local memory, text, recursion, libdevice, bfloat16."""
+
+import math
+
+import numpy as np
+from numba import cuda, float32
+from numba.cuda import libdevice
+from numba.cuda.random import xoroshiro128p_type, xoroshiro128p_uniform_float32
+
+particle = np.dtype([("x", "f4"), ("id", "i8")], align=True)  # named in a signature
+
+__all__ = ["xoroshiro128p_type"]  # likewise
+
+
+@cuda.jit
+def records(a, out):
+    i = cuda.grid(1)
+    if i < a.size:
+        out[i] = a[i].x * a[i].id
+        a[i].id += 1
+
+
+@cuda.jit
+def one_record(r, out):
+    out[0] = r.x + r.id
+
+
+@cuda.jit
+def dates(day, step, days, out):
+    i = cuda.grid(1)
+    if i < days.size:
+        out[i] = days[i] + step
+        if i == 0:
+            out[i] = day
+
+
+@cuda.jit
+def random_numbers(states, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = xoroshiro128p_uniform_float32(states, i)
+
+
+@cuda.jit
+def warps(x, out):
+    i = cuda.threadIdx.x
+    shifted = cuda.shfl_down_sync(0xFFFFFFFF, x[i], 1)
+    votes = cuda.popc(cuda.ballot_sync(0xFFFFFFFF, x[i] > 10))
+    out[i] = shifted * 100 + votes
+
+
+@cuda.jit
+def local_array(x, out):
+    window = cuda.local.array(8, float32)
+    i = cuda.grid(1)
+    for j in range(8):
+        window[j] = x[(i + j) % x.size]
+    total = float32(0)
+    for j in range(8):
+        total += window[(i + j * 3) % 8]
+    out[i] = total
+
+
+@cuda.jit
+def reshaped(x, out):
+    rows = x.reshape(2, 3)
+    out[0] = rows[1, 2]
+    out[1] = rows.shape[0]
+
+
+@cuda.jit
+def says(x):
+    print("the answer is", x[0])
+
+
+@cuda.jit(device=True)
+def factorial(n):
+    if n <= 1:
+        return 1
+    return n * factorial(n - 1)
+
+
+@cuda.jit
+def recursive(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = factorial(x[i])
+
+
+@cuda.jit
+def special_functions(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = libdevice.fast_expf(x[i]) + math.erf(x[i])
+
+
+@cuda.jit
+def brain_floats(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i] + x[i]
+
+
+@cuda.jit
+def limited(x, out):
+    i = cuda.grid(1)
+    total = float32(0)
+    for j in range(32):
+        total += math.sin(x[(i + j) % x.size]) * math.cos(x[(i * j) % x.size])
+    out[i] = total
+
+
+@cuda.jit
+def raises(x):
+    i = cuda.grid(1)
+    if x[i] > 3:
+        raise ValueError("too big")
+    x[i] = 1 / x[i]
+
+
+def factorial_i64(n):
+    if n <= 1:
+        return 1
+    return n * factorial_i64(n - 1)

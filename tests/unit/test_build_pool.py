@@ -1,0 +1,183 @@
+"""Tasks in forked children: fresh state, order, crashes, and errors told together."""
+
+from __future__ import annotations
+
+import faulthandler
+import mmap
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from aotcuda.build import pool
+from aotcuda.build.pool import Task
+from aotcuda.errors import BuildError, CompileError, ConfigError, LinkError, SourceError
+
+# Test runners have threads; from Python 3.12 on, forking beside them warns. The worker that uses the pool has none.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+STATE: list[int] = []
+
+
+def ignore(task: Task) -> None:
+    del task
+
+
+def run(*tasks: Task, jobs: int = 2) -> list[object]:
+    return pool.run(tasks, jobs, ignore)
+
+
+def failing(error: Exception, title: str = "task", key: str = "") -> Task:
+    def fail() -> None:
+        raise error
+
+    return Task(title, fail, key)
+
+
+def test_results_come_in_the_order_of_the_tasks_however_they_end() -> None:
+    reading, writing = os.pipe()
+    first = Task("waits for the second", lambda: os.read(reading, 1))
+    second = Task("lets the first go", lambda: os.write(writing, b"x"))
+    assert run(first, second) == [b"x", 1]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_each_task_starts_from_the_state_of_the_parent() -> None:
+    def remember() -> list[int]:
+        STATE.append(1)
+        return STATE
+
+    tasks = [Task(str(number), remember) for number in range(4)]
+    assert run(*tasks, jobs=1) == [[1]] * 4
+    assert STATE == []
+
+
+def test_no_more_than_the_given_number_run_at_a_time(tmp_path: Path) -> None:
+    def count() -> int:
+        mark = tmp_path / str(os.getpid())
+        mark.touch()
+        running = len(list(tmp_path.iterdir()))
+        mark.unlink()
+        return running
+
+    assert set(run(*[Task(str(number), count) for number in range(8)], jobs=1)) == {1}
+    assert max(run(*[Task(str(number), count) for number in range(8)], jobs=3)) <= 3
+
+
+def test_results_larger_than_a_pipe_arrive() -> None:
+    assert run(Task("large", lambda: b"x" * 5_000_000)) == [b"x" * 5_000_000]
+
+
+def test_every_task_is_reported_when_it_is_done() -> None:
+    ended: list[str] = []
+    pool.run([Task("a", int), Task("b", int)], 1, lambda task: ended.append(task.title))
+    assert ended == ["a", "b"]
+
+
+def test_no_tasks_are_no_work() -> None:
+    assert run() == []
+
+
+def test_what_a_task_raises_is_raised() -> None:
+    with pytest.raises(LinkError, match=r"^it cannot be linked$"):
+        run(Task("good", int), failing(LinkError("it cannot be linked")))
+
+
+def test_of_several_errors_the_first_is_whole_and_the_others_are_lines_below_it() -> None:
+    tasks = [
+        failing(CompileError("one\n    in detail")),
+        Task("good", int),
+        failing(LinkError("two\n    in detail")),
+        failing(CompileError("one\n    for another target")),
+    ]
+    with pytest.raises(CompileError) as caught:
+        run(*tasks, jobs=4)
+    assert str(caught.value) == "one\n    in detail\ntwo"
+
+
+def test_the_other_tasks_are_still_run_when_one_fails(tmp_path: Path) -> None:
+    with pytest.raises(CompileError):
+        run(failing(CompileError("one")), Task("touches", (tmp_path / "touched").touch), jobs=1)
+    assert (tmp_path / "touched").exists()
+
+
+def test_a_crash_takes_one_child_and_is_told_by_key_task_and_signal() -> None:
+    def crash() -> None:
+        faulthandler.disable()  # the test runner's, which would report it as its own
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    with pytest.raises(BuildError) as caught:
+        run(Task("mypkg.k.axpy for sm_80", crash, key="tool.aotcuda.axpy"), failing(LinkError("another")))
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("tool.aotcuda.axpy: mypkg.k.axpy for sm_80: the compiler crashed (SIGSEGV); ")
+    assert second == "another"
+
+
+def test_a_child_that_the_system_killed_is_not_called_a_crash() -> None:
+    with pytest.raises(
+        BuildError, match=r"^a task: the compiler was killed \(SIGKILL\), as systems do that run out of "
+    ):
+        run(Task("a task", lambda: os.kill(os.getpid(), signal.SIGKILL)))
+
+
+def test_a_child_that_ends_without_a_result_is_told_with_its_status() -> None:
+    with pytest.raises(BuildError, match=r"^a task: the compiler ended without a result \(exit status 3\)$"):
+        run(Task("a task", lambda: os._exit(3)))
+
+
+def test_an_error_that_nobody_foresaw_is_told_by_its_type(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BuildError) as caught:
+        run(failing(ZeroDivisionError("by zero"), title="a task"))
+    assert str(caught.value) == "a task: ZeroDivisionError: by zero (AOTCUDA_DEBUG=1 shows where)"
+    assert capfd.readouterr().err == ""
+
+
+def test_debugging_shows_where_an_error_arose(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTCUDA_DEBUG", "1")
+    with pytest.raises(BuildError):
+        run(failing(ZeroDivisionError("by zero")))
+    with pytest.raises(CompileError):
+        run(failing(CompileError("expected")))
+    assert capfd.readouterr().err.count(f'File "{Path(__file__)}"') == 2
+
+
+def test_a_result_that_cannot_be_sent_is_an_error() -> None:
+    with pytest.raises(BuildError, match=r"^a task: the compiler ended without a result"):
+        run(Task("a task", lambda: lambda: None))
+
+
+def test_a_child_shares_memory_only_on_purpose() -> None:
+    shared = mmap.mmap(-1, 1)
+    run(Task("writes", lambda: shared.write(b"x")))
+    assert shared[:1] == b"x"
+
+
+def test_gathered_attempts_go_on_after_a_failure_and_are_raised_together() -> None:
+    done = []
+
+    def three_attempts() -> None:
+        with pool.gathered() as attempt:
+            for number, error in enumerate([SourceError("one\n  detail"), None, ConfigError("two")]):
+                with attempt():
+                    if error is not None:
+                        raise error
+                    done.append(number)
+
+    with pytest.raises(SourceError) as caught:
+        three_attempts()
+    assert str(caught.value) == "one\n  detail\ntwo"
+    assert done == [1]
+
+
+def test_gathered_attempts_that_succeed_raise_nothing() -> None:
+    with pool.gathered() as attempt, attempt():
+        pass
+
+
+def test_gathered_attempts_leave_unforeseen_errors_alone() -> None:
+    with pytest.raises(ZeroDivisionError), pool.gathered() as attempt, attempt():
+        raise ZeroDivisionError
