@@ -1,0 +1,101 @@
+"""What a result depends on: the machine and the versions; and writing it down beside the figures."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+_PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-toolkit", "hatchling", "build")
+
+
+def describe() -> dict[str, Any]:
+    """The machine and the versions."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        **_gpu(),
+    }
+
+
+def driver() -> ctypes.CDLL | None:
+    """The CUDA driver library, None where there is none."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def parser(description: str | None, name: str) -> argparse.ArgumentParser:
+    """A command line with `--out`, where the result named `name` goes."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="where the JSON goes (%(default)s)")
+    return made
+
+
+def write(path: Path, machine: dict[str, Any], **figures: object) -> None:
+    """Write figures as JSON, together with the machine that they were measured on, described before the work began."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": machine, **figures}, indent=1) + "\n", encoding="utf-8")
+    print(f"\nwritten to {path}")
+
+
+def summary(values: list[float]) -> dict[str, Any]:
+    """Median and minimum of some measurements, and how many there were."""
+    return {"median": round(median(values), 3), "min": round(min(values), 3), "runs": len(values)}
+
+
+def table(header: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    """Print rows in columns: the first aligned to the left, the others to the right."""
+    texts = [tuple(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row) for row in [header, *rows]]
+    widths = [max(len(row[column]) for row in texts) for column in range(len(header))]
+    for first, *rest in texts:
+        cells = [text.rjust(width) for text, width in zip(rest, widths[1:], strict=True)]
+        print("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _gpu() -> dict[str, str]:
+    """The first GPU's name and the driver's CUDA version, nothing where there is none."""
+    library = driver()
+    if library is None:
+        return {}
+    code = "from aotcuda.runtime import driver; d = driver.get(); print(d.devices[0], *d.version, sep='\\n')"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if asked.returncode:
+        return {}
+    name, major, minor = asked.stdout.splitlines()
+    return {"gpu": name, "driver": f"CUDA {major}.{minor}"}
+
+
+if __name__ == "__main__":
+    json.dump(describe(), sys.stdout, indent=1)
+    print()

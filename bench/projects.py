@@ -1,0 +1,120 @@
+"""Projects made up for the measurements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+
+_PYPROJECT = """\
+[build-system]
+requires = ["hatchling", "aotcuda[cu13]"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "1.0"
+dependencies = ["aotcuda"]
+
+[tool.hatch.build.targets.wheel]
+packages = ["{name}"]
+
+[tool.hatch.build.targets.wheel.hooks.aotcuda]
+
+[tool.aotcuda]
+arch = [{archs}]
+load = "{load}"
+
+[tool.aotcuda.modules."{name}.kernels"]
+source = "{name}._kernels"
+
+[tool.aotcuda.modules."{name}.kernels".kernels]
+"""
+
+# Five kernels of the kinds that packages have: streaming, a loop, math functions, shared memory, two dimensions.
+_TEMPLATES = (
+    (
+        "void(float32, float32[::1], float32[::1])",
+        """
+@cuda.jit
+def {name}(a, x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = a * x[i] + {number}
+""",
+    ),
+    (
+        "void(float64[::1], float64[::1], int32)",
+        """
+@cuda.jit
+def {name}(x, out, terms):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = 0.0
+        for term in range(terms):
+            total = total * x[i] + (term + {number})
+        out[i] = total
+""",
+    ),
+    (
+        "void(float32[::1], float32[::1])",
+        """
+@cuda.jit
+def {name}(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = math.exp(-x[i] * x[i]) * math.sin(x[i] + {number}) / math.sqrt(1 + x[i] * x[i])
+""",
+    ),
+    (
+        "void(float32[::1], float32[::1])",
+        """
+@cuda.jit
+def {name}(x, out):
+    tile = cuda.shared.array(256, dtype=float32)
+    t = cuda.threadIdx.x
+    i = cuda.grid(1)
+    tile[t] = x[i] if i < x.size else {number}
+    cuda.syncthreads()
+    step = 128
+    while step > 0:
+        if t < step:
+            tile[t] += tile[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = tile[0]
+""",
+    ),
+    (
+        "void(float32[:, ::1], float32[:, ::1])",
+        """
+@cuda.jit
+def {name}(x, out):
+    i, j = cuda.grid(2)
+    if 0 < i < x.shape[0] - 1 and 0 < j < x.shape[1] - 1:
+        out[i, j] = {number} * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1] - 4 * x[i, j])
+""",
+    ),
+)
+
+
+def generate(folder: Path, name: str, kernels: int, *, archs: tuple[str, ...] = ARCHS, load: str = "import") -> Path:
+    """A project in `folder/name` whose module `name.kernels` has so many kernels; returns its folder."""
+    project = folder / name
+    package = project / name
+    package.mkdir(parents=True)
+    listed = ", ".join(f'"{item}"' for item in archs)
+    table = [_PYPROJECT.format(name=name, archs=listed, load=load)]
+    source = ["import math\n\nfrom numba import cuda, float32\n"]
+    for number in range(kernels):
+        signature, template = _TEMPLATES[number % len(_TEMPLATES)]
+        table.append(f'k{number} = "{signature}"\n')
+        source.append(template.format(name=f"k{number}", number=number))
+    (project / "pyproject.toml").write_text("".join(table), encoding="utf-8")
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "_kernels.py").write_text("\n".join(source), encoding="utf-8")
+    return project

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Build the quickstart's wheel, look into it, install it into a clean environment without a compiler, and run it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from environments import ROOT, check_machine, make, run, say
+
+PROJECT = ROOT / "examples" / "quickstart"
+CHECK = """
+import sys, importlib.util
+found = [name for name in ("numba", "numba_cuda", "numpy", "llvmlite", "cuda") if importlib.util.find_spec(name)]
+sys.exit(f"{', '.join(found)} can be imported there, and should not be" if found else 0)
+"""
+
+
+def main() -> None:
+    """Run the five steps; the first that fails ends the script with an exit status that is not 0."""
+    check_machine()
+
+    say("1. The build side: Numba-CUDA and the CUDA 13.0 compilers (1 GB on disk)")
+    python = make("build", f"aotcuda[cu13] @ {ROOT.as_uri()}", "build")
+
+    # Every step runs in an empty folder: `python -m` puts the current one on the path, and the checkout holds aotcuda.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        say("2. The quickstart's wheel, for five GPU generations and, as PTX, for later ones")
+        run(python, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "dist", PROJECT, folder=folder)
+        (built,) = (folder / "dist").glob("*.whl")
+        wheel = PROJECT / "dist" / built.name
+        wheel.parent.mkdir(exist_ok=True)
+        shutil.move(built, wheel)
+
+        say(f"3. What is in it: aotcuda inspect {wheel.relative_to(ROOT)}")
+        run(python, "-m", "aotcuda", "inspect", wheel, folder=folder)
+
+        say("4. A clean environment with that wheel and the run time of aotcuda, and nothing else")
+        python = make("run", f"aotcuda @ {ROOT.as_uri()}", wheel.as_uri(), fresh=True)
+        run(python, "-m", "pip", "--disable-pip-version-check", "list", folder=folder)
+        run(python, "-c", CHECK, folder=folder)
+
+        say("5. python -m quickstart")
+        run(python, "-m", "quickstart", folder=folder)
+
+
+if __name__ == "__main__":
+    main()
