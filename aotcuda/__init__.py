@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         TargetError,
         ToolchainError,
     )
-    from aotcuda.runtime.kernel import DeviceFunction, Kernel
+    from aotcuda.runtime.function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.module import Module, load
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "DependencyError",
     "DeviceError",
     "DeviceFunction",
+    "DeviceFunctionGroup",
     "DriverTooOldError",
     "FallbackWarning",
     "ForkError",
@@ -76,7 +78,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(message)
     if name in ("Module", "load"):
         import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first asked for; see above)
-    elif name in ("DeviceFunction", "Kernel"):
+    elif name in ("DeviceFunction", "DeviceFunctionGroup"):
+        import aotcuda.runtime.function as home  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name == "Kernel":
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415

@@ -46,17 +46,37 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument(
         "target", metavar="TARGET", help="wheel, importable module or package, folder, fatbin or cubin"
     )
-    inspect.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    form = inspect.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    form.add_argument("--header", action="store_true", help="print the C headers instead of a table")
     inspect.set_defaults(run=_inspect)
 
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
     build.set_defaults(run=_build)
+
+    config = commands.add_parser("config", help="flags for a C++ build that uses a module's device functions")
+    config.add_argument("module", metavar="MODULE", help="importable module or package, or a folder")
+    wanted = config.add_mutually_exclusive_group(required=True)
+    for name, text in (("includes", "where its header is: -I<folder>"), ("libs", "the files to link")):
+        wanted.add_argument(f"--{name}", dest="wanted", action="store_const", const=name, help=f"print {text}")
+    config.set_defaults(run=_config)
+
+    cache = commands.add_parser("cache", help="what the JIT fallback compiled on this machine")
+    actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for name, text in (("dir", "print its folder"), ("list", "list its entries"), ("clear", "remove its entries")):
+        action = actions.add_parser(name, help=text)
+        action.set_defaults(run=_cache, action=name)
     return parser
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
+    if arguments.header:
+        from aotcuda.inspect.targets import headers  # noqa: PLC0415 (as below)
+
+        print("\n".join(headers(arguments.target)), end="")
+        return
     import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
 
     from aotcuda.inspect.collect import collect  # noqa: PLC0415
@@ -64,6 +84,14 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
     report = collect(arguments.target)
     print(json.dumps(report.json(), indent=2) if arguments.json else render(report))
+
+
+def _config(arguments: argparse.Namespace) -> None:
+    import shlex  # noqa: PLC0415
+
+    from aotcuda.inspect import flags  # noqa: PLC0415
+
+    print(shlex.join(getattr(flags, arguments.wanted)(arguments.module)))
 
 
 def _build(arguments: argparse.Namespace) -> None:
@@ -74,3 +102,10 @@ def _build(arguments: argparse.Namespace) -> None:
         raise ToolchainError(message) from error
     for path in build_project(arguments.project, arguments.out):
         print(path)
+
+
+def _cache(arguments: argparse.Namespace) -> None:
+    from aotcuda import listing  # noqa: PLC0415
+
+    for line in getattr(listing, f"cache_{arguments.action}")():
+        print(line)

@@ -8,9 +8,13 @@ object in `manifest.json`, inside the data folder that lies beside the generated
     mypkg/kernels.aotcuda/
         manifest.json
         kernels.fatbin          every image of the module's kernels (absent when it has none)
-        functions.fatbin        LTOIR of the exported device functions, one entry a compute capability (likewise)
+        functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
+                                lowest, for links without link-time optimisation (likewise)
         link0_name.fatbin ...   what those functions call, if they call foreign code
-        mypkg_kernels.h         C prototypes of the exported device functions
+        mypkg_kernels.h         in C: prototypes of the exported functions, parameter blocks of the kernels
+        sources/                what the module links and the headers of that, for the JIT fallback
+
+An entry of the fallback's cache is such a data folder too, with a bare cubin, `kernels.cubin`, for its one image.
 
 The classes below give the object's shape. All numbers are in bytes unless they say otherwise.
 """
@@ -119,6 +123,7 @@ if TYPE_CHECKING:
         signature: str
         abi: Literal["c"]
         prototype: str
+        records: NotRequired[dict[str, object]]  # each `Record(...)` in the signature, as `numpy.dtype` takes it
 
     class Callbacks(TypedDict):
         """Functions to call with the loaded module, by importable name (`mypkg._hooks:upload`)."""
@@ -139,6 +144,14 @@ if TYPE_CHECKING:
         path: str
         sha256: str
 
+    class Rebuild(TypedDict):
+        """What the JIT fallback needs to build the module once more: for another GPU, or for other types."""
+
+        table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
+        names: dict[str, list[str]]  # every module that the wheel gains, with its names
+        root: str  # the folder that paths in the table are relative to, relative to the folder that holds the package
+        files: list[File]  # what lies in it, for this purpose
+
     class Manifest(TypedDict):
         """The whole object."""
 
@@ -153,7 +166,7 @@ if TYPE_CHECKING:
         options: dict[str, object]
         files: dict[Literal["kernels", "functions", "header"], File]
         images: list[Image]  # of the kernels
-        ltoir: list[Image]  # of the functions
+        ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
         kernels: list[Kernel]
         functions: list[Function]
         callbacks: list[Callbacks]
@@ -161,6 +174,7 @@ if TYPE_CHECKING:
         linked: list[Linked]
         function_links: list[File]  # what has to be linked together with the exported functions
         sources: list[Source]
+        rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
 
 
 FORMAT = 1
@@ -168,6 +182,16 @@ FORMAT = 1
 
 FILE_NAME = "manifest.json"
 FOLDER_SUFFIX = ".aotcuda"
+SOURCES = "sources"
+
+
+def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
+    """The functions that can be called by one name: those made from one Python function, if nothing has its name."""
+    taken = {item["name"] for item in (*manifest["functions"], *manifest["kernels"])}
+    found: dict[str, list[Function]] = {}
+    for function in manifest["functions"]:
+        found.setdefault(function["origin"].rpartition(":")[2], []).append(function)
+    return {name: records for name, records in found.items() if len(records) > 1 and name not in taken}
 
 
 def dump(manifest: Manifest) -> bytes:

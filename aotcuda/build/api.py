@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import aotcuda
 from aotcuda import manifest
-from aotcuda.build import artifacts, config, plan, process
+from aotcuda.build import artifacts, config, plan, process, rebuild
 from aotcuda.build.job import Job
 from aotcuda.errors import ConfigError
 
@@ -64,8 +64,9 @@ def build(
             frontend=settings.frontend,
             arch_key=settings.arch_key,
             plans=plans,
-            names={item.config.name: tuple(dict.fromkeys(unit.name for unit in item.units)) for item in plans},
+            names=plan.names(plans),
             jobs=len(os.sched_getaffinity(0)),
+            carry=settings.fallback == "jit" and not editable,
         )
     )
     package_root = _package_root(settings.modules[0].name, roots)
@@ -73,7 +74,15 @@ def build(
     for built in result.modules:
         sources = _sources(result, table, root, package_root, editable=editable)
         files |= artifacts.files(
-            settings, built, result, version=aotcuda.__version__, sources=sources, editable=editable
+            settings,
+            built,
+            result,
+            version=aotcuda.__version__,
+            sources=sources,
+            editable=editable,
+            rebuild=rebuild.describe(table, plans, built, os.path.relpath(root, package_root), editable=editable)
+            if settings.fallback == "jit"
+            else None,
         )
     return Output(
         files=files,

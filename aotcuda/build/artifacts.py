@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Config
-    from aotcuda.build.frontends import CompiledKernel
+    from aotcuda.build.frontends import CompiledFunction, CompiledKernel
     from aotcuda.build.job import BuiltModule, Result
     from aotcuda.build.plan import Unit
 
@@ -26,7 +26,14 @@ _FIRST_DRIVERS = {"12": "525.60", "13": "580.65"}
 
 
 def files(
-    config: Config, module: BuiltModule, result: Result, *, version: str, sources: list[manifest.Source], editable: bool
+    config: Config,
+    module: BuiltModule,
+    result: Result,
+    *,
+    version: str,
+    sources: list[manifest.Source],
+    editable: bool,
+    rebuild: manifest.Rebuild | None,
 ) -> dict[str, bytes]:
     """Every file that `module` adds to the wheel, by its path from the folder that holds the package."""
     name = module.plan.config.name
@@ -43,50 +50,62 @@ def files(
     if module.kernel_fatbin:
         add("kernels", "kernels.fatbin", module.kernel_fatbin)
     if module.function_fatbin:
-        pairs = [(unit.name, built) for unit, built in zip(module.plan.functions, module.functions, strict=True)]
         add("functions", "functions.fatbin", module.function_fatbin)
-        add("header", header.file_name(name), header.render(name, pairs).encode())
     function_links: list[manifest.File] = []
     for file_name, data in module.function_links:
         contents[f"{folder}/{file_name}"] = data
         function_links.append({"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)})
-    whole: manifest.Manifest = {
+    for path, data in module.carried:
+        contents[f"{folder}/{manifest.SOURCES}/{path}"] = data
+    whole = describe(config, module, result, version=version)
+    pairs = [(unit.name, built) for unit, built in zip(module.plan.functions, module.functions, strict=True)]
+    add("header", header.file_name(name), header.render(name, pairs, whole["kernels"]).encode())
+    whole["files"] = listed  # type: ignore[typeddict-item]
+    whole["function_links"] = function_links
+    whole["sources"] = sources
+    if rebuild is not None:
+        whole["rebuild"] = rebuild
+    data = manifest.dump(whole)
+    contents[f"{folder}/{manifest.FILE_NAME}"] = data
+    contents[f"{base}.py"] = _facade(whole, stem, manifest.digest(data), version=version, editable=editable).encode()
+    contents[f"{base}.pyi"] = _stub(whole, version).encode()
+    return contents
+
+
+def describe(config: Config, module: BuiltModule, result: Result, *, version: str) -> manifest.Manifest:
+    """The manifest of `module`, but for the files that hold its content and those that it was made from.
+
+    Raises:
+        LinkError: An image is not what the front end said it would be.
+    """
+    return {
         "format": manifest.FORMAT,
         "generator": f"aotcuda {version}",
-        "module": name,
+        "module": module.plan.config.name,
         "frontend": config.frontend,
         "toolchain": result.toolchain,
         "min_driver": _FIRST_DRIVERS.get(result.toolchain["cuda"].partition(".")[0]),
         "load": config.load,  # type: ignore[typeddict-item]
         "fallback": config.fallback,  # type: ignore[typeddict-item]
         "options": _options(module),
-        "files": listed,  # type: ignore[typeddict-item]
+        "files": {},
         "images": [_image(target, data) for target, data in module.images],
-        "ltoir": [_image(target, data, kind="ltoir") for target, data in module.ltoir],
+        "ltoir": [
+            _image(target, data, kind="ltoir" if target.kind == "sass" else "ptx") for target, data in module.ltoir
+        ],
         "kernels": _kernels(module),
         "functions": [
-            {
-                "name": unit.name,
-                "origin": f"{unit.source}:{unit.python}",
-                "signature": built.signature,
-                "abi": "c",
-                "prototype": header.prototype(unit.name, built),
-            }
-            for unit, built in zip(module.plan.functions, module.functions, strict=True)
+            _function(unit, built)
+            for unit, built in zip(module.plan.functions, module.functions, strict=False)  # a late build keeps none
         ],
         "callbacks": [
             {"setup": item.setup, "teardown": item.teardown, "origin": item.origin} for item in module.callbacks
         ],
         "handle": "cuda.core.ObjectCode",
         "linked": [{"name": origin, "symbols": list(symbols)} for origin, symbols in module.foreign],
-        "function_links": function_links,
-        "sources": sources,
+        "function_links": [],
+        "sources": [],
     }
-    data = manifest.dump(whole)
-    contents[f"{folder}/{manifest.FILE_NAME}"] = data
-    contents[f"{base}.py"] = _facade(whole, stem, manifest.digest(data), version=version, editable=editable).encode()
-    contents[f"{base}.pyi"] = _stub(whole, version).encode()
-    return contents
 
 
 def _options(module: BuiltModule) -> dict[str, object]:
@@ -133,6 +152,19 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
             ]
         kernel["overloads"].append(overload)
     return list(found.values())
+
+
+def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:
+    described: manifest.Function = {
+        "name": unit.name,
+        "origin": f"{unit.source}:{unit.python}",
+        "signature": built.signature,
+        "abi": "c",
+        "prototype": header.prototype(unit.name, built),
+    }
+    if built.records:
+        described["records"] = dict(built.records)
+    return described
 
 
 def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
@@ -197,6 +229,8 @@ def _stub(whole: manifest.Manifest, version: str) -> str:
         lines += [f"{kernel['name']}: aotcuda.Kernel", *_docstring([item["signature"] for item in kernel["overloads"]])]
     for function in whole["functions"]:
         lines += [f"{function['name']}: aotcuda.DeviceFunction", *_docstring([function["prototype"]])]
+    for name, functions in manifest.overloaded(whole).items():
+        lines += [f"{name}: aotcuda.DeviceFunctionGroup", *_docstring([item["signature"] for item in functions])]
     return "\n".join(lines) + "\n"
 
 

@@ -53,9 +53,10 @@ def _check_content(module: Module) -> None:
 def _check_links(module: Module) -> None:
     seen: dict[str, str] = {}
     for item in module.link:
-        path = posixpath.normpath(item.path)
+        name = item.path or item.module or ""
+        path = posixpath.normpath(name)
         if path in seen:
-            message = f"{item.key}: {keys.string(item.path)} is listed already as {seen[path]}; remove one of them"
+            message = f"{item.key}: {keys.string(name)} is listed already as {seen[path]}; remove one of them"
             raise ConfigError(message)
         seen[path] = item.key
 

@@ -76,15 +76,26 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkItem:
-    """A file that is linked into a module."""
+    """A file that is linked into a module, or the device functions of another packaged module."""
 
     key: str
-    path: str = field(
+    path: str | None = field(
+        default=None,
         metadata=setting(
             rules.LINK_PATH,
             "The file, relative to the project's folder; its suffix says what it is.",
             '"csrc/table.cu"',
-        )
+            default="either this or `module`",
+        ),
+    )
+    module: str | None = field(
+        default=None,
+        metadata=setting(
+            rules.PYTHON_MODULE,
+            "An installed module that aotcuda built: its device functions, what they link, and its callbacks.",
+            '"otherpkg.kernels"',
+            default="either this or `path`",
+        ),
     )
     setup: str | None = field(
         default=None,
@@ -173,8 +184,11 @@ class Module:
     link: tuple[LinkItem, ...] = field(
         default=(),
         metadata=setting(
-            ListOf(item=Record(cls=LinkItem, expected="a path or a table", short="path"), expected="a list of files"),
-            "Files linked into the module: paths, or tables with callbacks.",
+            ListOf(
+                item=Record(cls=LinkItem, expected="a path or a table", short="path", either=("path", "module")),
+                expected="a list of files",
+            ),
+            "What is linked into the module: paths of files, or tables.",
             '["csrc/functions.cu"]',
         ),
     )

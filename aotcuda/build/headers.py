@@ -1,4 +1,4 @@
-"""The project's own headers that CUDA C++ sources include: a build depends on them, and a late build needs them.
+"""The project's own headers that CUDA C++ sources include: builds depend on them, late builds need them.
 
 Includes are found by their text, whatever the preprocessor would make of the lines around them: one header too many does
 no harm. An include whose name is a macro is not found.

@@ -49,10 +49,10 @@ class BuiltModule:
         plan: The module's plan.
         images: Its kernels linked for each target (a cubin or PTX); empty when it has none.
         kernels: What was compiled for each kernel unit.
-        ltoir: Its exported functions for each capability; empty when it has none.
+        ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
         functions: What was compiled for each function unit.
         kernel_fatbin: The images, packed.
-        function_fatbin: The LTOIR, packed.
+        function_fatbin: Those, packed.
         callbacks: The module's callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
         function_links: What users of the exported functions have to link with them: name and packed content.

@@ -10,6 +10,7 @@ from cuda.bindings import nvjitlink
 
 from aotcuda.build import nvrtc
 from aotcuda.errors import LinkError
+from aotcuda.inspect import fatbin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ def link(
     lto = any(item.kind == "ltoir" for item in items)
     ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in items]
     as_ptx = target.kind == "ptx"
-    other = next((item for item in ready if item.kind != "ltoir"), None)
+    other = next((item for item in ready if not _is_ltoir(item)), None)
     if as_ptx and other is not None:
         message = (
             f"{module}: {target} cannot be built, because {other.name} ({other.kind}) is linked and only LTOIR can be "
@@ -95,6 +96,13 @@ def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
         first.setdefault(item.identity, item)
         pieces.setdefault(item.identity, {}).update(item.pieces)
     return [replace(item, pieces=tuple(pieces[key].items())) for key, item in first.items()]
+
+
+def _is_ltoir(item: LinkInput) -> bool:
+    """Whether a link with optimisation has something of `item` to optimise."""
+    return item.kind == "ltoir" or (
+        item.kind == "fatbin" and any(entry.kind == "ltoir" for entry in fatbin.read(item.data, item.name))
+    )
 
 
 def _compiled(

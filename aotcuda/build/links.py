@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
+from aotcuda import manifest
 from aotcuda.build.frontends import Callbacks, LinkInput
-from aotcuda.errors import ConfigError, SourceError
+from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
+from aotcuda.inspect import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,15 +46,22 @@ def read(items: Iterable[LinkItem], root: Path) -> Linked:
         ConfigError: A file cannot be read.
         SourceError: A callback cannot be imported or called.
     """
-    inputs, callbacks = [], []
+    inputs: list[LinkInput] = []
+    callbacks: list[Callbacks] = []
     for item in items:
-        inputs.append(from_file(root / item.path, root, item.key))
+        if item.module is not None:
+            other = from_module(item.module, item.key)
+            inputs += other.inputs
+            callbacks += other.callbacks
+        else:
+            inputs.append(from_file(root / str(item.path), root, item.key))
         for which in ("setup", "teardown"):
             name = getattr(item, which)
             if name is not None:
                 _find(name, f"{item.key}.{which}")
         if item.setup is not None or item.teardown is not None:
-            callbacks.append(Callbacks(setup=item.setup, teardown=item.teardown, origin=item.path))
+            origin = str(item.path or item.module)
+            callbacks.append(Callbacks(setup=item.setup, teardown=item.teardown, origin=origin))
     return Linked(inputs=tuple(inputs), callbacks=tuple(callbacks))
 
 
@@ -73,6 +83,33 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))  # type: ignore[arg-type]
+
+
+def from_module(name: str, key: str) -> Linked:
+    """The device functions of the packaged module called `name`, with what they need.
+
+    Raises:
+        ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions.
+    """
+    try:
+        found = targets.find_module(name)
+        described = found.manifest
+        needed = [(file["path"], manifest.read_file(found.where, file)) for file in described["function_links"]]
+    except (TargetError, ManifestError) as error:
+        message = f"{key}: {error}; add the package to build-system.requires, or correct the name"
+        raise ConfigError(message) from None
+    if "functions" not in found.files:
+        message = f"{key}: {name} exports no device functions, so there is nothing to link"
+        raise ConfigError(message)
+    files = [("functions.fatbin", name, found.files["functions"])]
+    files += [(path, f"{name} {path}", data) for path, data in needed]
+    return Linked(
+        inputs=tuple(
+            LinkInput(kind=KINDS[PurePath(path).suffix], name=title, data=data)  # type: ignore[arg-type]
+            for path, title, data in files
+        ),
+        callbacks=tuple(Callbacks(**item) for item in described["callbacks"]),
+    )
 
 
 def importable_name(function: Callable[..., object], what: str) -> str:

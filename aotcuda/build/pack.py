@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING
 
 from aotcuda.errors import ToolchainError
 
+try:
+    from cuda.bindings import nvfatbin
+except ImportError:  # the extras of late builds, which pack nothing, do without it
+    nvfatbin = None
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -38,11 +43,15 @@ def kernels(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
 
 
 def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
-    """A fatbin of LTOIR, one entry for each compute capability; nvJitLink takes the one that fits its target."""
+    """A fatbin of device functions: LTOIR for `sm_*` targets, one for each capability, and PTX for `compute_*` ones.
+
+    nvJitLink takes the LTOIR that fits its target when it links with link-time optimisation, and the PTX otherwise.
+    """
     handle = nvfatbin.create(_OPTIONS, len(_OPTIONS))
     try:
         for target, data in images:
-            nvfatbin.add_ltoir(handle, data, len(data), target.number, identifier, "")
+            add = nvfatbin.add_ltoir if target.kind == "sass" else nvfatbin.add_ptx
+            add(handle, data, len(data), target.number, identifier, "")
         return _bytes(handle)
     except nvfatbin.nvFatbinError as error:
         message = f"{identifier}: the functions cannot be packed ({error})"

@@ -9,6 +9,8 @@ from aotcuda.arch import Target
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aotcuda.build.config import Config, Kernel, Module, Options
 
 
@@ -76,6 +78,15 @@ class ModulePlan:
         """The units that are exported as device functions."""
         return tuple(unit for unit in self.units if unit.kind == "function")
 
+    @property
+    def function_targets(self) -> tuple[Target, ...]:
+        """What the exported functions are packed for: `ltoir_targets`, and one PTX for links without optimisation.
+
+        PTX is for the lowest capability that is not specific to one architecture, since it serves all later ones.
+        """
+        lowest = next((target for target in self.ltoir_targets if not target.suffix), self.ltoir_targets[0])
+        return (*self.ltoir_targets, Target("ptx", lowest.major, lowest.minor, lowest.suffix))
+
 
 def make(config: Config) -> tuple[ModulePlan, ...]:
     """Plan every module of `config`.
@@ -84,6 +95,20 @@ def make(config: Config) -> tuple[ModulePlan, ...]:
         ConfigError: Two kernels would get the same symbol, or a module cannot be built for a target.
     """
     return tuple(_plan_module(config, module) for module in config.modules)
+
+
+def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
+    """For every module, the names that it will have."""
+    return {
+        # The functions of one Python function may be called by its name too, unless something else has it.
+        item.config.name: tuple(dict.fromkeys([*(unit.name for unit in item.units), *_overloaded(item.functions)]))
+        for item in plans
+    }
+
+
+def _overloaded(functions: Iterable[Unit]) -> list[str]:
+    names = [unit.python for unit in functions]
+    return [name for name in names if names.count(name) > 1]
 
 
 def code_target(target: Target) -> Target:

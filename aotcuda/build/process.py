@@ -11,6 +11,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
 from aotcuda import errors
@@ -27,15 +28,20 @@ _KEPT = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
 # The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
 # sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.
 _START = """
-import json, sys
+import json, os, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
-from aotcuda.build import worker
+try:
+    from aotcuda.build import worker
+except ImportError as error:
+    message = f"building needs {error.name}, which is not installed; run: pip install 'aotcuda[cu13]'"
+    os.write(int(sys.argv[1]), (json.dumps({"error": "ToolchainError", "message": message}) + "\\n").encode())
+    sys.exit(1)
 sys.exit(worker.main())
 """
 
 
-def run(job: Job) -> Result:
-    """Do `job` in a worker process.
+def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> Result:
+    """Do `job` in a worker process, with more environment `variables`.
 
     Raises:
         AotcudaError: What the worker found wrong.
@@ -47,7 +53,11 @@ def run(job: Job) -> Result:
         paths = json.dumps([path for path in sys.path if path])
         command = [sys.executable, "-P", "-c", _START, paths, str(writing), str(output)]
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, pass_fds=[writing], cwd=job.root, env=environment(os.environ)
+            command,
+            stdin=subprocess.PIPE,
+            pass_fds=[writing],
+            cwd=job.root,
+            env={**environment(os.environ), **variables},
         ) as worker:
             os.close(writing)
             with suppress(BrokenPipeError), cast("IO[bytes]", worker.stdin) as stream:  # a dead worker's status tells
@@ -71,6 +81,7 @@ def environment(current: Mapping[str, str]) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
+        "AOTCUDA_LOAD": "first-use",  # a source may import other packaged modules, whose images are of no use here
     }
     if toolkit := _toolkit(sys.path):
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is

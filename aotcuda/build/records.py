@@ -62,18 +62,20 @@ class Record:
     """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, tell where it stands.
 
     If `short` names a key, a value that is no table is taken for the value of that key; the field `short_key`, if there
-    is one, tells where that value stands.
+    is one, tells where that value stands. Of the keys that `either` names, a table has exactly one.
     """
 
     cls: type
     expected: str
     short: str = ""
+    either: tuple[str, ...] = ()
 
     def read(self, value: object, key: Key) -> Any:
         """See Shape."""
         entries = settings(self.cls)
         if isinstance(value, Mapping):
             values = _read_table(entries, value, key)
+            self._check_either(value, key)
         elif self.short and isinstance(value, str | list | tuple):
             values = {self.short: entries[self.short][1].shape.read(value, key)}
         else:
@@ -87,6 +89,16 @@ class Record:
                 values.setdefault(field.name, key.name)
         return self.cls(**values)
 
+    def _check_either(self, table: Mapping[str, object], key: Key) -> None:
+        given = [name for name in self.either if name in table]
+        if len(given) > 1:
+            problem = f"given beside {given[0]}"
+            raise key.child(given[1]).error(problem, "keep one of the two")
+        if self.either and not given:
+            example = settings(self.cls)[self.either[0]][1].example
+            problem = f"{' or '.join(self.either)} is missing"
+            raise key.error(problem, f"write for example {self.either[0]} = {example}")
+
     def _short_key(self, value: object, key: Key) -> str:
         """Where the value of `short` stands: at the key of the whole if it was written in its place."""
         if not isinstance(value, Mapping):
@@ -98,7 +110,7 @@ class Record:
         entries = settings(self.cls)
         properties: dict[str, Any] = {}
         needed: list[str] = []
-        either: dict[str, Any] = {}
+        either: dict[str, Any] = {"oneOf": [{"required": [name]} for name in self.either]} if self.either else {}
         for name, (field, entry) in entries.items():
             properties[name] = _described(field, entry)
             if entry.alias:

@@ -6,12 +6,13 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda import manifest
 from aotcuda.build import check, headers, link, links, nvrtc, pack, pool
 from aotcuda.build.frontends import LinkInput
 from aotcuda.build.job import BuiltModule
+from aotcuda.build.plan import code_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +50,7 @@ class Steps:
         self.total = sum(
             len(plan.units) * len(plan.ltoir_targets)
             + (len(plan.targets) if plan.kernels else 0)
-            + (len(plan.ltoir_targets) if plan.functions else 0)
+            + (len(plan.function_targets) if plan.functions else 0)
             for plan in job.plans
         )
 
@@ -95,9 +96,10 @@ class Steps:
         for plan in self.job.plans:
             if not plan.functions:
                 continue
-            for target in plan.ltoir_targets:
-                functions = [compiled[unit, target] for unit in plan.functions]
-                run = partial(self.front.merge_functions, functions, target, plan.config.options)
+            for target in plan.ltoir_targets if self.job.late else plan.function_targets:
+                functions = [compiled[unit, code_target(target)] for unit in plan.functions]
+                form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
+                run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
                 tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} functions for {target}", run)
         return self._round(tasks)
 
@@ -171,7 +173,6 @@ class Steps:
         functions = tuple(compiled[unit, first] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
         linked = tuple((target, images[name, target]) for target in plan.targets if plan.kernels)
-        ltoir = tuple((target, merged[name, target]) for target in plan.ltoir_targets if functions)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -187,6 +188,7 @@ class Steps:
                 callbacks=tuple(callbacks),
                 foreign=_foreign_symbols(surveyed),
             )
+        ltoir = tuple((target, merged[name, target]) for target in plan.function_targets if functions)
         root = Path(self.job.root)
         return BuiltModule(
             plan=plan,
@@ -217,8 +219,15 @@ class Steps:
                 yield f"{stem}{suffixes[item.kind]}", joined.data
                 continue
             tasks = {}
-            for target in plan.ltoir_targets:
-                run = partial(nvrtc.compile_source, joined, target, plan.config.options, self._folders(plan), lto=True)
+            for target in plan.function_targets:
+                run = partial(
+                    nvrtc.compile_source,
+                    joined,
+                    code_target(target),
+                    plan.config.options,
+                    self._folders(plan),
+                    lto=target.kind == "sass",
+                )
                 tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
             yield f"{stem}.fatbin", pack.functions(self._round(tasks).items(), item.name)
 

@@ -2,8 +2,8 @@
 
 A kernel is compiled with the values that its globals have after the import, and those may come from anywhere: another
 package, a data file, the environment. A late build notes what the import read, and an entry of the cache is taken only
-while all of that is unchanged. What leaves no such trace (the time, the host's name, an `os.environ` that is listed as a
-whole) is not seen.
+while all of that is unchanged. What leaves no such trace (the time, the host's name, an `os.environ` that is listed as
+a whole) is not seen.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.errors import ManifestError
 from aotcuda.inspect import cubin, fatbin, images, targets
+from aotcuda.inspect.mangling import demangled
 from aotcuda.inspect.report import Module, Report, Symbol
 from aotcuda.manifest import FILE_NAME, digest
 
@@ -112,7 +113,7 @@ def _linked(name: str, origin: str) -> Symbol:
         symbol=name,
         kind="function",
         abi=None,
-        prototype=None,
+        prototype=demangled(name),
         signature=None,
         origin=origin,
         images=(),
@@ -193,7 +194,7 @@ def _bare_symbol(name: str, kind: Literal["function", "kernel"], origin: str, fo
         symbol=name,
         kind=kind,
         abi=None,
-        prototype=None,
+        prototype=demangled(name),
         signature=None,
         origin=origin,
         images=tuple(found),

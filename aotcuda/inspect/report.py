@@ -44,7 +44,7 @@ class Symbol:
         symbol: Its name in the images.
         kind: Which of the two it is.
         abi: How its arguments are passed: `c`, `numba`; None where only an image was there to read.
-        prototype: In C; None for kernels.
+        prototype: In C; for a mangled name what it says in C++; None for what has neither.
         signature: As the front end writes it.
         origin: `mypkg._kernels:axpy`; for a bare image its file.
         images: Where it is; none for a foreign function that was linked in, of which the linker may leave nothing.

@@ -46,7 +46,7 @@ def _symbol(symbol: Symbol) -> Iterator[str]:
     abi = f", {symbol.abi} ABI" if symbol.abi else ""
     linked = "" if symbol.images else "linked "
     yield f"  {symbol.name}  ({linked}{symbol.kind}{abi}, from {symbol.origin})"
-    if linked:
+    if linked and not symbol.prototype:
         return
     for text in (symbol.prototype, symbol.signature):
         if text:

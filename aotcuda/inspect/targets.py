@@ -34,7 +34,8 @@ class BuiltModule:
     Attributes:
         where: The path of its data folder, for messages.
         manifest: Its manifest.
-        files: The content of the fatbins that the manifest names, checked against it: `kernels`, `functions`.
+        files: The content of the files that the manifest names, checked against it: `kernels` and `functions`, which
+            are fatbins, and `header`.
     """
 
     where: str
@@ -74,6 +75,34 @@ def find(target: str) -> list[BuiltModule | BareImage]:
         return _in_file(path)
     folders = _data_folders(path) if path.is_dir() else _in_importable(target)
     return [_read_module(folder) for folder in _some(folders, target)]
+
+
+def find_module(name: str) -> BuiltModule:
+    """The installed module called `name`.
+
+    Raises:
+        TargetError: There is no such module, or aotcuda did not build it.
+        ManifestError: As for `find`.
+    """
+    for found in [_read_module(folder) for folder in _in_importable(name)]:
+        if found.manifest["module"] == name:
+            return found
+    message = f"{name} is no module that aotcuda built"
+    raise TargetError(message)
+
+
+def headers(target: str) -> list[str]:
+    """The C headers of the modules in `target`.
+
+    Raises:
+        TargetError: As for `find`; or it is an image, of which there is no header.
+        ManifestError: As for `find`.
+    """
+    found = [item.files["header"].decode() for item in find(target) if isinstance(item, BuiltModule)]
+    if not found:
+        message = f"{target} is an image alone; headers come with modules"
+        raise TargetError(message)
+    return found
 
 
 def _some(folders: list[_Folder], where: str) -> list[_Folder]:
@@ -152,7 +181,7 @@ def _read_module(folder: _Folder) -> BuiltModule:
     _check_digest(folder, data, where)
     files = {}
     try:
-        for key in ("kernels", "functions"):
+        for key in ("kernels", "functions", "header"):
             if file := parsed["files"].get(key):
                 data = files[key] = _read(folder, _plain_name(file["path"]))
                 manifest.check_file(data, file, f"{where}/{file['path']}")

@@ -5,11 +5,15 @@ strides in bytes, or None for an array that is C-contiguous. It gives None for a
 happen before or be kept alive until the launch goes into `pending`: the handle of a stream that the data is on, or a
 DLPack capsule.
 
-PyTorch tensors are read directly (bfloat16 and tensors that require gradients have no `__cuda_array_interface__`), then
-`__cuda_array_interface__` is tried, then DLPack.
+CuPy arrays and PyTorch tensors are read directly: their interfaces would cost more than the launch, and bfloat16 tensors
+and those that require gradients have none. Everything else is read through `__cuda_array_interface__`, or else DLPack.
+Either of these says which stream the data is on; for CuPy and PyTorch that is, by their own conventions, the library's
+current stream.
 """
 
 from __future__ import annotations
+
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,20 +43,89 @@ _TORCH = {
 _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
+_families: dict[type, str] = {}  # likewise
+_MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
+
+
+def family(array: object) -> str | None:
+    """How arrays of this one's type are read: `"cupy"`, `"torch"`, `"interface"` or `"dlpack"`; None for no array."""
+    kind = type(array)
+    found = _families.get(kind)
+    if found is None:
+        found = _family_of(kind)
+        if found is None:  # one object of a type may have what others have not
+            return "interface" if hasattr(array, "__cuda_array_interface__") else None
+        if len(_families) < _MOST_FAMILIES:
+            _families[kind] = found
+    return found
+
+
+def _family_of(kind: type) -> str | None:
+    for base in kind.__mro__:
+        if base.__name__ == "Tensor" and base.__module__ == "torch":
+            return "torch"
+        if base.__name__ == "ndarray" and base.__module__ == "cupy" and hasattr(kind, "_c_contiguous"):
+            return "cupy"
+    if hasattr(kind, "__cuda_array_interface__"):
+        return "interface"
+    if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+        return "dlpack"
+    return None
 
 
 def reader(array: object) -> Reader | None:
     """The reader for arrays of this one's type, or None if it is no array."""
-    kind = type(array)
-    if any(base.__name__ == "Tensor" and base.__module__ == "torch" for base in kind.__mro__):
-        return _read_torch
-    if hasattr(kind, "__cuda_array_interface__") or hasattr(array, "__cuda_array_interface__"):
-        return _read_interface
-    if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+    found = family(array)
+    if found == "dlpack":
         from aotcuda.runtime.dlpack import read  # noqa: PLC0415 (most programs never meet DLPack)
 
         return read
+    return _READERS[found] if found else None
+
+
+def identity(array: Any) -> tuple[object, int] | None:
+    """An array's element type, as its library names it, and its number of dimensions; None where asking costs more.
+
+    `element` gives the type string of the first.
+    """
+    found = family(array)
+    if found in ("cupy", "torch"):
+        return array.dtype, array.ndim
+    if found == "interface":
+        try:
+            interface = array.__cuda_array_interface__
+        except AttributeError:
+            return None
+        return _typestr(array, interface), len(interface["shape"])
     return None
+
+
+def element(name: Any) -> str:
+    """The type string, byte order as NumPy writes it, of what `identity` gives."""
+    if isinstance(name, str):
+        return canonical(name)
+    found = getattr(name, "str", None)  # NumPy's, which CuPy uses
+    return found if found is not None else _torch_typestr(name)
+
+
+def cupy_stream() -> Callable[[], Any] | None:
+    """CuPy's function that gives its current stream; None if CuPy was told to leave streams to its user.
+
+    `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2` tells it so: its arrays then name no stream in their interface.
+    """
+    cupy: Any = sys.modules["cupy"]
+    if getattr(cupy._util, "CUDA_ARRAY_INTERFACE_EXPORT_VERSION", 3) < 3:  # noqa: SLF001 (there is no public name)
+        return None
+    current: Callable[[], Any] = cupy.cuda.get_current_stream
+    return current
+
+
+def torch_stream() -> Callable[[int], int] | None:
+    """PyTorch's function from a GPU's ordinal to the handle of its current stream, None if it has none."""
+    found: Callable[[int], int] | None = getattr(
+        getattr(sys.modules.get("torch"), "_C", None), "_cuda_getCurrentRawStream", None
+    )
+    return found
 
 
 def is_host(array: object) -> bool:
@@ -70,20 +143,28 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         return None
     address, readonly = interface["data"]
     ready = interface.get("stream")
-    if ready is not None and ready != stream and (ready, stream) != (1, 0):
-        pending.append(ready)
+    if ready is not None:
+        _wait(ready, pending, stream)
     if interface.get("mask") is not None:
         return None
-    return interface["typestr"], address, interface["shape"], interface.get("strides"), readonly
+    return _typestr(array, interface), address, interface["shape"], interface.get("strides"), readonly
 
 
-def _read_torch(tensor: Any, _pending: list[object], _stream: int) -> View | None:
+def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
+    current = cupy_stream()
+    if current is not None:
+        _wait(current().ptr, pending, stream)
+    strides = None if array._c_contiguous else array.strides  # noqa: SLF001 (flags makes an object for each question)
+    return array.dtype.str, array.data.ptr, array.shape, strides, False
+
+
+def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
     if not tensor.is_cuda:
         return None
-    dtype = tensor.dtype
-    name = _torch_types.get(dtype)
-    if name is None:
-        name = _torch_types[dtype] = _TORCH.get(str(dtype), str(dtype))
+    current = torch_stream()
+    if current is not None:
+        _wait(current(tensor.get_device()), pending, stream)
+    name = _torch_typestr(tensor.dtype)
     if tensor.is_conj() or tensor.is_neg():  # views whose memory holds other numbers than they show
         name += " (a lazy conjugate; call resolve_conj() or resolve_neg())"
     strides = None
@@ -91,6 +172,35 @@ def _read_torch(tensor: Any, _pending: list[object], _stream: int) -> View | Non
         itemsize = tensor.element_size()
         strides = tuple([step * itemsize for step in tensor.stride()])
     return name, tensor.data_ptr(), tensor.shape, strides, False
+
+
+_READERS: dict[str, Reader] = {"cupy": _read_cupy, "torch": _read_torch, "interface": _read_interface}
+
+
+def _torch_typestr(dtype: object) -> str:
+    name = _torch_types.get(dtype)
+    if name is None:
+        name = _torch_types[dtype] = _TORCH.get(str(dtype), str(dtype))
+    return name
+
+
+def _typestr(array: Any, interface: dict[str, Any]) -> str:
+    """The type string of an interface; of a structured type with its fields, as `aotcuda.dtypes` writes them."""
+    typestr: str = interface["typestr"]
+    if typestr[1:2] != "V":
+        return typestr
+    from aotcuda.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
+
+    descr = interface.get("descr")
+    if descr is None:  # Numba's arrays have it in their dtype alone
+        descr = getattr(getattr(array, "dtype", None), "descr", None)
+    return structured(typestr, descr)
+
+
+def _wait(ready: int, pending: list[object], stream: int) -> None:
+    """Note that a launch on `stream` has to wait for stream `ready`, unless they are one; 0 and 1 mean the same."""
+    if ready != stream and (ready or 1) != (stream or 1):
+        pending.append(ready)
 
 
 def canonical(typestr: str) -> str:
@@ -102,7 +212,10 @@ def canonical(typestr: str) -> str:
 
 def item_bytes(typestr: str) -> int:
     """Bytes of one element of a type string."""
-    return 2 if typestr == "bfloat16" else int(typestr[2:].partition("[")[0])
+    if typestr == "bfloat16":
+        return 2
+    digits = typestr[2:].partition("{")[0].partition("[")[0]  # "|V16{...}", "<M8[ns]"
+    return int(digits)
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Driver
 
 
-def open_handle(manifest: Manifest, fatbin: bytes) -> tuple[Any, int]:
+def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
     """The object that callbacks are given, and the driver's handle of the library that it loaded.
 
     Raises:
@@ -36,7 +36,8 @@ def open_handle(manifest: Manifest, fatbin: bytes) -> tuple[Any, int]:
             f"({error}); install it: pip install cuda-core"
         )
         raise DependencyError(message) from error
-    code = ObjectCode.from_fatbin(fatbin, name=manifest["module"])
+    make = ObjectCode.from_cubin if images.startswith(b"\x7fELF") else ObjectCode.from_fatbin
+    code = make(images, name=manifest["module"])
     return code, int(code.handle)
 
 
@@ -124,13 +125,13 @@ class Callbacks:
 
     def _call(self, name: str, which: str, origin: str) -> None:
         try:
-            _find(name)(self.handle)
+            find(name)(self.handle)
         except Exception as error:
             message = f"the {which} callback {name} of {origin} in {self._where} raised {type(error).__name__}: {error}"
             raise CallbackError(message) from error
 
 
-def _find(name: str) -> Callable[[object], object]:
+def find(name: str) -> Callable[[object], object]:
     """The function called `mypkg._hooks:upload`."""
     module_name, _, path = name.partition(":")
     found: Any = __import__(module_name, fromlist=["_"])

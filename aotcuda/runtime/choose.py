@@ -23,7 +23,7 @@ class Choice:
         gpu: The GPU in words.
         capability: Its compute capability.
         arch: The image's target, such as `"sm_90"`; None when no packaged image can run.
-        kind: `"sass"`, `"ptx"` or None.
+        kind: `"sass"`, `"ptx"`, `"jit"` for what the JIT fallback compiled, or None.
         why: Why this image, or why none.
         rejected: The other images, each with the reason why it was not taken.
     """
@@ -55,6 +55,12 @@ class Choice:
 
     def __repr__(self) -> str:
         return f"<Choice: {self}>"
+
+    def late(self, target: str, why: str) -> Choice:
+        """What is taken in place of this choice where the JIT fallback compiled an image for `target`."""
+        found = Choice(self.gpu, self.capability, arch.parse(target), why, self.rejected)
+        found.kind = "jit"
+        return found
 
     def error(self, module: str) -> RuntimeUnavailableError:
         """What a launch raises where no image can run."""

@@ -7,25 +7,81 @@
 3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.scalars`). Tuples are taken apart.
 4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
 
-The order of candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
+The order of the candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
+Where candidates differ in an array's dtype or number of dimensions, they are kept in groups by these, found by one
+look-up: a kernel of many overloads takes no longer than a kernel of two.
 """
 
 from __future__ import annotations
 
 import struct
 
+from aotcuda.runtime import arrays
 from aotcuda.runtime.plan import Plan, converter, rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aotcuda.manifest import Kernel
     from aotcuda.runtime.plan import Slot
     from aotcuda.runtime.scalars import Convert
+    from aotcuda.runtime.specialise import Bind
 
     Candidate = tuple[Plan, tuple[Convert, ...]]
     Selection = tuple[Plan, Slot, list[object], list[object]]
+    Late = Callable[[tuple[object, ...], int], Selection | None]
 
 _MOST_KEPT = 1024
+
+
+class Group:
+    """The overloads that arguments of some types, and arrays of some dtypes and dimensions, may fit; best first.
+
+    Attributes:
+        candidates: The overloads, each with its converters.
+        quick: What `aotcuda.runtime.specialise` made for them; None before it was asked.
+    """
+
+    __slots__ = ("candidates", "quick")
+
+    def __init__(self, candidates: list[Candidate]) -> None:
+        self.candidates = candidates
+        self.quick: list[Bind] | None = None
+
+    def is_of(self, plan: Plan) -> bool:
+        """Whether `plan` is in the group, and all others in it are for arrays of the same dtypes and dimensions."""
+        plans = [candidate for candidate, _ in self.candidates]
+        return plan in plans and all(other.forms == plan.forms for other in plans)
+
+
+class _Ranked:
+    """The overloads that arguments of some types may fit, in groups by what the deciding arrays are."""
+
+    __slots__ = ("_candidates", "_deciding", "_groups")
+
+    def __init__(self, candidates: list[Candidate]) -> None:
+        self._candidates = candidates
+        self._groups: dict[object, Group] = {None: Group(candidates)}
+        count = len(candidates[0][0].parameters)
+        self._deciding = [at for at in range(count) if len({plan.forms[at] for plan, _ in candidates}) > 1]
+
+    def group(self, args: tuple[object, ...]) -> Group:
+        if not self._deciding:
+            return self._groups[None]
+        key = tuple([arrays.identity(args[at]) for at in self._deciding])
+        found = self._groups.get(key)
+        if found is None:
+            if None in key or len(self._groups) >= _MOST_KEPT:
+                return self._groups[None]
+            wanted = [(arrays.element(name), ndim) for name, ndim in filter(None, key)]
+            fitting = [
+                candidate
+                for candidate in self._candidates
+                if [candidate[0].forms[at] for at in self._deciding] == wanted
+            ]
+            found = self._groups[key] = Group(fitting)
+        return found
 
 
 class Dispatch:
@@ -33,49 +89,55 @@ class Dispatch:
 
     Attributes:
         plans: One for each overload, in the configuration's order.
+        live: Holds one item until the images are unloaded; what launches without asking further looks at it.
     """
 
-    __slots__ = ("_candidates", "_nested", "_where", "plans")
+    __slots__ = ("_late", "_nested", "_ranked", "_where", "live", "plans")
 
-    def __init__(self, kernel: Kernel, where: str) -> None:
+    def __init__(self, kernel: Kernel, where: str, late: Late | None = None) -> None:
         self._where = where
+        self._late = late
         self.plans = [Plan(overload, where) for overload in kernel["overloads"]]
+        self.live = [True]
         self._nested = any(part["kind"] == "tuple" for plan in self.plans for part in plan.parameters)
-        self._candidates: dict[object, list[Candidate]] = {}
+        self._ranked: dict[object, _Ranked] = {}
 
-    def select(self, args: tuple[object, ...], stream: int) -> Selection:
+    def group(self, args: tuple[object, ...]) -> Group | None:
+        """The overloads that the arguments may fit, None if there are none."""
+        key = _types(args) if self._nested else tuple(map(type, args))
+        ranked = self._ranked.get(key) or self._rank(key, args)
+        return ranked.group(args) if ranked is not None else None
+
+    def select(self, args: tuple[object, ...], stream: int, group: Group | None = None) -> Selection:
         """The plan that the arguments select, a slot that holds them packed, their numbers, and what is pending.
 
         `pending` is described in `aotcuda.runtime.arrays`. The caller gives the slot back.
 
+        Args:
+            args: The arguments.
+            stream: The launch's stream.
+            group: What `group` gives for these arguments, if it was asked already.
+
         Raises:
             ArgumentError: No overload takes these arguments.
         """
-        key = _types(args) if self._nested else tuple(map(type, args))
-        candidates = self._candidates.get(key)
-        if candidates is None:
-            candidates = self._rank(key, args)
-        for plan, converters in candidates:
-            values: list[object] = []
-            pending: list[object] = []
-            for convert, arg in zip(converters, args):  # noqa: B905 (checked when they were made; strict costs time)
-                if not convert(arg, values, pending, stream):
-                    break
-            else:
-                slot = plan.take()
-                try:
-                    plan.pack_into(slot[0], 0, *values)
-                except (struct.error, OverflowError):  # a scalar is out of its parameter's range
-                    plan.slots.append(slot)
-                    continue
-                return plan, slot, values, pending
+        group = group or self.group(args)
+        selection = _fit(group, args, stream) if group else None
+        if selection is None and self._late is not None:  # the JIT fallback may have an overload for them
+            selection = self._late(args, stream)
+        if selection is not None:
+            return selection
         from aotcuda.runtime.refusal import refusal  # noqa: PLC0415 (only errors come here)
 
         raise refusal(self._where, self.plans, args)
 
-    def _rank(self, key: object, args: tuple[object, ...]) -> list[Candidate]:
-        """The overloads that arguments of these types may fit, best first."""
-        ranked = []
+    def retire(self) -> None:
+        """Make every quick path of this kernel decline from now on: its images are being unloaded."""
+        self.live.clear()
+
+    def _rank(self, key: object, args: tuple[object, ...]) -> _Ranked | None:
+        """The overloads that arguments of these types may fit, best first; None if there are none."""
+        found = []
         for index, plan in enumerate(self.plans):
             if len(args) != len(plan.parameters):
                 continue
@@ -83,14 +145,33 @@ class Dispatch:
             ranks = [rank(parameter, arg) for parameter, arg in pairs]
             if None not in ranks:
                 converters = tuple([converter(parameter, arg) for parameter, arg in pairs])
-                ranked.append((sum(part or 0 for part in ranks), index, plan, converters))
-        ranked.sort(key=lambda item: item[:2])
-        candidates = [(plan, converters) for _, _, plan, converters in ranked]
-        if candidates:
-            if len(self._candidates) >= _MOST_KEPT:
-                self._candidates.clear()
-            self._candidates[key] = candidates
-        return candidates
+                found.append((sum(part or 0 for part in ranks), index, plan, converters))
+        if not found:
+            return None
+        found.sort(key=lambda item: item[:2])
+        if len(self._ranked) >= _MOST_KEPT:
+            self._ranked.clear()
+        ranked = self._ranked[key] = _Ranked([(plan, converters) for _, _, plan, converters in found])
+        return ranked
+
+
+def _fit(group: Group, args: tuple[object, ...], stream: int) -> Selection | None:
+    """The first overload of a group that takes the arguments, and the arguments packed for it."""
+    for plan, converters in group.candidates:
+        values: list[object] = []
+        pending: list[object] = []
+        for convert, arg in zip(converters, args):  # noqa: B905 (checked when they were made; strict costs time)
+            if not convert(arg, values, pending, stream):
+                break
+        else:
+            slot = plan.take()
+            try:
+                plan.pack_into(slot[0], 0, *values)
+            except (struct.error, OverflowError):  # a scalar is out of its parameter's range
+                plan.slots.append(slot)
+                continue
+            return plan, slot, values, pending
+    return None
 
 
 def _types(args: tuple[object, ...]) -> tuple[object, ...]:

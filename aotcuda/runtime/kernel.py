@@ -1,4 +1,4 @@
-"""What a packaged module exports: kernels, to be indexed with a configuration and called, and device functions."""
+"""What a packaged module exports for launching: kernels, to be indexed with a configuration and called."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from aotcuda import manifest as manifests
-    from aotcuda.runtime.dispatch import Dispatch, Selection
+    from aotcuda.runtime.dispatch import Dispatch, Group, Selection
     from aotcuda.runtime.launch import ForAll, Launcher
     from aotcuda.runtime.module import Module
     from aotcuda.runtime.program import Program
+    from aotcuda.runtime.specialise import Bind
 
 _MOST_LAUNCHERS = 256
 
@@ -74,16 +75,32 @@ class Kernel:
 
     def launcher(self, grid: object, block: object, stream: object, shared: object) -> Launcher:
         """As `__getitem__`, from the parts of a configuration."""
-        from aotcuda.runtime.launch import Launcher, dimensions  # noqa: PLC0415 (as in forall)
+        from aotcuda.runtime.accelerate import in_front  # noqa: PLC0415 (as in forall)
+        from aotcuda.runtime.launch import Launcher, dimensions  # noqa: PLC0415
 
-        return Launcher(
+        launcher = Launcher(
             self, dimensions(grid, "grid", self), dimensions(block, "block", self), stream, self._shared(shared)
         )
+        return in_front(launcher)  # type: ignore[no-any-return]
 
-    def select(self, args: tuple[object, ...], stream: int) -> Selection:
+    def group(self, args: tuple[object, ...]) -> Group | None:
+        """The overloads that these arguments may fit; see `aotcuda.runtime.dispatch`."""
+        return (self._dispatch or self._make_dispatch()).group(args)
+
+    def select(self, args: tuple[object, ...], stream: int, group: Group | None = None) -> Selection:
         """The overload for these arguments; see `aotcuda.runtime.dispatch`."""
-        dispatch = self._dispatch or self._make_dispatch()
-        return dispatch.select(args, stream)
+        return (self._dispatch or self._make_dispatch()).select(args, stream, group)
+
+    def live(self) -> list[bool]:
+        """A list that is emptied when the images are unloaded."""
+        return (self._dispatch or self._make_dispatch()).live
+
+    def specialise(self, group: Group, args: tuple[object, ...]) -> list[Bind]:
+        """The quick paths of a group's overloads, for arguments of these types; none if one of them cannot have one."""
+        from aotcuda.runtime.specialise import specialise  # noqa: PLC0415 (after the first launch)
+
+        found = [specialise(plan, args, self.live()) for plan, _ in group.candidates]
+        return [] if None in found else [bind for bind in found if bind is not None]
 
     def preload(self, program: Program, device: int) -> None:
         """Load every overload's code on a GPU whose context is current."""
@@ -92,7 +109,9 @@ class Kernel:
 
     def forget(self) -> None:
         """Drop all that belongs to loaded images."""
-        self._dispatch = None
+        dispatch, self._dispatch = self._dispatch, None
+        if dispatch is not None:
+            dispatch.retire()
         self._launchers.clear()
 
     def __call__(self, *_args: object) -> NoReturn:
@@ -116,8 +135,14 @@ class Kernel:
     def _make_dispatch(self) -> Dispatch:
         from aotcuda.runtime.dispatch import Dispatch  # noqa: PLC0415 (as in forall)
 
-        self._dispatch = dispatch = Dispatch(self._record, str(self))
+        self._dispatch = dispatch = Dispatch(self._record, str(self), self._late)
         return dispatch
+
+    def _late(self, args: tuple[object, ...], stream: int) -> Selection | None:
+        """What the JIT fallback has for arguments that no packaged overload takes, if it may have anything."""
+        if all(len(args) != len(overload["parameters"]) for overload in self._record["overloads"]):
+            return None
+        return self.module.fallback.select(self, (self._dispatch or self._make_dispatch()).plans, args, stream)
 
     def _shared(self, shared: object) -> int:
         if not isinstance(shared, int) or shared < 0:
@@ -131,41 +156,6 @@ class Kernel:
         raise LaunchError(message)
 
 
-class DeviceFunction:
-    """An exported device function: code for kernels to call, packaged as LTOIR under a C name.
-
-    Attributes:
-        module: The module that it belongs to.
-        signature: Its signature.
-        prototype: Its C prototype, as the packaged header has it.
-    """
-
-    def __init__(self, module: Module, record: manifests.Function) -> None:
-        self.module = module
-        self.__name__ = self.__qualname__ = record["name"]
-        self.__module__ = module.name
-        self.signature = record["signature"]
-        self.prototype = record["prototype"]
-
-    def __call__(self, *_args: object) -> NoReturn:
-        """Say what a device function is.
-
-        Raises:
-            TypeError: Always.
-        """
-        message = f"{self} is a device function: kernels call it on the GPU, the host cannot"
-        raise TypeError(message)
-
-    def __str__(self) -> str:
-        return f"{self.module.name}.{self.__name__}"
-
-    def __repr__(self) -> str:
-        return f"<aotcuda device function {self}: {self.prototype}>"
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return _find, (self.module.name, self.__name__)
-
-
 def _is_plain(configuration: object) -> bool:
     """Whether a configuration is made of ints and tuples of them, and so holds nothing alive and can be kept."""
     if not isinstance(configuration, tuple):
@@ -174,7 +164,7 @@ def _is_plain(configuration: object) -> bool:
 
 
 def _find(module: str, name: str) -> object:
-    """A kernel or function by name, for unpickling."""
+    """A kernel by name, for unpickling."""
     from aotcuda.runtime.module import load  # noqa: PLC0415 (module imports this one)
 
     return load(module).attribute(name)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import ctypes
 
-from aotcuda.errors import LaunchError
+from aotcuda.errors import AotcudaError, LaunchError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.dispatch import Selection
+    from typing import Any
+
+    from aotcuda.runtime.dispatch import Group, Selection
+    from aotcuda.runtime.driver import Device
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.plan import Plan, Slot
     from aotcuda.runtime.program import Entry, Program
+    from aotcuda.runtime.specialise import Quick
 
     Dimensions = tuple[int, int, int]
 
 _COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _COOPERATIVE_TOO_LARGE = 720
+_MOST_KEPT = 64
 
 
 class _Attribute(ctypes.Structure):
@@ -49,9 +54,23 @@ class Launcher:
         block: Threads of a block in x, y and z.
         stream: The handle of the stream, 0 for the default one.
         shared: Bytes of dynamic shared memory for each block.
+        front: What stands in front of this one and is called first; None without the accelerator.
     """
 
-    __slots__ = ("_dimensions", "_owner", "_verified", "block", "grid", "kernel", "shared", "stream")
+    __slots__ = (
+        "_chains",
+        "_dimensions",
+        "_owner",
+        "_quick",
+        "_taught",
+        "_verified",
+        "block",
+        "front",
+        "grid",
+        "kernel",
+        "shared",
+        "stream",
+    )
 
     def __init__(self, kernel: Kernel, grid: Dimensions, block: Dimensions, stream: object, shared: int) -> None:
         self.kernel = kernel
@@ -60,8 +79,13 @@ class Launcher:
         self.stream = streams.handle(stream)
         self.shared = shared
         self._owner = stream  # a stream lives as long as the object it came from
-        self._dimensions = (*grid, *block, shared, ctypes.c_void_p(self.stream), None)
+        # Values that ctypes would otherwise convert at every call.
+        self._dimensions = (*grid, *block, shared, ctypes.c_void_p.from_param(self.stream))
         self._verified: set[object] = set()
+        self._quick: Quick = _decline  # the one that took the last arguments
+        self._chains: dict[Group, Quick] = {}
+        self._taught: set[tuple[Group, int]] = set()
+        self.front: Any = None
 
     def __call__(self, *args: object) -> None:
         """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
@@ -75,11 +99,35 @@ class Launcher:
             CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
             CudaError: The driver reports an error.
         """
-        module = self.kernel.module
+        if not drivers.forked:
+            code = self._quick(args)
+            if not code:
+                return
+            if code > 0:
+                self.fail(code, args)
+                return
+        self.launch(args)
+
+    def launch(self, args: tuple[object, ...]) -> None:
+        """As a call, where the quick path that took the last arguments does not take these."""
+        kernel = self.kernel
+        module = kernel.module
         program = module.program
         if program is None or module.editable or drivers.forked:
             program = module.ready()
-        self.submit(program, self.kernel.select(args, self.stream))
+        group = kernel.group(args)
+        chain = self._chains.get(group) if group is not None else None
+        if chain is not None:
+            code = chain(args)
+            if code >= 0:
+                self._quick = chain
+                if code:
+                    self.fail(code, args)
+                return
+        selection = kernel.select(args, self.stream, group)
+        self.submit(program, selection)
+        if chain is None and group is not None and not module.editable and group.is_of(selection[0]):
+            self._learn(program, group, args)
 
     def submit(self, program: Program, selection: Selection) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back."""
@@ -88,14 +136,13 @@ class Launcher:
             entry = plan.entries.get(program.device)
             if entry is None or pending:
                 entry = program.entry(plan, self._enter(program, selection))
-            if entry not in self._verified:
-                self._verify(entry, plan)
+            self._verify(entry, plan)
             if entry.watch is not None:
                 entry.watch.clear(self.stream)
             if entry.cooperative:
                 code = self._launch_cooperative(program, entry, slot)
             else:
-                code = program.driver.launch(entry.kernel, *self._dimensions, slot[1])
+                code = program.driver.launch(entry.kernel, *self._dimensions, None, slot[1])
             if code:
                 self._recover(code, program, entry, selection)
             if entry.watch is not None:
@@ -107,6 +154,64 @@ class Launcher:
         stream = f", stream {self.stream:#x}" if self.stream else ""
         shared = f", {self.shared} bytes of shared memory" if self.shared else ""
         return f"<{self.kernel} with grid {self.grid}, block {self.block}{stream}{shared}>"
+
+    def fail(self, code: int, args: tuple[object, ...]) -> None:
+        """Say why a launch by a quick path failed; only a thread without a context gets one, and a launch.
+
+        Raises:
+            CudaError: The driver reports an error.
+        """
+        program = self.kernel.module.ready()
+        current = program.driver.current_device()
+        if code == drivers.INVALID_CONTEXT and current is None:
+            self.submit(program, self.kernel.select(args, self.stream))
+            return
+        raise self._error(code, program, program.driver.devices[current or 0])
+
+    def _learn(self, program: Program, group: Group, args: tuple[object, ...]) -> None:
+        """After a launch: make a quick path for the next ones with arguments like these, if there can be one.
+
+        None leaves out what needs more at every launch: cooperative launches, and debug builds. The one in Python
+        does not ask which context is current either, as it must be where there are several GPUs or callbacks.
+        """
+        device = program.device if program.device >= 0 else program.driver.current_device() or 0
+        if (group, device) in self._taught:
+            return
+        if len(self._taught) >= _MOST_KEPT:
+            self._taught.clear()
+        self._taught.add((group, device))
+        kernels = []
+        try:
+            for plan, _ in group.candidates:
+                entry = program.entry(plan, device)
+                self._verify(entry, plan)
+                if entry.cooperative or entry.watch is not None:
+                    return
+                kernels.append(entry.kernel)
+        except AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
+            return
+        if self.front is not None:
+            from aotcuda.runtime import accelerate  # noqa: PLC0415 (after the first launch)
+
+            if accelerate.learn(self, program, group, kernels, self.kernel.live(), args):
+                return
+        if program.device >= 0:
+            self._specialise(program, group, kernels, args)
+
+    def _specialise(
+        self, program: Program, group: Group, kernels: list[ctypes.c_void_p], args: tuple[object, ...]
+    ) -> None:
+        if group.quick is None:
+            group.quick = self.kernel.specialise(group, args)
+        same = (0, 1) if self.stream in (0, 1) else (self.stream,)
+        chain = [
+            bind(program.driver.launch, ctypes.c_void_p.from_param(kernel.value), *self._dimensions, same)
+            for bind, kernel in zip(group.quick, kernels, strict=False)
+        ]
+        if chain:
+            if len(self._chains) >= _MOST_KEPT:
+                self._chains.clear()
+            self._quick = self._chains[group] = chain[0] if len(chain) == 1 else _in_turn(chain)
 
     def _enter(self, program: Program, selection: Selection) -> int:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
@@ -140,20 +245,24 @@ class Launcher:
             if entry.cooperative:
                 code = self._launch_cooperative(program, entry, slot)
             else:
-                code = program.driver.launch(entry.kernel, *self._dimensions, slot[1])
-        if code == 0:
-            return
+                code = program.driver.launch(entry.kernel, *self._dimensions, None, slot[1])
+        if code:
+            raise self._error(code, program, entry.device)
+
+    def _error(self, code: int, program: Program, device: Device) -> Exception:
         problem = (
-            f"{self.kernel} could not be launched on {entry.device} with grid {self.grid}, block {self.block}, "
+            f"{self.kernel} could not be launched on {device} with grid {self.grid}, block {self.block}, "
             f"stream {self.stream:#x} and {self.shared} bytes of dynamic shared memory"
         )
         error = program.driver.error(code, problem)
         if code == _COOPERATIVE_TOO_LARGE:
             error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
-        raise error
+        return error
 
     def _verify(self, entry: Entry, plan: Plan) -> None:
         """Raise LaunchError if the GPU or the kernel cannot take this configuration; once for each."""
+        if entry in self._verified:
+            return
         device = entry.device
         on = f"on {device}"
         for what, dimensions in (("grid", self.grid), ("block", self.block)):
@@ -236,6 +345,24 @@ class ForAll:
         if self._shared > entry.device.limit("shared") - entry.static_shared:
             entry.allow_shared()
         return entry.best_block(self._shared, most)
+
+
+def _decline(_args: tuple[object, ...]) -> int:
+    """The quick path of a launcher that has none."""
+    return -1
+
+
+def _in_turn(chain: list[Quick]) -> Quick:
+    """The quick path of several overloads that fit the same types, tried in the order of the general path."""
+
+    def quick(args: tuple[object, ...]) -> int:
+        for each in chain:
+            code = each(args)
+            if code >= 0:
+                return code
+        return -1
+
+    return quick
 
 
 def addresses(plan: Plan, values: list[object]) -> list[int]:

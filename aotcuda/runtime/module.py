@@ -14,11 +14,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aotcuda import manifest as manifests
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.choose import Choice
-    from aotcuda.runtime.kernel import DeviceFunction, Kernel
-    from aotcuda.runtime.program import Program
-    from aotcuda.runtime.stale import Sources
+    from aotcuda.runtime.driver import Device
+    from aotcuda.runtime.fallback import Fallback
+    from aotcuda.runtime.function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.plan import Plan
+    from aotcuda.runtime.program import Entry, Program
+    from aotcuda.runtime.recipe import Recipe
+    from aotcuda.runtime.stale import Editable
+    from aotcuda.runtime.tiers import Tier
 
 _LOADS = ("import", "first-use")
 _UNLISTED = frozenset(["_aotcuda"])
@@ -46,8 +53,9 @@ class Module:
         self._lock = RLock()
         self.program: Program | None = None
         self._manifest: Manifest | None = None
-        self._exports: dict[str, Kernel | DeviceFunction] = {}
-        self._sources: Sources | None = None
+        self._exports: dict[str, Kernel | DeviceFunction | DeviceFunctionGroup] = {}
+        self._editable: Editable | None = None
+        self._fallback: Fallback | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -68,7 +76,7 @@ class Module:
     @property
     def functions(self) -> dict[str, DeviceFunction]:
         """The exported device functions by name."""
-        from aotcuda.runtime.kernel import DeviceFunction  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.function import DeviceFunction  # noqa: PLC0415 (likewise)
 
         return {name: value for name, value in self._exported().items() if isinstance(value, DeviceFunction)}
 
@@ -81,10 +89,58 @@ class Module:
             CudaError: The driver cannot be started.
         """
         if self.program is not None:
-            return self.program.choices
+            return dict(self.program.choices)
         from aotcuda.runtime import driver, program  # noqa: PLC0415 (an import must not need ctypes)
 
         return program.survey(self.manifest, driver.get())
+
+    @property
+    def tiers(self) -> dict[str, list[Tier]]:
+        """For each kernel what each of its overloads takes on each GPU, and why not something better.
+
+        Errors as for `chosen`.
+        """
+        from aotcuda.runtime import tiers  # noqa: PLC0415 (not before it is asked for)
+
+        return tiers.of(self, self._fallback)
+
+    @property
+    def fallback(self) -> Fallback:
+        """What compiles where nothing in the package fits."""
+        if self._fallback is None:
+            from aotcuda.runtime.fallback import Fallback  # noqa: PLC0415 (few programs ever need it)
+
+            self._fallback = Fallback(self)
+        return self._fallback
+
+    @property
+    def setting(self) -> str:
+        """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
+        return self.manifest["fallback"]
+
+    @property
+    def package_root(self) -> str:
+        """The folder that holds the module's package."""
+        root = os.path.dirname(os.path.dirname(self.path))
+        for _ in range(self.name.count(".")):
+            root = os.path.dirname(root)
+        return root
+
+    def recipe(self) -> Recipe | None:
+        """What the fallback builds from; None if there is nothing."""
+        from aotcuda.runtime import recipe  # noqa: PLC0415 (as in fallback)
+
+        found = recipe.packaged(self.manifest, self.package_root)
+        if self.editable and found is not None:
+            return recipe.project(self.name, self.package_root, found.files)
+        return found
+
+    def packaged_choice(self, device: Device) -> Choice | None:
+        """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
+        from aotcuda.runtime import driver  # noqa: PLC0415 (as in chosen)
+        from aotcuda.runtime.choose import choose  # noqa: PLC0415
+
+        return choose(self.manifest, device.capability, driver=driver.get().version, gpu=str(device))
 
     def choice_for(self, capability: tuple[int, int], driver: tuple[int, int] | None = None) -> Choice:
         """What a GPU of some compute capability would take; it need not be there.
@@ -134,9 +190,7 @@ class Module:
 
         driver.check_fork()
         program = self.program or self._load()
-        if self.editable:
-            self._check_sources()
-        return program
+        return self._of_today().program(program) if self.editable else program
 
     def preload(self) -> None:
         """Load everything now: the images, a context if there is none, and the code of every kernel on its GPU.
@@ -185,7 +239,7 @@ class Module:
         if not self.manifest["kernels"]:
             return
         try:
-            program = self._load()
+            program = self._load(early=True)
         except (RuntimeUnavailableError, CudaError, ForkError):
             return  # the first launch will say so
         if program.callbacks is not None:
@@ -193,10 +247,16 @@ class Module:
 
     def _discard(self) -> None:
         program, self.program = self.program, None
-        if program is not None:
-            for kernel in self.kernels.values():
-                kernel.forget()
-            program.unload()
+        if program is None:
+            return
+        for kernel in self.kernels.values():
+            kernel.forget()
+        editable, self._editable = self._editable, None
+        if editable is not None and editable.packaged not in (None, program):
+            editable.packaged.unload()
+        if self._fallback is not None:
+            self._fallback.unload(program)
+        program.unload()
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""
@@ -209,7 +269,7 @@ class Module:
         state = "not loaded"
         if self.program is not None:
             state = "; ".join(map(str, self.program.choices.values()))
-        if self.editable and (changed := self._stale()):
+        if self.editable and (changed := self._of_today().changed()):
             state += f"; out of date: {changed}"
         counts = f"{len(self._manifest['kernels'])} kernels, {len(self._manifest['functions'])} functions"
         return f"<aotcuda.Module {self.name}: {counts}; {state}>"
@@ -222,9 +282,11 @@ class Module:
                 self._manifest = manifests.read(self.path, sha256=self._sha256)
             return self._manifest
 
-    def _exported(self) -> dict[str, Kernel | DeviceFunction]:
+    def _exported(self) -> dict[str, Kernel | DeviceFunction | DeviceFunctionGroup]:
         if self._manifest is None or not self._exports:
-            from aotcuda.runtime.kernel import DeviceFunction, Kernel  # noqa: PLC0415 (not before something is exported)
+            from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _read)
+            from aotcuda.runtime.function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415 (nothing before
+            from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415  something is exported)
 
             manifest = self.manifest
             with self._lock:
@@ -232,37 +294,68 @@ class Module:
                     self._exports = {
                         **{record["name"]: Kernel(self, record) for record in manifest["kernels"]},
                         **{record["name"]: DeviceFunction(self, record) for record in manifest["functions"]},
+                        **{
+                            name: DeviceFunctionGroup(self, name, records)
+                            for name, records in overloaded(manifest).items()
+                        },
                     }
         return self._exports
 
-    def _load(self) -> Program:
-        manifest = self.manifest
+    def _load(self, *, early: bool = False) -> Program:
         from aotcuda.runtime import driver  # noqa: PLC0415 (an import must not need ctypes)
-        from aotcuda.runtime.program import Program  # noqa: PLC0415
 
+        _ = self.manifest  # a damaged one is said before a missing driver
         driver.check_fork()  # before the lock, which a thread of the parent may have held
         with self._lock:
             if self.program is None:
-                self.program = Program(manifest, os.path.dirname(self.path))
+                from aotcuda.errors import DriverTooOldError, NoImageError  # noqa: PLC0415 (as above)
+
+                try:
+                    self.program = self.load_packaged()
+                except (DriverTooOldError, NoImageError) as error:
+                    if early:  # an import never compiles
+                        raise
+                    return self.fallback.replace(driver.get().devices[0], error)
             return self.program
 
-    def _stale(self) -> str | None:
-        if self._sources is None:
-            from aotcuda.runtime.stale import Sources  # noqa: PLC0415 (only editable installs come here)
+    def load_packaged(self) -> Program:
+        """The packaged images, loaded once more.
 
-            root = os.path.dirname(os.path.dirname(self.path))
-            for _ in range(self.name.count(".")):
-                root = os.path.dirname(root)
-            self._sources = Sources(root, self.manifest["sources"])
-        return self._sources.changed()
+        Raises:
+            RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
+            ManifestError: The fatbin is missing or altered.
+            CudaError: The driver refuses the images.
+        """
+        from aotcuda.runtime.program import Program  # noqa: PLC0415 (an import must not need ctypes)
 
-    def _check_sources(self) -> None:
-        changed = self._stale()
-        if changed is not None:
-            from aotcuda.errors import StaleBuildError  # noqa: PLC0415 (likewise)
+        return Program(self.manifest, os.path.dirname(self.path), rescue=self._rescue)
 
-            message = f"{self.name} was built before {changed}; build it again: pip install -e ."
-            raise StaleBuildError(message)
+    def adopt(self, program: Program, records: list[manifests.Kernel]) -> None:
+        """From now on launch these images, whose kernels are `records`, in place of the ones launched so far."""
+        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is exported)
+
+        with self._lock:
+            self.program = program
+            exports = self._exported()
+            before = {name: kernel for name, kernel in exports.items() if isinstance(kernel, Kernel)}
+            for name, kernel in before.items():
+                kernel.forget()
+                del exports[name]
+                self._namespace.pop(name, None)
+            for record in records:
+                kernel = before.get(record["name"]) or Kernel(self, record)
+                kernel.__init__(self, record)  # type: ignore[misc]  # users hold it, and it has to be the new one
+                exports[record["name"]] = kernel
+
+    def _rescue(self, plan: Plan, device: int, choice: Choice) -> Entry:
+        return self.fallback.entry(plan, device, choice)
+
+    def _of_today(self) -> Editable:
+        if self._editable is None:
+            from aotcuda.runtime.stale import Editable  # noqa: PLC0415 (only editable installs come here)
+
+            self._editable = Editable(self)
+        return self._editable
 
     def _unknown(self, name: str) -> AttributeError:
         message = f"module {self.name!r} has no attribute {name!r}"
@@ -279,8 +372,8 @@ def load(
 ) -> Module:
     """The `Module` of a packaged module.
 
-    `aotcuda.load("mypkg.kernels")` imports that module and gives its `Module`; generated modules call this with the
-    other arguments.
+    `aotcuda.load("mypkg.kernels")` imports that module and gives its `Module`; in a source tree that was never built it
+    makes the module. Generated modules call this with the other arguments.
 
     Args:
         name: The module's name.
@@ -315,7 +408,21 @@ def load(
 
 
 def _imported(name: str) -> Module:
-    __import__(name)
+    try:
+        __import__(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        from aotcuda.runtime import unbuilt  # noqa: PLC0415 (few come here)
+
+        made = unbuilt.load(name)
+        if made is None:
+            error.add_note(
+                "If its package was built without aotcuda's hook, as HATCH_BUILD_NO_HOOKS does, there is nothing to "
+                "make the module from: build it again with the hook, or ship its pyproject.toml in the package."
+            )
+            raise
+        return made
     module = vars(sys.modules[name]).get("__aotcuda__")
     if not isinstance(module, Module):
         from aotcuda.errors import ManifestError  # noqa: PLC0415 (likewise)

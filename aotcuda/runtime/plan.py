@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.program import Entry
     from aotcuda.runtime.scalars import Convert
 
-    Slot = tuple[ctypes.Array[ctypes.c_char], ctypes.Array[ctypes.c_void_p], ctypes.c_size_t]
+    Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t]
     Fill = Callable[[list[object], int, tuple[int, ...], tuple[int, ...]], None]
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
@@ -36,40 +36,57 @@ class Plan:
     Attributes:
         overload: Its entry in the manifest.
         parameters: Its parameters, likewise.
+        size: Bytes of the block.
+        forms: Dtype and number of dimensions of each parameter that is an array, None for the others.
         pack_into: Writes a block's numbers into a buffer.
         addresses: Which of those numbers are the addresses of arrays.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         entries: What `aotcuda.runtime.program` keeps for each GPU.
+        compiled: What `aotcuda.runtime.accelerate` keeps.
     """
 
-    __slots__ = ("_size", "addresses", "entries", "overload", "pack_into", "parameters", "slots")
+    __slots__ = ("addresses", "compiled", "entries", "forms", "overload", "pack_into", "parameters", "size", "slots")
 
     def __init__(self, overload: Overload, where: str) -> None:
         self.overload = overload
         self.parameters = overload["parameters"]
-        self._size = overload["parameter_bytes"]
+        self.size = overload["parameter_bytes"]
         try:
             fields = [field for parameter in self.parameters for field in _fields(parameter)]
-            block = struct.Struct(_format(fields, self._size))
+            block = struct.Struct(_format(fields, self.size))
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise ManifestError(message) from None
+        self.forms = [
+            (parameter["dtype"], parameter["ndim"]) if parameter["kind"] == "array" else None
+            for parameter in self.parameters
+        ]
         self.pack_into = block.pack_into
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         self.slots: list[Slot] = []
         self.entries: dict[int, Entry] = {}
+        self.compiled: object = None
 
     def take(self) -> Slot:
-        """A slot: the buffer, the `extra` array of `cuLaunchKernel` that points to it, and what that refers to."""
+        """A free slot, or a new one."""
         try:
             return self.slots.pop()
         except IndexError:
-            buffer = ctypes.create_string_buffer(max(self._size, 1))
-            size = ctypes.c_size_t(self._size)
-            extra = (ctypes.c_void_p * 5)(
-                _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
-            )
-            return buffer, extra, size
+            return self.make_slot()
+
+    def quick_struct(self) -> struct.Struct:
+        """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros."""
+        fields = [field for parameter in self.parameters for field in _fields(parameter, zeros=False)]
+        return struct.Struct(_format(fields, self.size))
+
+    def make_slot(self) -> Slot:
+        """A slot: the buffer, a pointer to the `extra` array of `cuLaunchKernel` that tells of it, and its size."""
+        buffer = ctypes.create_string_buffer(max(self.size, 1))
+        size = ctypes.c_size_t(self.size)
+        extra = (ctypes.c_void_p * 5)(
+            _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
+        )
+        return buffer, ctypes.byref(extra), size  # made here, since ctypes would make one at every call
 
 
 def rank(parameter: Parameter, value: object) -> int | None:
@@ -78,8 +95,10 @@ def rank(parameter: Parameter, value: object) -> int | None:
     Arrays of every dtype have one type: whether an array fits is for its converter to say.
     """
     kind = parameter["kind"]
-    if kind == "array":
+    if kind in ("array", "record"):
         return None if arrays.reader(value) is None else 0
+    if kind == "datetime":
+        return scalars.datetime_rank(value)
     if kind == "tuple":
         members = parameter["members"]
         if not isinstance(value, tuple) or len(value) != len(members):
@@ -92,10 +111,12 @@ def rank(parameter: Parameter, value: object) -> int | None:
 def converter(parameter: Parameter, value: object) -> Convert:
     """The converter for arguments of the type of `value`, which the parameter has a rank for."""
     kind = parameter["kind"]
-    if kind == "array":
+    if kind in ("array", "record"):
         found = arrays.reader(value)
         assert found is not None  # noqa: S101 (rank() has said so)
-        return _array(parameter, found)
+        return _array(parameter, found) if kind == "array" else _record(parameter, found)
+    if kind == "datetime":
+        return scalars.datetime_converter(parameter)
     if kind == "tuple":
         assert isinstance(value, tuple)  # noqa: S101 (likewise)
         return _tuple([converter(member, item) for member, item in zip(parameter["members"], value, strict=True)])
@@ -151,6 +172,20 @@ def _line(parameter: Parameter, read: Reader) -> Convert:
     return convert
 
 
+def _record(parameter: Parameter, read: Reader) -> Convert:
+    """One structured element on the GPU: an array of a single one, whose address is passed."""
+    dtype = parameter["dtype"]
+
+    def convert(value: object, values: list[object], pending: list[object], stream: int) -> bool:
+        view = read(value, pending, stream)
+        if view is None or view[0] != dtype or any(extent != 1 for extent in view[2]):
+            return False
+        values.append(view[1])
+        return True
+
+    return convert
+
+
 def _tuple(converters: list[Convert]) -> Convert:
     def convert(value: object, values: list[object], pending: list[object], stream: int) -> bool:
         assert isinstance(value, tuple)  # noqa: S101 (converters are chosen by the argument's type)
@@ -186,18 +221,24 @@ def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
     return itemgetter(*indices)
 
 
-def _fields(parameter: Parameter) -> list[tuple[int, str, bool]]:
-    """Offset, `struct` character and whether it is an array's address, for each number of a parameter."""
+def _fields(parameter: Parameter, *, zeros: bool = True) -> list[tuple[int, str, bool]]:
+    """Offset, `struct` character and whether it is an array's address, for each number of a parameter.
+
+    Those of words that are always zero are left out where `zeros` says so.
+    """
     kind, offset = parameter["kind"], parameter["offset"]
     if kind == "array":
         return [
             (offset + 8 * index, "Q" if word == "data" else "q", word == "data")
             for index, word in enumerate(parameter["words"])
+            if zeros or word != "zero"
         ]
     if kind == "tuple":
-        return [field for member in parameter["members"] for field in _fields(member)]
-    if kind == "pointer":
-        return [(offset, "Q", False)]
+        return [field for member in parameter["members"] for field in _fields(member, zeros=zeros)]
+    if kind in ("pointer", "record"):
+        return [(offset, "Q", kind == "record")]
+    if kind == "datetime":
+        return [(offset, "q", False)]
     form = parameter["format"]
     if kind == "complex":
         return [(offset, form, False), (offset + struct.calcsize(form), form, False)]

@@ -11,7 +11,7 @@ from aotcuda.runtime.choose import choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.callbacks import Callbacks
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.plan import Plan
     from aotcuda.runtime.raised import Watch
+
+    Rescue = Callable[[Plan, int, Choice], "Entry"]
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
@@ -92,12 +94,14 @@ class Program:
         choices: What each GPU takes, by its ordinal.
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
+        rescue: Finds an overload where these images hold none for a GPU, or None: the JIT fallback.
+        late: The overloads (by `id` of the plan) that these images do not hold on any GPU; the fallback adds them.
     """
 
-    __slots__ = ("_handle", "_kernels", "_where", "callbacks", "choices", "device", "driver")
+    __slots__ = ("_handle", "_kernels", "_where", "callbacks", "choices", "device", "driver", "late", "rescue")
 
-    def __init__(self, manifest: Manifest, folder: str) -> None:
-        """Load the module's fatbin; nothing needs a context yet.
+    def __init__(self, manifest: Manifest, folder: str, image: bytes = b"", rescue: Rescue | None = None) -> None:
+        """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
 
         Raises:
             ManifestError: The fatbin is missing, truncated or altered.
@@ -108,7 +112,9 @@ class Program:
         self._where = manifest["module"]
         self._kernels: dict[str, ctypes.c_void_p] = {}
         self._handle = ctypes.c_void_p()
-        data = manifests.read_file(folder, manifest["files"]["kernels"])
+        self.rescue = rescue
+        self.late: set[int] = set()
+        data = image or manifests.read_file(folder, manifest["files"]["kernels"])
         self.driver = drivers.get()
         self.choices = survey(manifest, self.driver)
         self.device = 0 if len(self.driver.devices) == 1 else -1
@@ -170,6 +176,8 @@ class Program:
         if found is not None:
             return found
         choice = self.choices[device]
+        if self.rescue is not None and (choice.arch is None or id(plan) in self.late):
+            return self.rescue(plan, device, choice)
         if choice.arch is None:
             raise choice.error(self._where)
         symbol = plan.overload["symbol"]

@@ -53,6 +53,9 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
         return f"is an array in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does"
     if parameter["kind"] == "array":
         return _array_problem(parameter, arg)
+    if parameter["kind"] in ("record", "datetime"):
+        fits = rank(parameter, arg) is not None and converter(parameter, arg)(arg, [], [], 0)
+        return None if fits else f"is {_name(arg)} where {parameter['type']} is packaged ({parameter['dtype']})"
     if rank(parameter, arg) is None:
         return f"is {_name(arg)} where {parameter['type']} is packaged"
     values: list[object] = []

@@ -119,6 +119,29 @@ def _complex(value: object, values: list[object], _pending: list[object], _strea
     return True
 
 
+def datetime_rank(value: object) -> int | None:
+    """Like `rank`, for a datetime or timedelta parameter: it takes NumPy's scalars of its unit, and counts of it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return 1
+    return 0 if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m") else None
+
+
+def datetime_converter(parameter: Parameter) -> Convert:
+    """A function that appends such a value's count."""
+    dtype = parameter["dtype"]
+
+    def convert(value: object, values: list[object], _pending: list[object], _stream: int) -> bool:
+        if isinstance(value, int):
+            values.append(value)
+            return True
+        if getattr(value, "dtype", None) is None or value.dtype.str != dtype:  # type: ignore[attr-defined]
+            return False
+        values.append(int(value.view("i8")))  # type: ignore[attr-defined]
+        return True
+
+    return convert
+
+
 def pointer_rank(value: object) -> int | None:
     """Like `rank`, for a pointer parameter: it takes an address, as an int or a `ctypes.c_void_p`."""
     if isinstance(value, int) and not isinstance(value, bool):

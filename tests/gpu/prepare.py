@@ -22,6 +22,7 @@ WHEELS = {
     "quickstart-specific": (REPOSITORY / "examples" / "quickstart", "sm_80;sm_90;sm_90a;compute_90"),
     "foreign": (REPOSITORY / "tests" / "packages" / "foreign", ""),
     "foreign-functions": (REPOSITORY / "examples" / "foreign_functions", ""),
+    "checked": (REPOSITORY / "tests" / "packages" / "checked", ""),
     "gpufeatures": (REPOSITORY / "tests" / "packages" / "gpufeatures", ""),
 }
 """Folder of each wheel -> its project, and the AOTCUDA_ARCH that it is built with."""

@@ -100,7 +100,7 @@ except aotcuda.NoImageError as error:
 
 
 def test_a_gpu_that_nothing_fits_is_named_beside_what_is_packaged(run_clean):
-    message = run_clean(OLDER, "quickstart-older")
+    message = run_clean(OLDER, "quickstart-older", AOTCUDA_FALLBACK="error")
     assert "quickstart.kernels has no image for GPU 0 (NVIDIA H200, compute capability 9.0)" in message
     assert "sm_75" in message
     assert "sm_80" in message

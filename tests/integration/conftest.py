@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration import projects
+from support import front_ends
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -46,3 +48,13 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     files = projects.content(projects.build_wheel(project, **environ))
     shutil.rmtree(project)
     return files
+
+
+@pytest.fixture(scope="module")
+def mlir() -> Iterator[None]:
+    """Projects are made for the second front end."""
+    if not front_ends.installed():
+        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+    before, projects.FrontEnd.name = projects.FrontEnd.name, front_ends.MLIR
+    yield
+    projects.FrontEnd.name = before

@@ -12,6 +12,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from support import front_ends
+
 PACKAGES = Path(__file__).parents[1] / "packages"
 CHECKOUT = Path(__file__).parents[2]
 
@@ -19,9 +21,16 @@ HATCHLING = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
 BUILD = (sys.executable, "-m", "build", "--no-isolation")
 
 
+class FrontEnd:
+    """The front end that projects are made for; tests of the second one set it while they run."""
+
+    name = "numba-cuda"
+
+
 def copy(name: str, folder: Path) -> Path:
     """A copy of the project `tests/packages/<name>`, in `folder`, to build in."""
-    return Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
+    project = Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
+    return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.ABSENT.get(name, ()))
 
 
 MODULE = 'tool.aotcuda.modules."pkg.k"'
@@ -66,7 +75,7 @@ source = "pkg._k"
 {rest}
 """
     )
-    return folder
+    return folder if FrontEnd.name == "numba-cuda" else front_ends.port(folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ def test_what_exported_functions_call_is_packaged_for_those_who_link_them(foreig
 def test_a_link_item_in_the_configuration_serves_kernels(tmp_path):
     project = build(tmp_path, files={"csrc/f.cu": CU}, module=KERNEL + 'link = ["csrc/f.cu"]')
     files = projects.content(projects.build_wheel(project))
-    assert [source["path"] for source in projects.manifest_of(files, "pkg.k")["sources"]][0] == "csrc/f.cu"
+    assert next(source["path"] for source in projects.manifest_of(files, "pkg.k")["sources"]) == "csrc/f.cu"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from support.images import cuobjdump, resource_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from aotcuda.manifest import Manifest, Overload, Parameter
 
@@ -224,3 +225,15 @@ def test_the_manifest_says_how_to_fill_parameters_of_every_kind(overloads: dict[
     ]
     tree = overloads["nested"]["parameters"][0]
     assert [member["kind"] for member in tree["members"]] == ["scalar", "tuple", "scalar"]
+
+
+def test_a_debug_build_says_where_its_code_comes_from(tmp_path: Path) -> None:
+    project = projects.copy("flat", tmp_path / "flat")
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text() + "\n[tool.aotcuda.options]\ndebug = true\n")
+    files = projects.content(projects.build_wheel(project, AOTCUDA_ARCH="sm_80"))
+    data = image(files["flat/kernels.aotcuda/kernels.fatbin"], "sm_80")
+    assert b".debug_info" in data
+    assert b"_kernels.py" in data
+    assert str(tmp_path).encode() not in data
+    assert projects.manifest_of(files, "flat.kernels")["options"]["opt-level"] == 0

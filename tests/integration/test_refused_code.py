@@ -210,7 +210,8 @@ COMPILING = {
             f"def takes_{name}(x):\n    pass",
             f'kernels.takes_{name} = "void({signature})"',
             f"""{{M}}.kernels.takes_{name}: void({signature}): argument {argument!r} is of type {ty}, which a packaged
-            kernel cannot take; pass numbers, bool, arrays of them, complex, pointers, or tuples of these""",
+            kernel cannot take; pass numbers, bool, complex, datetimes, records, pointers, arrays, or tuples of
+            these""",
         )
         for name, signature, argument, ty in [
             ("optional", "Optional(float32)", "x", "OptionalType(float32)"),

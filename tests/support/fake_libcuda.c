@@ -10,7 +10,7 @@
  *   FAKE_CUDA_STORE     "name=value" separated by ",": what a launch stores in globals of the image
  *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
  *
- * It takes a fatbin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
+ * It takes a fatbin or a cubin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
  * is CUDA_ERROR_NO_BINARY_FOR_GPU. fake_reset() forgets everything but the environment.
  */
 #define _GNU_SOURCE
@@ -325,10 +325,16 @@ EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, vo
     memcpy(&version, code + 4, 2);
     memcpy(&size16, code + 6, 2);
     memcpy(&total, code + 8, 8);
-    if (magic != 0xBA55ED50u || version != 1 || size16 != 16)
-        return INVALID_IMAGE;
     int capabilities[MOST_DEVICES][2];
     int count = devices(capabilities), fits = 0;
+    uint16_t machine;
+    memcpy(&machine, code + 18, 2);
+    if (magic == 0x464C457Fu && machine == 190) { /* a cubin: an ELF file of machine EM_CUDA, with its arch in e_flags */
+        for (int i = 0; i < count; i++)
+            fits |= entry_fits(2, code[49], capabilities[i]);
+        total = 0;
+    } else if (magic != 0xBA55ED50u || version != 1 || size16 != 16)
+        return INVALID_IMAGE;
     for (uint64_t at = 16; at < 16 + total;) {
         memcpy(&kind, code + at, 2);
         memcpy(&header_size, code + at + 4, 4);

@@ -128,6 +128,13 @@ class Tensor:
         self._changes = {"is_cuda": True, "conj": False, "neg": False, **changes}
 
     is_cuda = property(lambda self: self._changes["is_cuda"])
+    ndim = property(lambda self: len(self.shape))
+
+    def __len__(self):
+        return self.shape[0]
+
+    def get_device(self):
+        return 0
 
     def is_conj(self):
         return self._changes["conj"]

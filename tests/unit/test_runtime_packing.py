@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -217,3 +219,60 @@ def test_a_parameter_that_the_manifest_describes_wrongly_is_a_manifest_error(cud
     module = cuda.package(record)
     with pytest.raises(ManifestError, match=r"describes k_0 of mypkg\.kernels\.k wrongly"):
         module.k[1, 1](1)
+
+
+def special(kind, dtype):
+    parameter = {"name": "a", "type": kind, "kind": kind, "dtype": dtype, "offset": 0}
+    return kernel("k", "void()", parameters=[parameter], parameter_bytes=8)
+
+
+RECORD = np.dtype([("x", "f4"), ("id", "i8")], align=True)
+RECORD_TEXT = "|V16{x:<f4@0,id:<i8@8}"
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_a_record_is_the_address_of_one_element(cuda, shape):
+    module = cuda.package(special("record", RECORD_TEXT))
+    array = cuda.array(np.zeros(shape, RECORD), descr=RECORD.descr)
+    module.k[1, 1](array)
+    assert cuda.parameters() == struct.pack("<Q", array.address)
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros(2, RECORD), np.zeros(1, "f4"), np.zeros((), np.dtype([("y", "f4"), ("id", "i8")], align=True))]
+)
+def test_a_record_parameter_takes_nothing_else(cuda, wrong):
+    module = cuda.package(special("record", RECORD_TEXT))
+    descr = wrong.dtype.descr if wrong.dtype.names else None
+    with pytest.raises(ArgumentError, match=r"where record is packaged \(\|V16\{x:<f4@0,id:<i8@8\}\)"):
+        module.k[1, 1](cuda.array(wrong, **({"descr": descr} if descr else {})))
+
+
+def test_a_datetime_is_a_count_of_its_unit(cuda):
+    module = cuda.package(special("datetime", "<M8[ns]"))
+    when = np.datetime64("2026-01-01T00:00:01", "ns")
+    module.k[1, 1](when)
+    assert cuda.parameters() == struct.pack("<q", int(when.view("i8")))
+    module.k[1, 1](-5)
+    assert cuda.parameters() == struct.pack("<q", -5)
+
+
+@pytest.mark.parametrize("wrong", [np.datetime64("2026-01-01", "D"), np.timedelta64(3, "ns"), 1.5, True])
+def test_a_datetime_of_another_unit_is_refused(cuda, wrong):
+    module = cuda.package(special("datetime", "<M8[ns]"))
+    with pytest.raises(ArgumentError, match=r"where datetime is packaged \(<M8\[ns\]\)"):
+        module.k[1, 1](wrong)
+
+
+def test_structured_arrays_are_told_apart_by_their_fields(cuda):
+    signature = "void(float32[::1])"
+    record = kernel("k", signature)
+    record["overloads"][0]["parameters"][0]["dtype"] = RECORD_TEXT
+    module = cuda.package(record)
+    same = cuda.array(np.zeros(3, RECORD), descr=RECORD.descr)
+    module.k[1, 1](same)
+    module.k[1, 1](same)
+    assert struct.unpack_from("<Q", cuda.parameters(), 32)[0] == same.address
+    other = np.zeros(3, np.dtype([("y", "f4"), ("id", "i8")], align=True))
+    with pytest.raises(ArgumentError, match="y:<f4@0"):
+        module.k[1, 1](cuda.array(other, descr=other.dtype.descr))

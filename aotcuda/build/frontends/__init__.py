@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from aotcuda.build.plan import Unit
     from aotcuda.manifest import Parameter
 
-NAMES = ("numba-cuda",)
+_EXTRAS = {"numba-cuda": "cu13", "numba-cuda-mlir": "mlir-cu13"}
+"""The extra of aotcuda that installs each front end's compiler."""
+
+NAMES = tuple(_EXTRAS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +131,8 @@ class CompiledFunction:
         signature: As the front end understood it.
         result: C type of its result.
         parameters: `(C type, name)` of each C parameter.
+        structs: Name and definition of each struct that these types name, in an order that C can read.
+        records: By its spelling in the signature, what `numpy.dtype` takes to make each record that stands there.
         needed: What it needs to be linked with.
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
@@ -139,6 +144,8 @@ class CompiledFunction:
     signature: str
     result: str
     parameters: tuple[tuple[str, str], ...]
+    structs: tuple[tuple[str, str], ...] = ()
+    records: tuple[tuple[str, object], ...] = ()
     needed: tuple[LinkInput, ...] = ()
     callbacks: tuple[Callbacks, ...] = ()
     externals: tuple[External, ...] = ()
@@ -163,8 +170,14 @@ class FrontEnd(Protocol):
     def compile_function(self, unit: Unit, function: object, target: Target) -> CompiledFunction:
         """Compile a device function with the C ABI under the name `unit.symbol`."""
 
-    def merge_functions(self, functions: Sequence[CompiledFunction], target: Target, options: object) -> bytes:
-        """One LTOIR that holds all `functions` (a fatbin takes one LTOIR for each capability)."""
+    def merge_functions(
+        self,
+        functions: Sequence[CompiledFunction],
+        target: Target,
+        options: object,
+        form: Literal["ltoir", "ptx"] = "ltoir",
+    ) -> bytes:
+        """One LTOIR or PTX that holds all `functions` (a fatbin takes one of each for a capability)."""
 
     def include_dirs(self) -> list[str]:
         """Folders that CUDA C++ sources of the front end's own need."""
@@ -183,5 +196,6 @@ def get(name: str) -> FrontEnd:
     try:
         return cast("FrontEnd", importlib.import_module(module_name))
     except ImportError as error:
-        message = f"front end {name} cannot be imported ({error}); install it with: pip install 'aotcuda[cu13]'"
+        extra = f"aotcuda[{_EXTRAS[name]}]"
+        message = f"front end {name} cannot be imported ({error}); install it with: pip install {extra!r}"
         raise ToolchainError(message) from error

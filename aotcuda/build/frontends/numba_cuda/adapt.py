@@ -23,6 +23,7 @@ from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACode
 from numba.cuda.core import bytecode, callconv, config
 from numba.cuda.memory_management import nrt
 
+from aotcuda.build.frontends.numba_like.messages import RaisesError
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Options
-
-
-class RaisesError(Exception):
-    """A function with the C ABI raises or returns None, for which that ABI has no channel."""
 
 
 @dataclass(slots=True)

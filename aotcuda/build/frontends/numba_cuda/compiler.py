@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from llvmlite import ir as llvm
 from numba import cuda
 from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
@@ -19,31 +20,19 @@ from numba.cuda.dispatcher import CUDADispatcher
 
 from aotcuda.build.frontends import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.build.frontends.numba_cuda import adapt, linking
-from aotcuda.build.frontends.numba_cuda import types as nb
-from aotcuda.build.frontends.numba_cuda.messages import explained, place, relative
-from aotcuda.errors import CompileError, SourceError
+from aotcuda.build.frontends.numba_cuda.types import notation, passing
+from aotcuda.build.frontends.numba_like import c_abi, units
+from aotcuda.build.frontends.numba_like.messages import explained, relative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Options
+    from aotcuda.build.frontends.numba_like.units import JitOptions
     from aotcuda.build.plan import Unit
 
 _state: dict[str, str] = {"root": ""}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _JitOptions:
-    """The options of `@cuda.jit` that matter to code, joined with those of the configuration."""
-
-    options: Options
-    launch_bounds: tuple[int, ...]
-    max_registers: int
-    carveout: int | None
-    link: tuple[Any, ...]
-    forceinline: bool
-    inline: str
 
 
 def prepare(root: str) -> dict[str, str]:
@@ -67,20 +56,7 @@ def resolve(unit: Unit, function: object) -> str:
         SourceError: `function` is no function.
         CompileError: The signature is not one, or has the wrong number of arguments.
     """
-    python = _python_function(unit, function)
-    args, result = _signature(unit, python)
-    _check_kind(unit, python)
-    expected = len(inspect.signature(python).parameters)
-    if len(args) != expected:
-        message = (
-            f"{unit.signature_key}: {unit.signature!r} has {len(args)} argument{'s' * (len(args) != 1)} where "
-            f"{unit.python} takes {expected} ({place(python, _state['root'])})"
-        )
-        raise CompileError(message)
-    if unit.kind == "kernel" and result not in (None, types.none):
-        message = f"{unit.signature_key}: a kernel returns nothing; write void(...) where {unit.signature!r} stands"
-        raise CompileError(message)
-    return nb.spell_signature(result or types.none, args)
+    return units.resolve(unit, _python(unit, function), notation, _state["root"])
 
 
 def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKernel:
@@ -89,14 +65,14 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
     Raises:
         CompileError: Numba refuses it, or it takes an argument that cannot be passed to a packaged kernel.
     """
-    python = _python_function(unit, function)
+    python = _python(unit, function)
     jit = _jit_options(unit, function)
-    args, _ = _signature(unit, python)
-    where = unit.key
-    layout = nb.Layout(f"{where}: {unit.signature}")
-    for name, ty in zip(inspect.signature(python).parameters, args, strict=True):
-        layout.add_argument(name, ty)
-    with explained(unit, python, _state["root"]), adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options):
+    args, _ = units.signature(unit, python, notation)
+    layout = passing.layout(f"{unit.key}: {unit.signature}", list(inspect.signature(python).parameters), args)
+    with (
+        explained(unit, python, _state["root"], NumbaError),
+        adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options),
+    ):
         compiled = _lower(unit, python, args, types.void, jit, target, abi="numba")
         library = compiled.library
         entry = library.get_function(compiled.fndesc.llvm_func_name)
@@ -111,7 +87,7 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
     return CompiledKernel(
         code=code,
         needed=needed.inputs,
-        signature=nb.spell_signature(types.none, args),
+        signature=notation.spell_signature(types.none, args),
         parameters=tuple(layout.parameters),
         parameter_bytes=layout.size,
         layout=tuple(layout.fields),
@@ -130,35 +106,31 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
     Raises:
         CompileError: Numba refuses it, it raises, or a type in its signature has no counterpart in C.
     """
-    python = _copy(_python_function(unit, function))
+    python = _copy(_python(unit, function))
     jit = _jit_options(unit, function)
     # Debug information in LTOIR cannot be linked; line information can.
     jit = replace(jit, options=replace(jit.options, debug=False))
-    args, result = _signature(unit, python)
+    args, result = units.signature(unit, python, notation)
     with (
-        explained(unit, python, _state["root"]),
+        explained(unit, python, _state["root"], NumbaError),
         adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options) as swallowed,
     ):
         compiled = _lower(unit, python, args, result, jit, target, abi="c")
         returned = compiled.signature.return_type
         library = compiled.library
-        names = list(inspect.signature(python).parameters)
-        parameters = [
-            part
-            for name, ty in zip(names, args, strict=True)
-            for part in nb.c_parameters(name, ty, f"{unit.key}: {unit.signature}")
-        ]
-        c_result = nb.c_result(returned, f"{unit.key}: {unit.signature}")
-        if c_result == "void":
+        declared = c_abi.prototype(passing, unit, python, args, returned)
+        if declared.result == "void":
             _return_nothing(library.get_function(unit.symbol))
         irs = _module_texts(library)
         needed = linking.needs(library, irs, jit.link, _state["root"])
     return CompiledFunction(
         ir=tuple(irs),
         fastmath=jit.options.fastmath,
-        signature=nb.spell_signature(returned, args),
-        result=c_result,
-        parameters=tuple(parameters),
+        signature=notation.spell_signature(returned, args),
+        result=declared.result,
+        parameters=declared.parameters,
+        structs=declared.structs,
+        records=declared.records,
         needed=needed.inputs,
         callbacks=needed.callbacks,
         externals=needed.externals,
@@ -170,8 +142,10 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
     )
 
 
-def merge_functions(functions: Sequence[CompiledFunction], target: Target, options: Options) -> bytes:
-    """One LTOIR that holds all `functions`.
+def merge_functions(
+    functions: Sequence[CompiledFunction], target: Target, options: Options, form: Literal["ltoir", "ptx"] = "ltoir"
+) -> bytes:
+    """One LTOIR or PTX that holds all `functions`.
 
     Fast math is in the instructions of each function; the settings of the whole (flush to zero, approximate division
     and square root) are used only if all functions ask for them.
@@ -179,11 +153,11 @@ def merge_functions(functions: Sequence[CompiledFunction], target: Target, optio
     fastmath = all(function.fastmath for function in functions)
     irs = [text for function in functions for text in function.ir]
     merged = replace(options, fastmath=fastmath, debug=False)
-    return _generate("functions", irs, merged, target)[0].data
+    return _generate("functions", irs, merged, target, form)[0].data
 
 
 def _lower(
-    unit: Unit, python: FunctionType, args: Any, result: Any, jit: _JitOptions, target: Target, *, abi: str
+    unit: Unit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target, *, abi: str
 ) -> Any:
     options = jit.options
     with warnings.catch_warnings():
@@ -217,7 +191,9 @@ def _nvvm_options(options: Options) -> dict[str, Any]:
     return found
 
 
-def _generate(name: str, irs: list[str], options: Options, target: Target) -> tuple[LinkInput, ...]:
+def _generate(
+    name: str, irs: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"] = "ltoir"
+) -> tuple[LinkInput, ...]:
     settings = {**_nvvm_options(options), "arch": f"compute_{target.number}"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
@@ -228,8 +204,11 @@ def _generate(name: str, irs: list[str], options: Options, target: Target) -> tu
                 LinkInput(kind="ptx", name=f"code of {name} ({number})", data=data.rstrip(b"\x00 \n") + b"\n")
                 for number, data in enumerate(texts)
             )
-        settings["gen_lto"] = None
-        return (LinkInput(kind="ltoir", name=f"code of {name}", data=nvvm.compile_ir(irs, **settings)),)
+        if form == "ltoir":
+            settings["gen_lto"] = None
+        data = nvvm.compile_ir(irs, **settings)
+        data = data if form == "ltoir" else data.rstrip(b"\x00 \n") + b"\n"
+        return (LinkInput(kind=form, name=f"code of {name}", data=data),)
 
 
 def _module_texts(library: Any) -> list[str]:
@@ -242,7 +221,8 @@ def _exceptions(compiled: Any) -> tuple[tuple[int, str, str, str, str, int], ...
     for code, (kind, arguments, place_of) in sorted(compiled.call_helper.exceptions.items()):
         function, path, line = place_of or ("", "", 0)
         text = ", ".join(map(str, arguments or ()))
-        found.append((code, kind.__name__, text, function or "", relative(path or "", _state["root"]), line or 0))
+        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        found.append((code, name, text, function or "", relative(path or "", _state["root"]), line or 0))
     return tuple(found)
 
 
@@ -269,28 +249,8 @@ def _return_nothing(function: Any) -> None:
     function.return_value = llvm.ReturnValue(function, llvm.VoidType())
 
 
-def _python_function(unit: Unit, function: object) -> FunctionType:
-    python = function.py_func if isinstance(function, CUDADispatcher | Dispatcher) else function
-    if not isinstance(python, FunctionType):
-        message = (
-            f"{unit.key}: {unit.source}.{unit.python} is a {type(function).__name__}, not a function; name a Python "
-            "function, plain or decorated with @cuda.jit"
-        )
-        raise SourceError(message)
-    return python
-
-
-def _check_kind(unit: Unit, python: FunctionType) -> None:
-    """Refuse what Numba would compile to something else than what was written."""
-    where = f"{unit.key}: {unit.python} ({place(python, _state['root'])})"
-    if python.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        message = f"{where} is a generator or coroutine; name a plain function"
-        raise SourceError(message)
-    for parameter in inspect.signature(python).parameters.values():
-        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            only = " by keyword only" if parameter.kind == parameter.KEYWORD_ONLY else ""
-            message = f"{where} takes {parameter}{only}; take a fixed number of arguments, each by its position"
-            raise SourceError(message)
+def _python(unit: Unit, function: object) -> FunctionType:
+    return units.python_function(unit, function, CUDADispatcher | Dispatcher)
 
 
 def _copy(function: FunctionType) -> FunctionType:
@@ -307,36 +267,8 @@ def _copy(function: FunctionType) -> FunctionType:
     return copy
 
 
-def _signature(unit: Unit, python: FunctionType) -> tuple[tuple[Any, ...], Any]:
-    try:
-        return nb.parse_signature(unit.signature, python.__globals__)
-    except ValueError as error:
-        message = f"{unit.signature_key}: {unit.signature!r} is no signature in Numba's notation: {error}"
-        raise CompileError(message) from None
-
-
-def _jit_options(unit: Unit, function: object) -> _JitOptions:
-    given: dict[str, Any] = dict(getattr(function, "targetoptions", {})) if isinstance(function, CUDADispatcher) else {}
-    bounds = given.get("launch_bounds") or ()
-    options = replace(
-        unit.options,
-        fastmath=unit.options.fastmath or bool(given.get("fastmath")),
-        debug=unit.options.debug or bool(given.get("debug")),
-        lineinfo=unit.options.lineinfo or bool(given.get("lineinfo")),
-        opt_level=0 if given.get("opt") is False else unit.options.opt_level,
-    )
-    carveout = given.get("shared_memory_carveout")
-    if isinstance(carveout, str):
-        carveout = {"default": -1, "maxl1": 0, "maxshared": 100}[carveout.lower()]
-    return _JitOptions(
-        options=options,
-        launch_bounds=unit.launch_bounds or ((bounds,) if isinstance(bounds, int) else tuple(bounds)),
-        max_registers=int(given.get("max_registers") or 0),
-        carveout=carveout,
-        link=tuple(given.get("link") or ()),
-        forceinline=bool(given.get("forceinline")),
-        inline=given.get("inline") or "never",
-    )
+def _jit_options(unit: Unit, function: object) -> JitOptions:
+    return units.jit_options(unit, function.targetoptions if isinstance(function, CUDADispatcher) else {})
 
 
 def _warm_up() -> None:

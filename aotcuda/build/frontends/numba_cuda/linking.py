@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,10 @@ from numba.cuda.core import config
 from numba.cuda.cuda_paths import get_cuda_paths
 from numba.cuda.cudadrv import nvrtc
 
-from aotcuda.build import links
 from aotcuda.build.frontends import Callbacks, External, LinkInput
 from aotcuda.build.frontends.numba_cuda import adapt
-from aotcuda.errors import CompileError, ConfigError
+from aotcuda.build.frontends.numba_like import items
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,29 +27,8 @@ if TYPE_CHECKING:
 _RESHAPE = re.compile(r'declare [^\n]*@"?(nocopy_empty_reshape|numba_attempt_nocopy_reshape)"?')
 _NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
 
-# What Numba calls for `cuda.cg.this_grid()`, which it finds in libcudadevrt.a. That library is machine code: it cannot
-# be inlined, nor become PTX. The toolkit's header has the same barrier for compilers, in CUDA C++.
-_GRID_GROUP = b"""#include <cooperative_groups.h>
-extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(enum cudaCGScope) { return 1; }
-extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned int)
-{
-    cooperative_groups::this_grid().sync();
-    return cudaSuccess;
-}
-"""
-
 # What NVVM, libdevice and the device side of the driver define.
 _PROVIDED = re.compile(r"llvm\.|__nv_|nvvm|vprintf$|__assertfail$|malloc$|free$|memcpy$|memset$|___numba_")
-
-_KINDS = {
-    "PTXSource": "ptx",
-    "CUSource": "cu",
-    "Fatbin": "fatbin",
-    "Cubin": "cubin",
-    "Archive": "library",
-    "Object": "object",
-    "LTOIR": "ltoir",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +47,16 @@ def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Need
         CompileError: An item cannot be linked, or the code needs what a packaged kernel cannot have.
         SourceError: A callback cannot be found by name.
     """
-    items = list(dict.fromkeys([*library._linking_files, *given]))
+    found = list(dict.fromkeys([*library._linking_files, *given]))
     if any(_RESHAPE.search(text) for text in irs):
-        items.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
+        found.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
     if any(_NRT.search(text) for text in irs):
         message = "it allocates memory on the device (Numba's NRT), which a packaged kernel cannot do"
         raise CompileError(message)
-    inputs = [_input(item, Path(root)) for item in items]
+    inputs = [_input(item, Path(root)) for item in found]
     if library.use_cooperative:
-        inputs.append(LinkInput(kind="cu", name="grid_group.cu", data=_GRID_GROUP, internal=True))
-    callbacks = [found for item in items if (found := _callbacks(item)) is not None]
+        inputs.append(items.GRID_GROUP)
+    callbacks = [named for item in found if not adapt.shim(item) for named in items.callbacks(item)]
     return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=_externals(library))
 
 
@@ -99,34 +78,10 @@ def _input(item: Any, root: Path) -> LinkInput:
         name, heading, pieces = shim
         parts = tuple((key, text.encode()) for key, text in pieces.items())
         return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts, internal=True)
-    if isinstance(item, str):
-        try:
-            found = links.from_file(root / item, root, f"it links {item}")
-        except ConfigError as error:
-            raise CompileError(str(error)) from None
-        own = Path(item).parent == Path(cuda_compiler.__file__).parent
-        return LinkInput(kind=found.kind, name=found.name, data=found.data, folder=found.folder, internal=own)
-    kind = _KINDS.get(type(item).__name__)
-    if kind is None:
-        message = f"it links a {type(item).__name__}, which is neither a file name nor one of {', '.join(_KINDS)}"
-        raise CompileError(message)
-    data = item.data
-    if item.nrt:
-        message = f"it links {item.name} with nrt=True; Numba's memory allocation on the device cannot be packaged"
-        raise CompileError(message)
-    return LinkInput(kind=kind, name=item.name, data=data.encode() if isinstance(data, str) else bytes(data))  # type: ignore[arg-type]
-
-
-def _callbacks(item: Any) -> Callbacks | None:
-    if isinstance(item, str) or adapt.shim(item):
-        return None
-    names = {
-        which: links.importable_name(function, which) if function is not None else None
-        for which, function in (("setup", item.setup_callback), ("teardown", item.teardown_callback))
-    }
-    if not any(names.values()):
-        return None
-    return Callbacks(setup=names["setup"], teardown=names["teardown"], origin=item.name)
+    ready = items.link_input(item, root)
+    if isinstance(item, str) and Path(item).parent == Path(cuda_compiler.__file__).parent:
+        return replace(ready, internal=True)
+    return ready
 
 
 def _externals(library: Any) -> tuple[External, ...]:

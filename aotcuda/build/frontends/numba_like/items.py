@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.build import links
 from aotcuda.build.frontends import Callbacks, LinkInput
 from aotcuda.errors import CompileError, ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _KINDS = {
     "PTXSource": "ptx",
@@ -58,18 +60,21 @@ def link_input(item: Any, root: Path) -> LinkInput:
     return LinkInput(kind=kind, name=item.name, data=data.encode() if isinstance(data, str) else bytes(data))  # type: ignore[arg-type]
 
 
-def callbacks(item: Any) -> Callbacks | None:
-    """The callbacks of a LinkableCode object, by name; None if it has none.
+def callbacks(item: Any) -> tuple[Callbacks, ...]:
+    """The callbacks of a LinkableCode object, by name.
 
     Raises:
         SourceError: One cannot be found by its name.
     """
     if isinstance(item, str):
-        return None
+        return ()
+    packaged = getattr(item, "aotcuda_callbacks", None)  # of another packaged module; see aotcuda.interop.packaged
+    if packaged is not None:
+        return tuple(Callbacks(**found) for found in packaged)
     names = {
         which: links.importable_name(function, which) if function is not None else None
         for which, function in (("setup", item.setup_callback), ("teardown", item.teardown_callback))
     }
     if not any(names.values()):
-        return None
-    return Callbacks(setup=names["setup"], teardown=names["teardown"], origin=item.name)
+        return ()
+    return (Callbacks(setup=names["setup"], teardown=names["teardown"], origin=item.name),)

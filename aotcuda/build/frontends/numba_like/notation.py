@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aotcuda.build.c_types import SCALARS
 from aotcuda.dtypes import structured
-from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,20 +28,6 @@ _NAMES = {
     "e": "float16",
     "f": "float32",
     "d": "float64",
-}
-_C_TYPES = {
-    "?": "bool",
-    "b": "signed char",
-    "B": "unsigned char",
-    "h": "short",
-    "H": "unsigned short",
-    "i": "int",
-    "I": "unsigned int",
-    "q": "long long",
-    "Q": "unsigned long long",
-    "e": "unsigned short",
-    "f": "float",
-    "d": "double",
 }
 
 
@@ -99,9 +85,9 @@ class Notation:
         if isinstance(ty, types.Record):
             fields = (f"{name}: {self.spell(field.type)}" for name, field in ty.fields.items())
             return f"Record({', '.join(fields)})"
-        if ty in (types.none, types.boolean):
-            return "void" if ty == types.none else "bool"
-        return str(ty)
+        if ty == getattr(types, "bfloat16", None):
+            return "bfloat16"
+        return "void" if ty == types.none else str(ty)
 
     def _spell_array(self, ty: Any) -> str:
         if not ty.mutable or not ty.aligned:
@@ -139,36 +125,22 @@ class Notation:
             raise NotImplementedError
         return structured(dtype.str.replace("=", "<"), dtype.descr if dtype.names else None)
 
-    def c_result(self, ty: Any, where: str) -> str:
-        """The C type in which a device function returns `ty`.
+    def dtype(self, ty: Any) -> np.dtype[Any]:
+        """NumPy's type for a record.
 
         Raises:
-            CompileError: The C ABI has no such type here.
+            NotImplementedError: There is none.
         """
-        if ty in (self.types.none, self.types.void):
-            return "void"
-        if self.is_complex(ty) or ty in self.formats or self.is_pointer(ty):
-            return self.c_scalar(ty)
-        message = (
-            f"{where}: it returns {self.spell(ty)}, which has no type in the C ABI; return a number, bool, complex or "
-            "pointer, or write through a pointer argument"
-        )
-        raise CompileError(message)
+        found: np.dtype[Any] = self._numpy.as_dtype(ty)
+        return found
 
     def c_scalar(self, ty: Any) -> str:
         """The C type of a scalar, a complex number or a pointer."""
         if ty in self.formats:
-            return _C_TYPES[self.formats[ty]]
+            return SCALARS[self.formats[ty]]
         if self.is_complex(ty):
             return f"aotcuda_{ty}"
         pointee = getattr(ty, "dtype", None)
         known = pointee in self.formats or self.is_complex(pointee) or isinstance(pointee, self.types.CPointer)
         target = self.c_scalar(pointee) if known else "void"
         return f"{target}*" if target.endswith("*") else f"{target} *"
-
-    def c_argument_error(self, name: str, ty: Any, where: str) -> CompileError:
-        """The error for an argument that no C parameter can hold."""
-        return CompileError(
-            f"{where}: argument {name!r} is of type {self.spell(ty)}, which has no type in the C ABI; take a number, "
-            "bool, complex, pointer, array, or tuple of these"
-        )

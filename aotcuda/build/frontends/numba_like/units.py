@@ -27,15 +27,17 @@ class JitOptions:
     max_registers: int
     carveout: int | None
     link: tuple[Any, ...]
+    inline: str
+    forceinline: bool
 
 
-def python_function(unit: Unit, function: object, dispatcher: type) -> FunctionType:
-    """The plain Python function behind `function`, which may be a `dispatcher`.
+def python_function(unit: Unit, function: object, dispatcher: Any) -> FunctionType:
+    """The plain Python function behind `function`, which may be of class `dispatcher`.
 
     Raises:
         SourceError: It is no function.
     """
-    python = function.py_func if isinstance(function, dispatcher) else function  # type: ignore[attr-defined]
+    python = function.py_func if isinstance(function, dispatcher) else function
     if not isinstance(python, FunctionType):
         message = (
             f"{unit.key}: {unit.source}.{unit.python} is a {type(function).__name__}, not a function; name a Python "
@@ -114,4 +116,6 @@ def jit_options(unit: Unit, given: Mapping[str, Any]) -> JitOptions:
         max_registers=int(given.get("max_registers") or 0),
         carveout=carveout,
         link=tuple(given.get("link") or ()),
+        inline=given.get("inline") or "never",
+        forceinline=bool(given.get("forceinline")),
     )

@@ -15,17 +15,12 @@ def raises(x):
     x[i] = 1 / x[i]
 
 
-@cuda.jit(device=True)
-def check(x):
-    if x % 2:
-        raise OddError("odd")
-    return x // 2
-
-
 @cuda.jit
-def through_helper(x):
+def odd(x):
     i = cuda.grid(1)
-    x[i] = check(x[i])
+    if x[i] % 2:
+        raise OddError("odd")
+    x[i] = x[i] // 2
 
 
 @cuda.jit

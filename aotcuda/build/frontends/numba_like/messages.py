@@ -1,4 +1,4 @@
-"""Errors of Numba as errors of the build: with the configuration's key, and the user's file and line."""
+"""A compiler's errors as errors of the build: with the configuration's key, and the user's file and line."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numba.core.errors import NumbaError
-
-from aotcuda.build.frontends.numba_cuda.adapt import RaisesError
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -27,11 +24,15 @@ _REASON = re.compile(r"^\s*(No implementation|Unknown attribute|Untyped global)"
 _CALL = re.compile(r"^No implementation of .* found for signature:\s*>>> (.*)")
 
 
+class RaisesError(Exception):
+    """A function with the C ABI raises or returns None, for which that ABI has no channel."""
+
+
 @contextmanager
-def explained(unit: Unit, python: FunctionType, root: str) -> Iterator[None]:
+def explained(unit: Unit, python: FunctionType, root: str, compiler_error: type[Exception]) -> Iterator[None]:
     """Turn what is raised while `python` is compiled into a CompileError that names the unit.
 
-    Paths are shown relative to `root`.
+    Paths are shown relative to `root`; `compiler_error` is the class of the errors that the compiler words for users.
     """
     head = f"{unit.key}: {unit.signature}"
     try:
@@ -44,8 +45,8 @@ def explained(unit: Unit, python: FunctionType, root: str) -> Iterator[None]:
     except RaisesError as error:
         message = f"{head}: a function with the C ABI cannot {relative(str(error), root)}"
         raise CompileError(message) from error
-    except NumbaError as error:
-        raise CompileError(_numba_message(head, error, unit, python, root)) from error
+    except compiler_error as error:
+        raise CompileError(_compiler_message(head, error, unit, python, root)) from error
     except Exception as error:
         first, _, rest = relative(str(error), root).removesuffix(". Raised from None").partition("\n")
         message = f"{head}: {type(error).__name__}: {first} ({_place('', error, python, root)})"
@@ -63,8 +64,8 @@ def place(function: FunctionType, root: str) -> str:
     return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
 
 
-def _numba_message(head: str, error: NumbaError, unit: Unit, python: FunctionType, root: str) -> str:
-    """Numba's reason and the user's file and line in the first line; Numba's whole message, indented, below it."""
+def _compiler_message(head: str, error: Exception, unit: Unit, python: FunctionType, root: str) -> str:
+    """The reason and the user's file and line in the first line; the compiler's whole message, indented, below it."""
     plain = relative(_COLOUR.sub("", str(error)), root)
     start = found.start() if (found := _REASON.search(plain)) else 0
     where = _place(plain[start:], error, python, root)
@@ -73,24 +74,25 @@ def _numba_message(head: str, error: NumbaError, unit: Unit, python: FunctionTyp
     if "_array_allocate" in plain:
         return f"{head}: it makes an array on the device, which a packaged kernel cannot do ({where}); pass one in"
     lines = [line.strip() for line in plain[start:].splitlines() if not _NOISE.match(line)]
-    reason = (lines or ["Numba refuses it"])[0].rstrip(".")
+    reason = (lines or ["the compiler refuses it"])[0].rstrip(".")
     if call := _CALL.search(plain[start:].lstrip()):
         reason = f"No implementation of {call[1]}"
     return f"{head}: {reason} ({where})\n{_indented(plain)}"
 
 
 def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
-    """File and line of what Numba could not compile: in its message those come first, and callers follow.
+    """File and line of what could not be compiled: in the compiler's message those come first, and callers follow.
 
-    Errors that Numba raises in classes of numba instead of numba-cuda have no line. Numba was looking at one, though,
-    and the objects that worked on it know it.
+    Some errors have no line. The compiler was looking at one, though, and the objects that worked on it know it.
     """
-    if found := _FILE_LINE.search(text):
-        return f"{found[1]}:{found[2]}"
+    for path, line in _FILE_LINE.findall(text):
+        if not Path(path).is_absolute() or Path(path).is_relative_to(root):
+            return f"{path}:{line}"
     workers = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     for loc in (getattr(worker, "loc", None) for worker in (error, *reversed(workers))):
-        if loc is not None and Path(loc.filename).is_relative_to(root):
-            return f"{relative(loc.filename, root)}:{loc.line}"
+        name = getattr(loc, "filename", None)
+        if name is not None and Path(name).is_relative_to(root):
+            return f"{relative(name, root)}:{loc.line}"  # type: ignore[union-attr]
     return place(python, root)
 
 

@@ -1,0 +1,1077 @@
+/* The quick path of a launch, compiled: what aotcuda/runtime/specialise.py does in Python.
+ *
+ * A Launcher stands in front of a launcher of aotcuda.runtime.launch. It remembers records: for arguments of some types,
+ * with arrays of some dtypes and dimensions, which overloads to try, in which order, and their kernels. A call reads its
+ * arguments once, looks the record up by what it read, checks layout and range, packs the parameter block on the stack,
+ * and calls cuLaunchKernel. Whatever is not as a record has it goes to the launcher behind, which decides, raises, and
+ * may teach another record. Nothing is imported or allocated here, but for the ints and tuples that attributes give.
+ *
+ * Records are immutable and tables of them are replaced, never changed, so that threads of a Python without the GIL read
+ * them with no lock.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef Py_GIL_DISABLED
+#include <stdatomic.h>
+#define SHARED(type) _Atomic(type)
+#define READ(place) atomic_load_explicit(&(place), memory_order_acquire)
+#define WRITE(place, value) atomic_store_explicit(&(place), (value), memory_order_release)
+#else
+#define SHARED(type) type
+#define READ(place) (place)
+#define WRITE(place, value) ((place) = (value))
+#define Py_BEGIN_CRITICAL_SECTION(object) {
+#define Py_END_CRITICAL_SECTION() }
+#endif
+
+enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096, MOST_RECORDS = 256, MOST_SHAPES = 32 };
+
+/* How an argument is read. */
+enum { SCALAR = 0, CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4 };
+
+typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                            void **);
+typedef int (*GetCurrent)(void **);
+typedef int (*PointerAttribute)(void *, int, uint64_t);
+
+enum { DEVICE_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+
+/* From dlpack.h, versions 1.2 and 1.3. */
+typedef struct {
+    void *data;
+    struct {
+        int32_t type, id;
+    } device;
+    int32_t ndim;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Tensor;
+
+typedef struct {
+    struct {
+        uint32_t major, minor;
+    } version;
+    void *previous;
+    void *allocate, *export, *import;
+    int (*read)(void *object, Tensor *result);
+    int (*current_stream)(int32_t device_type, int32_t device_id, void **result);
+} Exchange;
+
+enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
+
+static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
+    *s_is_contiguous, *s_data_ptr, *s_stride, *s_element_size, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
+    *s_fail, *s_exchange;
+static PyTypeObject *plan_type, *launcher_type;
+
+/* Where CuPy and PyTorch tell their current streams. CuPy's is a C function, or else a Python one. */
+static intptr_t (*cupy_stream)(void);
+static PyObject *cupy_stream_object, *torch_stream_object;
+static int cupy_has_streams = 0;
+
+/* CUDA cannot be used in a process that forked after it was started. */
+static SHARED(int) disabled = 0;
+
+/* ---------------------------------------------------------------------------------------------------------------- plans */
+
+enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHAPE = 16, WORD_STRIDE = 32, WORD_STEP = 48 };
+enum { MOST_WORDS = 40 };
+
+typedef struct {
+    char kind;   /* s: scalar, c: complex, p: pointer, a: array */
+    char format; /* of a scalar or a complex number's parts, as struct has it */
+    char layout; /* of an array: C, F, A */
+    unsigned char ndim, writable, count;
+    int offset, itemsize;
+    unsigned char words[MOST_WORDS];
+} Parameter;
+
+typedef struct {
+    PyObject_HEAD
+    int size, count;
+    Parameter *parameters;
+} Plan;
+
+static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    (void)keywords;
+    int size;
+    PyObject *parameters;
+    if (!PyArg_ParseTuple(args, "iO!", &size, &PyTuple_Type, &parameters))
+        return NULL;
+    Py_ssize_t count = PyTuple_Size(parameters);
+    if (size > MOST_BYTES || count > MOST_ARGUMENTS) {
+        PyErr_SetString(PyExc_ValueError, "too many parameters");
+        return NULL;
+    }
+    Plan *self = (Plan *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    self->size = size;
+    self->count = (int)count;
+    self->parameters = PyMem_Calloc(count ? count : 1, sizeof(Parameter));
+    if (!self->parameters) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Parameter *parameter = &self->parameters[i];
+        int kind, format, layout, ndim, writable, end;
+        const char *words;
+        Py_ssize_t words_count;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#;a parameter", &kind, &format, &parameter->offset,
+                              &layout, &ndim, &parameter->itemsize, &writable, &words, &words_count)) {
+            Py_DECREF(self);
+            return NULL;
+        }
+        end = kind == 'a' ? (int)words_count * 8 : kind == 'p' ? 8 : strchr("?bB", format) ? 1 : strchr("hHe", format) ? 2
+            : strchr("iIf", format) ? 4 : 8;
+        if (kind == 'c')
+            end *= 2;
+        if (words_count > MOST_WORDS || ndim < 0 || ndim > MOST_DIMENSIONS || parameter->offset < 0 ||
+            parameter->offset + end > size || (kind == 'a' && parameter->itemsize < 1) ||
+            !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format)) {
+            Py_DECREF(self);
+            PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
+            return NULL;
+        }
+        parameter->kind = (char)kind;
+        parameter->format = (char)format;
+        parameter->layout = (char)layout;
+        parameter->ndim = (unsigned char)ndim;
+        parameter->writable = (unsigned char)writable;
+        parameter->count = (unsigned char)words_count;
+        memcpy(parameter->words, words, words_count);
+    }
+    return (PyObject *)self;
+}
+
+static void plan_dealloc(Plan *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyMem_Free(self->parameters);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- arrays */
+
+typedef struct {
+    uint64_t id; /* of the element type, as the array's library has it; 0 for none */
+    uint64_t address;
+    int ndim, readonly, c_contiguous, has_strides;
+    int64_t shape[MOST_DIMENSIONS];
+    int64_t strides[MOST_DIMENSIONS]; /* in bytes, or in elements for a tensor; see `unit` */
+    int64_t unit;                     /* bytes that a stride counts */
+} View;
+
+/* What of the launch the readers need. */
+typedef struct {
+    uintptr_t stream; /* 1 for the legacy default stream */
+    int any_stream;   /* data may be on any stream: nothing is launched */
+    int cupy_checked;
+    int torch_checked;
+    const Exchange *checked;
+} Reading;
+
+static int same_stream(const Reading *reading, uintptr_t other) {
+    return reading->any_stream || (other ? other : 1) == reading->stream;
+}
+
+static int64_t as_number(PyObject *value) { return value ? (int64_t)PyLong_AsLongLong(value) : -1; }
+
+/* The number that an attribute holds; errors are for the caller to look for. */
+static int64_t attribute_number(PyObject *object, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(object, name);
+    int64_t number = as_number(value);
+    Py_XDECREF(value);
+    return number;
+}
+
+static int64_t method_number(PyObject *object, PyObject *name) {
+    PyObject *value = PyObject_CallMethodObjArgs(object, name, NULL);
+    int64_t number = as_number(value);
+    Py_XDECREF(value);
+    return number;
+}
+
+/* Whether an attribute, or a method's result, is True; only bools are expected. */
+static int is_true(PyObject *value) {
+    int result = value == Py_True;
+    Py_XDECREF(value);
+    return result;
+}
+
+static int read_numbers(PyObject *tuple, int64_t *numbers, int count) {
+    int fits = tuple && PyTuple_Check(tuple) && PyTuple_Size(tuple) == count;
+    for (int i = 0; fits && i < count; i++)
+        numbers[i] = as_number(PyTuple_GetItem(tuple, i));
+    return fits && !PyErr_Occurred();
+}
+
+static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *numbers, int count) {
+    PyObject *tuple = PyObject_GetAttr(object, name);
+    int fits = read_numbers(tuple, numbers, count);
+    Py_XDECREF(tuple);
+    return fits;
+}
+
+/* An address is unsigned: shape and strides are not. */
+static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLongLong(value) : (uint64_t)-1; }
+
+static int cupy_stream_fits(Reading *reading) {
+    if (reading->cupy_checked || !cupy_has_streams)
+        return 1;
+    reading->cupy_checked = 1;
+    if (cupy_stream)
+        return same_stream(reading, (uintptr_t)cupy_stream()) && !PyErr_Occurred();
+    PyObject *stream = PyObject_CallNoArgs(cupy_stream_object);
+    if (!stream)
+        return 0;
+    int64_t handle = attribute_number(stream, s_ptr);
+    Py_DECREF(stream);
+    return same_stream(reading, (uintptr_t)handle) && !PyErr_Occurred();
+}
+
+static int read_cupy(PyObject *array, View *view, Reading *reading) {
+    PyObject *dtype = PyObject_GetAttr(array, s_dtype);
+    if (!dtype)
+        return 0;
+    view->id = (uint64_t)(uintptr_t)dtype;
+    Py_DECREF(dtype); /* the array has it, and the record that it may match too */
+    int64_t ndim = attribute_number(array, s_ndim);
+    if (ndim < 0 || ndim > MOST_DIMENSIONS)
+        return 0;
+    view->ndim = (int)ndim;
+    view->readonly = 0;
+    view->c_contiguous = is_true(PyObject_GetAttr(array, s_c_contiguous));
+    view->has_strides = !view->c_contiguous;
+    view->unit = 1;
+    if (ndim == 1) /* a third of the time that a shape takes */
+        view->shape[0] = PyObject_Size(array);
+    else if (ndim && !read_attribute_numbers(array, s_shape, view->shape, view->ndim))
+        return 0;
+    if (view->has_strides && !read_attribute_numbers(array, s_strides, view->strides, view->ndim))
+        return 0;
+    PyObject *data = PyObject_GetAttr(array, s_data);
+    if (!data)
+        return 0;
+    PyObject *pointer = PyObject_GetAttr(data, s_ptr);
+    Py_DECREF(data);
+    view->address = as_address(pointer);
+    Py_XDECREF(pointer);
+    return !PyErr_Occurred() && cupy_stream_fits(reading);
+}
+
+static int torch_stream_fits(PyObject *tensor, Reading *reading) {
+    if (reading->torch_checked || !torch_stream_object)
+        return 1;
+    reading->torch_checked = 1;
+    PyObject *device = PyObject_CallMethodObjArgs(tensor, s_get_device, NULL);
+    PyObject *stream = device ? PyObject_CallFunctionObjArgs(torch_stream_object, device, NULL) : NULL;
+    Py_XDECREF(device);
+    uint64_t handle = as_address(stream);
+    Py_XDECREF(stream);
+    return !PyErr_Occurred() && same_stream(reading, (uintptr_t)handle);
+}
+
+/* Views whose memory holds other numbers than they show: PyTorch negates and conjugates lazily. */
+static int is_plain_torch(PyObject *tensor, int maybe_complex) {
+    return !is_true(PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL)) &&
+           !(maybe_complex && is_true(PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL)));
+}
+
+static int read_torch(PyObject *tensor, View *view, Reading *reading) {
+    PyObject *dtype = PyObject_GetAttr(tensor, s_dtype);
+    if (!dtype)
+        return 0;
+    view->id = (uint64_t)(uintptr_t)dtype;
+    Py_DECREF(dtype);
+    int64_t ndim = attribute_number(tensor, s_ndim);
+    if (ndim < 0 || ndim > MOST_DIMENSIONS || !is_true(PyObject_GetAttr(tensor, s_is_cuda)) || !is_plain_torch(tensor, 1))
+        return 0;
+    view->ndim = (int)ndim;
+    view->readonly = 0;
+    view->c_contiguous = is_true(PyObject_CallMethodObjArgs(tensor, s_is_contiguous, NULL));
+    view->has_strides = !view->c_contiguous;
+    view->unit = 1;
+    if (ndim == 1)
+        view->shape[0] = PyObject_Size(tensor);
+    else if (ndim && !read_attribute_numbers(tensor, s_shape, view->shape, view->ndim))
+        return 0;
+    if (view->has_strides) {
+        view->unit = method_number(tensor, s_element_size);
+        PyObject *strides = PyObject_CallMethodObjArgs(tensor, s_stride, NULL);
+        int fits = read_numbers(strides, view->strides, view->ndim);
+        Py_XDECREF(strides);
+        if (!fits)
+            return 0;
+    }
+    PyObject *pointer = PyObject_CallMethodObjArgs(tensor, s_data_ptr, NULL);
+    view->address = as_address(pointer);
+    Py_XDECREF(pointer);
+    return !PyErr_Occurred() && torch_stream_fits(tensor, reading);
+}
+
+static int read_exchange(PyObject *object, const Exchange *exchange, View *view, Reading *reading) {
+    Tensor tensor;
+    if (exchange->read(object, &tensor))
+        return 0;
+    if ((tensor.device.type != DEVICE_CUDA && tensor.device.type != DEVICE_CUDA_MANAGED) || tensor.ndim < 0 ||
+        tensor.ndim > MOST_DIMENSIONS || tensor.dtype.lanes != 1 || tensor.dtype.bits % 8)
+        return 0;
+    if (!is_plain_torch(object, tensor.dtype.code == CODE_COMPLEX))
+        return 0;
+    view->id = 1 | (uint64_t)tensor.dtype.code << 8 | (uint64_t)tensor.dtype.bits << 16;
+    view->address = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    view->ndim = tensor.ndim;
+    view->readonly = 0;
+    view->has_strides = tensor.strides != NULL;
+    view->unit = tensor.dtype.bits / 8;
+    view->c_contiguous = 1;
+    int64_t step = 1;
+    for (int i = tensor.ndim; i-- > 0;) {
+        view->shape[i] = tensor.shape[i];
+        if (!tensor.strides)
+            continue;
+        view->strides[i] = tensor.strides[i];
+        if (tensor.shape[i] != 1 && tensor.strides[i] != step)
+            view->c_contiguous = 0;
+        step *= tensor.shape[i];
+    }
+    if (step == 0)
+        view->c_contiguous = 1;
+    if (reading->checked != exchange) {
+        void *stream;
+        if (exchange->current_stream(tensor.device.type, tensor.device.id, &stream) ||
+            !same_stream(reading, (uintptr_t)stream))
+            return 0;
+        reading->checked = exchange;
+    }
+    return !PyErr_Occurred();
+}
+
+/* A value of an interface's dictionary: a borrowed reference, NULL if there is none or it is None. */
+static PyObject *item(PyObject *dictionary, PyObject *key) {
+    PyObject *value = PyDict_GetItemWithError(dictionary, key);
+    return value == Py_None ? NULL : value;
+}
+
+static int read_interface_items(PyObject *dictionary, View *view, Reading *reading) {
+    PyObject *typestr = item(dictionary, s_typestr), *data = item(dictionary, s_data), *shape = item(dictionary, s_shape),
+             *strides = item(dictionary, s_strides), *stream = item(dictionary, s_stream);
+    Py_ssize_t length;
+    if (!typestr || !data || !shape || !PyUnicode_Check(typestr) || !PyTuple_Check(data) || PyTuple_Size(data) != 2 ||
+        !PyTuple_Check(shape) || PyTuple_Size(shape) > MOST_DIMENSIONS || item(dictionary, s_mask))
+        return 0;
+    const char *text = PyUnicode_AsUTF8AndSize(typestr, &length);
+    if (!text || length < 1 || length > 8)
+        return 0;
+    view->id = 0;
+    memcpy(&view->id, text, length);
+    view->ndim = (int)PyTuple_Size(shape);
+    view->readonly = PyObject_IsTrue(PyTuple_GetItem(data, 1));
+    view->address = as_address(PyTuple_GetItem(data, 0));
+    view->has_strides = strides != NULL;
+    view->unit = 1;
+    view->c_contiguous = !strides;
+    if (!read_numbers(shape, view->shape, view->ndim) || (strides && !read_numbers(strides, view->strides, view->ndim)))
+        return 0;
+    if (strides && view->ndim) { /* whether they are contiguous depends on the size of an element, which the plan knows */
+        view->c_contiguous = -1;
+    }
+    if (stream && !same_stream(reading, (uintptr_t)as_address(stream)))
+        return 0;
+    return !PyErr_Occurred();
+}
+
+static int read_interface(PyObject *array, View *view, Reading *reading) {
+    PyObject *dictionary = PyObject_GetAttr(array, s_interface);
+    int fits = dictionary && PyDict_Check(dictionary) && read_interface_items(dictionary, view, reading);
+    Py_XDECREF(dictionary);
+    return fits;
+}
+
+static int is_contiguous(const View *view, int itemsize, char order) {
+    int64_t step = itemsize;
+    int contiguous = 1;
+    for (int i = 0; i < view->ndim; i++) {
+        int axis = order == 'C' ? view->ndim - 1 - i : i;
+        if (view->shape[axis] == 0)
+            return 1;
+        if (view->shape[axis] != 1 && view->strides[axis] * view->unit != step)
+            contiguous = 0;
+        step *= view->shape[axis];
+    }
+    return contiguous;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- packing */
+
+static int pack_array(const Parameter *parameter, const View *view, unsigned char *block) {
+    int ndim = view->ndim, itemsize = parameter->itemsize;
+    int64_t strides[MOST_DIMENSIONS], items = 1, words[MOST_WORDS];
+    if (ndim != parameter->ndim || (view->readonly && parameter->writable))
+        return 0;
+    if (parameter->layout == 'A' && view->has_strides) {
+        for (int i = 0; i < ndim; i++)
+            strides[i] = view->strides[i] * view->unit;
+    } else {
+        char order = parameter->layout == 'F' ? 'F' : 'C';
+        if (view->has_strides ? !(order == 'C' && view->c_contiguous == 1) && !is_contiguous(view, itemsize, order)
+                              : order == 'F' && ndim > 1)
+            return 0;
+        int64_t step = itemsize;
+        for (int i = 0; i < ndim; i++) {
+            int axis = order == 'C' ? ndim - 1 - i : i;
+            strides[axis] = step;
+            step *= view->shape[axis];
+        }
+    }
+    for (int i = 0; i < ndim; i++)
+        items *= view->shape[i];
+    for (int i = 0; i < parameter->count; i++) {
+        unsigned char word = parameter->words[i];
+        words[i] = word >= WORD_STEP     ? strides[word - WORD_STEP] / itemsize
+                   : word >= WORD_STRIDE ? strides[word - WORD_STRIDE]
+                   : word >= WORD_SHAPE  ? view->shape[word - WORD_SHAPE]
+                   : word == WORD_DATA   ? (int64_t)view->address
+                   : word == WORD_ITEMS  ? items
+                   : word == WORD_ITEMSIZE ? itemsize
+                                           : 0;
+    }
+    memcpy(block + parameter->offset, words, 8 * (size_t)parameter->count);
+    return 1;
+}
+
+/* 0 if the value is out of range: struct packs floats likewise, and refuses finite ones that would become infinite. */
+static int pack_float(char format, double value, unsigned char *place) {
+    if (format == 'd') {
+        memcpy(place, &value, 8);
+        return 1;
+    }
+    float narrow = (float)value;
+    if (isinf(narrow) && !isinf(value))
+        return 0;
+    memcpy(place, &narrow, 4);
+    return 1;
+}
+
+static int pack_int(char format, PyObject *value, unsigned char *place) {
+    if (format == 'Q') {
+        uint64_t number = PyLong_AsUnsignedLongLong(value);
+        memcpy(place, &number, 8);
+        return !PyErr_Occurred();
+    }
+    int64_t number = PyLong_AsLongLong(value), low, high;
+    if (number == -1 && PyErr_Occurred())
+        return 0;
+    int size = 8;
+    switch (format) {
+    case 'b': low = INT8_MIN, high = INT8_MAX, size = 1; break;
+    case 'B': low = 0, high = UINT8_MAX, size = 1; break;
+    case 'h': low = INT16_MIN, high = INT16_MAX, size = 2; break;
+    case 'H': low = 0, high = UINT16_MAX, size = 2; break;
+    case 'i': low = INT32_MIN, high = INT32_MAX, size = 4; break;
+    case 'I': low = 0, high = UINT32_MAX, size = 4; break;
+    case '?': low = 0, high = 1, size = 1; break;
+    default: low = INT64_MIN, high = INT64_MAX; break;
+    }
+    if (number < low || number > high)
+        return 0;
+    memcpy(place, &number, size); /* little-endian, as every host that CUDA runs on */
+    return 1;
+}
+
+static int pack_scalar(const Parameter *parameter, PyObject *value, unsigned char *block) {
+    unsigned char *place = block + parameter->offset;
+    char format = parameter->format;
+    if (parameter->kind == 'c') {
+        int size = format == 'f' ? 4 : 8;
+        if (!PyComplex_Check(value) && !PyFloat_Check(value) && !PyLong_Check(value))
+            return 0;
+        double real = PyComplex_Check(value) ? PyComplex_RealAsDouble(value) : PyFloat_AsDouble(value);
+        double imaginary = PyComplex_Check(value) ? PyComplex_ImagAsDouble(value) : 0;
+        return !PyErr_Occurred() && pack_float(format, real, place) && pack_float(format, imaginary, place + size);
+    }
+    if (parameter->kind == 'p') {
+        if (!PyLong_Check(value))
+            return 0;
+        uint64_t address = as_address(value);
+        memcpy(place, &address, 8);
+        return !PyErr_Occurred();
+    }
+    if (format == 'f' || format == 'd') {
+        double number = PyFloat_AsDouble(value);
+        if (number == -1 && PyErr_Occurred())
+            return 0;
+        return pack_float(format, number, place);
+    }
+    if (PyLong_Check(value))
+        return pack_int(format, value, place);
+    if (format == '?')
+        return 0;
+    PyObject *index = PyNumber_Index(value);
+    if (!index)
+        return 0;
+    int fits = pack_int(format, index, place);
+    Py_DECREF(index);
+    return fits;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- records */
+
+typedef struct {
+    int count; /* of arguments */
+    PyTypeObject *types[MOST_ARGUMENTS];
+    const Exchange *exchanges[MOST_ARGUMENTS];
+    unsigned char kinds[MOST_ARGUMENTS];
+} Shape; /* what the arguments' types are, and how each is read */
+
+typedef struct {
+    const Shape *shape;
+    void *context;  /* NULL: of any context */
+    int device;     /* -1: arrays are not asked where they lie */
+    uint64_t hash;
+    uint64_t ids[MOST_ARRAYS];
+    int ndims[MOST_ARRAYS];
+    PyObject *dtypes; /* keeps the objects alive whose addresses are ids */
+    PyObject *live;   /* a list, empty when the images are not loaded any more */
+    int count;        /* of plans */
+    Plan **plans;
+    void **kernels;
+    LaunchKernel launch;
+    PointerAttribute attribute;
+} Record;
+
+typedef struct Table {
+    struct Table *previous; /* kept until the launcher goes: other threads may be reading it */
+    SHARED(int) last;       /* the record that was used last */
+    int shapes_count, count, mask;
+    const Shape *shapes[MOST_SHAPES];
+    const Record *records[MOST_RECORDS];
+    short slots[2 * MOST_RECORDS]; /* by hash, open addressing; -1: empty */
+} Table;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *slow;
+    unsigned dimensions[7];
+    void *stream;
+    GetCurrent current; /* NULL: whose context is current does not matter */
+    SHARED(Table *) table;
+} Launcher;
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash ^= value;
+    hash *= 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+static int types_match(const Shape *shape, PyObject *args, Py_ssize_t count) {
+    if (shape->count != count)
+        return 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (Py_TYPE(PyTuple_GetItem(args, i)) != shape->types[i])
+            return 0;
+    return 1;
+}
+
+/* Reads the arrays among the arguments, in their order; gives how many, -1 if one is unusual. */
+static int read_arrays(const Shape *shape, PyObject *args, View *views, Reading *reading) {
+    int count = 0;
+    for (int i = 0; i < shape->count; i++) {
+        if (shape->kinds[i] == SCALAR)
+            continue;
+        PyObject *array = PyTuple_GetItem(args, i);
+        View *view = &views[count++];
+        int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
+                   : shape->kinds[i] == EXCHANGE  ? read_exchange(array, shape->exchanges[i], view, reading)
+                   : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
+                                                  : read_torch(array, view, reading);
+        if (!fits)
+            return -1;
+    }
+    return count;
+}
+
+static int record_matches(const Record *record, const Shape *shape, void *context, const View *views, int count) {
+    if (record->shape != shape || record->context != context || PyList_Size(record->live) < 1)
+        return 0;
+    for (int i = 0; i < count; i++)
+        if (views[i].id != record->ids[i] || views[i].ndim != record->ndims[i])
+            return 0;
+    return 1;
+}
+
+static uint64_t hash_of(const Shape *shape, void *context, const View *views, int count) {
+    uint64_t hash = mix((uint64_t)(uintptr_t)shape, (uint64_t)(uintptr_t)context);
+    for (int i = 0; i < count; i++)
+        hash = mix(mix(hash, views[i].id), (uint64_t)views[i].ndim);
+    return hash;
+}
+
+static const Record *find(Table *table, const Shape *shape, void *context, const View *views, int count) {
+    uint64_t hash = hash_of(shape, context, views, count);
+    for (int slot = (int)(hash & (unsigned)table->mask);; slot = (slot + 1) & table->mask) {
+        int at = table->slots[slot];
+        if (at < 0)
+            return NULL;
+        if (table->records[at]->hash == hash && record_matches(table->records[at], shape, context, views, count)) {
+            WRITE(table->last, at);
+            return table->records[at];
+        }
+    }
+}
+
+/* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none. */
+static int pack(const Record *record, PyObject *args, const View *views, unsigned char *block) {
+    for (int number = 0; number < record->count; number++) {
+        const Plan *plan = record->plans[number];
+        memset(block, 0, plan->size);
+        int array = 0, i = 0;
+        for (; i < plan->count; i++) {
+            const Parameter *parameter = &plan->parameters[i];
+            if (parameter->kind == 'a' ? !pack_array(parameter, &views[array++], block)
+                                       : !pack_scalar(parameter, PyTuple_GetItem(args, i), block))
+                break;
+        }
+        if (i == plan->count)
+            return number;
+        PyErr_Clear();
+    }
+    return -1;
+}
+
+static int lie_on(const Record *record, const View *views, int count) {
+    for (int i = 0; i < count; i++) {
+        int device;
+        if (views[i].address && (record->attribute(&device, DEVICE_ORDINAL, views[i].address) || device != record->device))
+            return 0;
+    }
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ launcher */
+
+enum { DECLINED = -1 };
+
+static int quick(Launcher *self, PyObject *args) {
+    Table *table = READ(self->table);
+    if (!table || READ(disabled))
+        return DECLINED;
+    Py_ssize_t count = PyTuple_Size(args);
+    const Record *record = table->records[READ(table->last)];
+    const Shape *shape = record->shape;
+    if (!types_match(shape, args, count)) {
+        shape = NULL;
+        for (int i = 0; i < table->shapes_count && !shape; i++)
+            if (types_match(table->shapes[i], args, count))
+                shape = table->shapes[i];
+        if (!shape)
+            return DECLINED;
+    }
+    View views[MOST_ARRAYS];
+    Reading reading = {.stream = self->stream ? (uintptr_t)self->stream : 1};
+    int arrays = read_arrays(shape, args, views, &reading);
+    if (arrays < 0)
+        return DECLINED;
+    void *context = NULL;
+    if (self->current && self->current(&context))
+        return DECLINED;
+    if (!record_matches(record, shape, context, views, arrays)) {
+        record = find(table, shape, context, views, arrays);
+        if (!record)
+            return DECLINED;
+    }
+    if (record->device >= 0 && !lie_on(record, views, arrays))
+        return DECLINED;
+    _Alignas(16) unsigned char block[MOST_BYTES];
+    int number = pack(record, args, views, block);
+    if (number < 0)
+        return DECLINED;
+    size_t size = (size_t)record->plans[number]->size;
+    void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
+    const unsigned *d = self->dimensions;
+    int code;
+    /* A full queue makes the driver wait, and what it waits for may be a host function that needs the GIL. */
+    Py_BEGIN_ALLOW_THREADS
+    code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], self->stream, NULL, extra);
+    Py_END_ALLOW_THREADS
+    return code;
+}
+
+static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keywords) {
+    if (!keywords) {
+        int code = quick(self, args);
+        if (code == 0)
+            Py_RETURN_NONE;
+        if (code > 0) {
+            PyObject *number = PyLong_FromLong(code);
+            PyObject *result = number ? PyObject_CallMethodObjArgs(self->slow, s_fail, number, args, NULL) : NULL;
+            Py_XDECREF(number);
+            return result;
+        }
+        PyErr_Clear(); /* what is wrong with an argument is for the other path to say */
+    }
+    return PyObject_Call(self->slow, args, keywords);
+}
+
+static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    (void)keywords;
+    PyObject *slow;
+    unsigned d[7];
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(args, "O(IIIIIII)K", &slow, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5], &d[6], &stream))
+        return NULL;
+    Launcher *self = (Launcher *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    self->slow = Py_NewRef(slow);
+    memcpy(self->dimensions, d, sizeof d);
+    self->stream = (void *)(uintptr_t)stream;
+    return (PyObject *)self;
+}
+
+static const Exchange *exchange_of(PyTypeObject *type) {
+    PyObject *capsule = PyObject_GetAttr((PyObject *)type, s_exchange);
+    const Exchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    Py_XDECREF(capsule); /* the type keeps it */
+    PyErr_Clear();
+    if (!exchange || exchange->version.major != 1 || !exchange->read || !exchange->current_stream)
+        return NULL;
+    return exchange;
+}
+
+static const Shape *make_shape(PyObject *args, const char *kinds, Py_ssize_t count) {
+    Shape *shape = PyMem_Calloc(1, sizeof(Shape));
+    if (!shape)
+        return NULL;
+    shape->count = (int)count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyTypeObject *type = Py_TYPE(PyTuple_GetItem(args, i));
+        shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)type);
+        shape->kinds[i] = (unsigned char)kinds[i];
+        if (kinds[i] == TORCH && (shape->exchanges[i] = exchange_of(type)))
+            shape->kinds[i] = EXCHANGE;
+    }
+    return shape;
+}
+
+static void free_shape(const Shape *shape) {
+    for (int i = 0; i < shape->count; i++)
+        Py_DECREF(shape->types[i]);
+    PyMem_Free((void *)shape);
+}
+
+static void free_record(Record *record) {
+    for (int i = 0; i < record->count; i++)
+        Py_XDECREF((PyObject *)record->plans[i]);
+    Py_XDECREF(record->dtypes);
+    Py_XDECREF(record->live);
+    PyMem_Free(record->plans);
+    PyMem_Free(record->kernels);
+    PyMem_Free(record);
+}
+
+/* The objects whose addresses are ids; a list of None where ids are something else. */
+static PyObject *dtypes_of(const Shape *shape, PyObject *args) {
+    PyObject *dtypes = PyList_New(0);
+    for (int i = 0; dtypes && i < shape->count; i++) {
+        if (shape->kinds[i] != CUPY && shape->kinds[i] != TORCH)
+            continue;
+        PyObject *dtype = PyObject_GetAttr(PyTuple_GetItem(args, i), s_dtype);
+        if (!dtype || PyList_Append(dtypes, dtype))
+            Py_CLEAR(dtypes);
+        Py_XDECREF(dtype);
+    }
+    return dtypes;
+}
+
+static int fill_plans(Record *record, PyObject *plans, int arguments) {
+    Py_ssize_t count = PyTuple_Size(plans);
+    record->plans = PyMem_Calloc(count ? count : 1, sizeof(Plan *));
+    record->kernels = PyMem_Calloc(count ? count : 1, sizeof(void *));
+    if (!record->plans || !record->kernels) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *plan;
+        unsigned long long kernel;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(plans, i), "O!K", plan_type, &plan, &kernel))
+            return 0;
+        if (((Plan *)plan)->count != arguments) {
+            PyErr_SetString(PyExc_ValueError, "a plan for another number of arguments");
+            return 0;
+        }
+        record->plans[i] = (Plan *)Py_NewRef(plan);
+        record->kernels[i] = (void *)(uintptr_t)kernel;
+        record->count = (int)i + 1;
+    }
+    return 1;
+}
+
+/* A table with one more record, and one more shape if it is new. */
+static Table *extended(const Table *old, const Record *record) {
+    Table *table = PyMem_Calloc(1, sizeof(Table));
+    if (!table)
+        return NULL;
+    if (old) {
+        memcpy(table->shapes, old->shapes, sizeof table->shapes);
+        memcpy(table->records, old->records, sizeof table->records);
+        table->shapes_count = old->shapes_count;
+        table->count = old->count;
+    }
+    table->previous = (Table *)old;
+    if (!table->shapes_count || table->shapes[table->shapes_count - 1] != record->shape) {
+        int known = 0;
+        for (int i = 0; i < table->shapes_count; i++)
+            known |= table->shapes[i] == record->shape;
+        if (!known)
+            table->shapes[table->shapes_count++] = record->shape;
+    }
+    table->records[table->count++] = record;
+    WRITE(table->last, table->count - 1);
+    table->mask = 2 * MOST_RECORDS - 1;
+    memset(table->slots, -1, sizeof table->slots);
+    for (int i = 0; i < table->count; i++) {
+        int slot = (int)(table->records[i]->hash & (unsigned)table->mask);
+        while (table->slots[slot] >= 0)
+            slot = (slot + 1) & table->mask;
+        table->slots[slot] = (short)i;
+    }
+    return table;
+}
+
+static PyObject *learn(Launcher *self, PyObject *args, const char *kinds, PyObject *plans, PyObject *live, int device,
+                       void *launch, void *current, void *attribute) {
+    const Table *old = READ(self->table);
+    Py_ssize_t count = PyTuple_Size(args);
+    const Shape *shape = NULL;
+    for (int i = 0; old && i < old->shapes_count; i++)
+        if (types_match(old->shapes[i], args, count))
+            shape = old->shapes[i];
+    if (old && (old->count == MOST_RECORDS || (!shape && old->shapes_count == MOST_SHAPES)))
+        Py_RETURN_FALSE;
+    int is_new = !shape;
+    if (is_new && !(shape = make_shape(args, kinds, count)))
+        return PyErr_NoMemory();
+    View views[MOST_ARRAYS];
+    Reading reading = {.any_stream = 1};
+    self->current = (GetCurrent)current;
+    int arrays = read_arrays(shape, args, views, &reading);
+    Record *record = PyMem_Calloc(1, sizeof(Record));
+    void *context = NULL;
+    if (arrays < 0 || !record || (current && self->current(&context))) {
+        PyErr_Clear(); /* an unusual array, or data on another stream */
+        goto refused;
+    }
+    record->shape = shape;
+    record->context = context;
+    record->device = device;
+    record->launch = (LaunchKernel)launch;
+    record->attribute = (PointerAttribute)attribute;
+    record->live = Py_NewRef(live);
+    for (int i = 0; i < arrays; i++) {
+        record->ids[i] = views[i].id;
+        record->ndims[i] = views[i].ndim;
+    }
+    record->hash = hash_of(shape, context, views, arrays);
+    record->dtypes = dtypes_of(shape, args);
+    for (int i = 0; old && i < old->count; i++)
+        if (record_matches(old->records[i], shape, context, views, arrays))
+            goto refused; /* known already: it declined for another reason */
+    if (!record->dtypes || !fill_plans(record, plans, (int)count))
+        goto refused;
+    Table *table = extended(old, record);
+    if (!table) {
+        PyErr_NoMemory();
+        goto refused;
+    }
+    WRITE(self->table, table);
+    Py_RETURN_TRUE;
+refused:
+    if (record)
+        free_record(record);
+    if (is_new)
+        free_shape(shape);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *launcher_learn(Launcher *self, PyObject *arguments) {
+    PyObject *args, *plans, *live, *result;
+    const char *kinds;
+    Py_ssize_t kinds_count, arrays = 0;
+    int device;
+    unsigned long long launch, current, attribute;
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKK", &PyTuple_Type, &args, &kinds, &kinds_count, &PyTuple_Type, &plans,
+                          &PyList_Type, &live, &device, &launch, &current, &attribute))
+        return NULL;
+    for (Py_ssize_t i = 0; i < kinds_count; i++)
+        arrays += kinds[i] != SCALAR;
+    if (kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
+        Py_RETURN_FALSE;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    result = learn(self, args, kinds, plans, live, device, (void *)(uintptr_t)launch, (void *)(uintptr_t)current,
+                   (void *)(uintptr_t)attribute);
+    Py_END_CRITICAL_SECTION();
+    return result;
+}
+
+static PyObject *launcher_getattro(Launcher *self, PyObject *name) {
+    PyObject *value = PyObject_GenericGetAttr((PyObject *)self, name);
+    if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return value;
+    PyErr_Clear();
+    return PyObject_GetAttr(self->slow, name);
+}
+
+static PyObject *launcher_repr(Launcher *self) { return PyObject_Repr(self->slow); }
+
+static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->slow);
+    return 0;
+}
+
+static int launcher_clear(Launcher *self) {
+    PyObject *slow = self->slow;
+    self->slow = Py_NewRef(Py_None);
+    Py_XDECREF(slow);
+    return 0;
+}
+
+static void launcher_dealloc(Launcher *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    Table *table = READ(self->table);
+    if (table) { /* the newest has all records and shapes */
+        for (int i = 0; i < table->count; i++)
+            free_record((Record *)table->records[i]);
+        for (int i = 0; i < table->shapes_count; i++)
+            free_shape(table->shapes[i]);
+    }
+    while (table) {
+        Table *previous = table->previous;
+        PyMem_Free(table);
+        table = previous;
+    }
+    Py_XDECREF(self->slow);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+/* -------------------------------------------------------------------------------------------------------------- module */
+
+static PyObject *set_cupy_stream(PyObject *module, PyObject *source) {
+    (void)module;
+    cupy_stream = NULL;
+    Py_CLEAR(cupy_stream_object);
+    cupy_has_streams = source != Py_None;
+    if (PyCapsule_IsValid(source, "intptr_t (void)")) /* a C function of CuPy's, by the name that Cython gives it */
+        cupy_stream = (intptr_t (*)(void))PyCapsule_GetPointer(source, "intptr_t (void)");
+    else
+        cupy_stream_object = Py_NewRef(source);
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_torch_stream(PyObject *module, PyObject *source) {
+    (void)module;
+    Py_CLEAR(torch_stream_object);
+    if (source != Py_None)
+        torch_stream_object = Py_NewRef(source);
+    Py_RETURN_NONE;
+}
+
+static PyObject *disable(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    WRITE(disabled, 1);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef launcher_methods[] = {
+    {"learn", (PyCFunction)launcher_learn, METH_VARARGS,
+     "learn(args, kinds, plans, live, device, launch, current, attribute) -> bool\n\n"
+     "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot launcher_slots[] = {
+    {Py_tp_doc, "Launcher(slow, (grid x, y, z, block x, y, z, shared), stream): a launcher with a quick path before it."},
+    {Py_tp_new, launcher_new},
+    {Py_tp_call, launcher_call},
+    {Py_tp_getattro, launcher_getattro},
+    {Py_tp_repr, launcher_repr},
+    {Py_tp_traverse, launcher_traverse},
+    {Py_tp_clear, launcher_clear},
+    {Py_tp_dealloc, launcher_dealloc},
+    {Py_tp_methods, launcher_methods},
+    {0, NULL},
+};
+
+static PyType_Spec launcher_spec = {"aotcuda_accelerator.Launcher", sizeof(Launcher), 0,
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, launcher_slots};
+
+static PyType_Slot plan_slots[] = {
+    {Py_tp_doc, "Plan(size, parameters): how the arguments of one overload lie in its parameter block. A parameter is "
+                "(kind, format, offset, layout, ndim, itemsize, writable, words)."},
+    {Py_tp_new, plan_new},
+    {Py_tp_dealloc, plan_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec plan_spec = {"aotcuda_accelerator.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
+
+static PyMethodDef methods[] = {
+    {"set_cupy_stream", set_cupy_stream, METH_O,
+     "Where CuPy tells its current stream: its C function in a capsule, its Python function, or None."},
+    {"set_torch_stream", set_torch_stream, METH_O,
+     "PyTorch's function from a GPU's ordinal to the handle of its current stream, or None."},
+    {"disable", disable, METH_NOARGS, "Let every launch go the other way from now on: the process has forked."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int execute(PyObject *module) {
+    static const struct {
+        PyObject **place;
+        const char *text;
+    } names[] = {{&s_dtype, "dtype"}, {&s_ndim, "ndim"}, {&s_c_contiguous, "_c_contiguous"}, {&s_data, "data"},
+                 {&s_ptr, "ptr"}, {&s_shape, "shape"}, {&s_strides, "strides"}, {&s_is_cuda, "is_cuda"},
+                 {&s_is_neg, "is_neg"}, {&s_is_conj, "is_conj"}, {&s_is_contiguous, "is_contiguous"},
+                 {&s_data_ptr, "data_ptr"}, {&s_stride, "stride"}, {&s_element_size, "element_size"},
+                 {&s_get_device, "get_device"}, {&s_interface, "__cuda_array_interface__"}, {&s_typestr, "typestr"},
+                 {&s_stream, "stream"}, {&s_mask, "mask"}, {&s_fail, "fail"}, {&s_exchange, "__dlpack_c_exchange_api__"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!*names[i].place && !(*names[i].place = PyUnicode_InternFromString(names[i].text)))
+            return -1;
+    if (!plan_type && !(plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec)))
+        return -1;
+    if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
+        return -1;
+    return PyModule_AddObjectRef(module, "Plan", (PyObject *)plan_type) ||
+           PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
+           PyModule_AddIntConstant(module, "VERSION", 1) ? -1 : 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, execute},
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "aotcuda_accelerator", .m_doc = "aotcuda's launch, compiled.", .m_methods = methods,
+    .m_slots = module_slots};
+
+PyMODINIT_FUNC PyInit_aotcuda_accelerator(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,43 @@
+"""The flags by which another build uses a module's device functions: where its header is, and what to link."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aotcuda.errors import TargetError
+from aotcuda.inspect import targets
+
+
+def includes(target: str) -> list[str]:
+    """`-I<folder>` for the header of each module in `target`.
+
+    Raises:
+        TargetError: There is no such thing, or it is not installed, or holds nothing that aotcuda built.
+        ManifestError: A file is missing, truncated or altered.
+    """
+    return [f"-I{module.where}" for module in _installed(target)]
+
+
+def libs(target: str) -> list[str]:
+    """The files to link for the device functions of each module in `target`: the functions, then what they call.
+
+    Raises:
+        TargetError: As for `includes`; or a module exports no functions.
+        ManifestError: As for `includes`.
+    """
+    found = []
+    for module in _installed(target):
+        functions = module.manifest["files"].get("functions")
+        if functions is None:
+            message = f"{module.manifest['module']} exports no device functions, so there is nothing to link"
+            raise TargetError(message)
+        found += [str(Path(module.where, file["path"])) for file in (functions, *module.manifest["function_links"])]
+    return found
+
+
+def _installed(target: str) -> list[targets.BuiltModule]:
+    found = [item for item in targets.find(target) if isinstance(item, targets.BuiltModule)]
+    if not found or not Path(found[0].where).is_dir():
+        message = f"{target} is a file that compilers cannot look into; install it, and name the module or its folder"
+        raise TargetError(message)
+    return found

@@ -1,0 +1,139 @@
+"""What a kernel of any compiler has to link to call a module's device functions, from the manifest and its files."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aotcuda import manifest as manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from aotcuda.manifest import Callbacks, Function
+    from aotcuda.runtime.module import Module
+
+KINDS = {
+    ".ptx": "PTXSource",
+    ".cubin": "Cubin",
+    ".fatbin": "Fatbin",
+    ".a": "Archive",
+    ".o": "Object",
+    ".ltoir": "LTOIR",
+}
+"""By suffix: the class that stands for such a file in Numba's compilers, which share the names."""
+
+
+class LinkCallbacks(NamedTuple):
+    """The module's callbacks as the two functions that a linked item may have; None for what there is not."""
+
+    setup: Callable[[Any], None] | None
+    teardown: Callable[[Any], None] | None
+
+
+_items: dict[tuple[str, str], list[Any]] = {}
+
+
+def link_items(module: Module, classes: Any) -> list[Any]:
+    """What kernels link to call the module's functions, as the same objects each time: an object is linked once.
+
+    Args:
+        module: The packaged module.
+        classes: Whatever has the compiler's classes of `KINDS` as attributes.
+
+    Raises:
+        ManifestError: A packaged file is missing or altered.
+    """
+    key = (module.path, classes.__name__)
+    if key not in _items:
+        folder, manifest = os.path.dirname(module.path), module.manifest
+        packaged = manifests.read_file(folder, manifest["files"]["functions"])
+        callbacks = link_callbacks(manifest["callbacks"])
+        first = classes.Fatbin(
+            packaged, name=module.name, setup_callback=callbacks.setup, teardown_callback=callbacks.teardown
+        )
+        # A build that links it has to package the names, not the two functions above.
+        first.aotcuda_callbacks = manifest["callbacks"]
+        _items[key] = [first]
+        for file in manifest["function_links"]:
+            made = getattr(classes, KINDS[os.path.splitext(file["path"])[1]])
+            _items[key].append(made(manifests.read_file(folder, file), name=f"{module.name} {file['path']}"))
+    return _items[key]
+
+
+def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
+    """Functions that run the callbacks once for each loaded image.
+
+    Numba calls what it was given as often as a kernel reaches the item by different functions.
+    """
+    if not found:
+        return LinkCallbacks(None, None)
+    ready: set[int] = set()
+
+    def call(which: str, code: Any) -> None:
+        from aotcuda.runtime.callbacks import find  # noqa: PLC0415 (ctypes is not needed before)
+
+        for item in found:
+            if name := item[which]:  # type: ignore[literal-required]
+                find(name)(code)
+
+    def setup(code: Any) -> None:
+        if int(code.handle) not in ready:
+            ready.add(int(code.handle))
+            call("setup", code)
+
+    def teardown(code: Any) -> None:
+        if int(code.handle) in ready:
+            ready.remove(int(code.handle))
+            call("teardown", code)
+
+    return LinkCallbacks(setup, teardown)
+
+
+def check_abi(module: Module, records: Sequence[Function], compiler: str) -> None:
+    """Refuse functions whose arguments the two compilers pass in different ways.
+
+    Raises:
+        TypeError: The module was built with another compiler, and one of the functions takes a complex number, an array
+            or a tuple.
+    """
+    built_with = module.manifest["frontend"]
+    if built_with == compiler:
+        return
+    for record in records:
+        parameters = record["signature"].partition("(")[2]
+        if re.search(r"complex|\[|Array\(|Tuple\(", parameters):
+            message = (
+                f"{module.name}.{record['name']} cannot be called from a kernel of {compiler}: the module was built "
+                f"with {built_with}, which passes the arguments of {record['signature']} in another way; take numbers "
+                "and pointers"
+            )
+            raise TypeError(message)
+
+
+def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple[str, Mapping[str, Any]]:
+    """A function's signature as text that can be evaluated, and the types that it names beside the compiler's own.
+
+    Records are written out in signatures, as `Record(x: float32)`; the manifest has NumPy's description of each.
+    """
+    text, types = record["signature"], {}
+    text = re.sub(r"\b(datetime|timedelta)64\[(\w+)\]", lambda m: f"NP{m[1].capitalize()}({m[2]!r})", text)
+    text = re.sub(r"\bbool\b", "boolean", text)
+    described = record.get("records", {})
+    for number, name in enumerate(sorted(described, key=len, reverse=True)):
+        import numpy as np  # noqa: PLC0415 (a compiler has imported it)
+
+        types[f"aotcuda_record{number}"] = from_dtype(np.dtype(_descr(described[name])))
+        text = re.sub(re.escape(name), f"aotcuda_record{number}", text)
+    return text, types
+
+
+def _descr(described: Any) -> Any:
+    """NumPy's keyword form of a structured type, from JSON, which has lists for tuples."""
+    if isinstance(described, list):
+        inner, shape = described
+        return (_descr(inner), tuple(shape))
+    if isinstance(described, dict):
+        return {**described, "formats": [_descr(item) for item in described["formats"]]}
+    return described

@@ -1,0 +1,96 @@
+"""What `aotcuda cache` prints."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from aotcuda.errors import TargetError
+from aotcuda.runtime import cache as caches
+from aotcuda.runtime import store
+from aotcuda.runtime.cache import Cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aotcuda.runtime.store import Entry
+
+
+def cache_dir() -> Iterator[str]:
+    """The cache's folder, whether it is there or not.
+
+    Raises:
+        TargetError: There is none.
+    """
+    yield _root()
+
+
+def cache_list() -> Iterator[str]:
+    """A line for each entry, what was used last first; then their number, size and cap.
+
+    Raises:
+        TargetError: There is no folder.
+        ConfigError: `AOTCUDA_CACHE_SIZE` is no size.
+    """
+    found = sorted(store.entries(_cache()), key=lambda entry: -entry.used)
+    rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, found)]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    for size, used, target, kernel, key in rows if found else ():
+        columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
+        yield "  ".join(columns)
+    total = sum(entry.bytes for entry in found)
+    yield f"{len(found)} entries, {_size(total)} of at most {_size(store.size_cap())}, in {_root()}"
+
+
+def cache_clear() -> Iterator[str]:
+    """Remove all entries, and say how many there were.
+
+    Raises:
+        TargetError: There is no folder.
+    """
+    count, size = store.clear(_cache())
+    yield f"{count} entries, {_size(size)}, removed from {_root()}"
+
+
+def _root() -> str:
+    root = caches.folder()
+    if root is None:
+        message = "there is no cache, because there is no home folder; AOTCUDA_CACHE_DIR can name one"
+        raise TargetError(message)
+    return root
+
+
+def _cache() -> Cache:
+    root = _root()
+    problem = caches.whose(root) if Path(root).exists() else None
+    if problem is not None:
+        message = f"{root} {problem}; it is not used as a cache"
+        raise TargetError(message)
+    return Cache(root, lambda _: None)
+
+
+def _row(entry: Entry) -> tuple[str, str, str, str, str]:
+    record = entry.record
+    if record is None:
+        return _size(entry.bytes), _age(entry.used), "?", "damaged, to be replaced when it is next needed", entry.key
+    kernel = f"{record['module']}, all kernels"
+    if record["kernel"] is not None:
+        kernel = f"{record['module']}.{record['kernel']} {record['signature']}"
+    return _size(entry.bytes), _age(entry.used), record["target"], kernel, entry.key
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _age(used: float) -> str:
+    seconds = max(time.time() - used, 0)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"

@@ -1,0 +1,159 @@
+"""The accelerator, if it is installed: `aotcuda_accelerator`, an extension module that does the quick path in C.
+
+It is a distribution of its own (`pip install aotcuda[fast]`), so that aotcuda needs no compiler and no wheel for each
+system. It takes what `aotcuda.runtime.specialise` takes, but for tuples and float16 scalars; and it also asks which
+context is current, where there are several GPUs or callbacks. `AOTCUDA_ACCELERATOR=0` leaves it out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+from aotcuda.runtime import arrays
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.dispatch import Group
+    from aotcuda.runtime.launch import Launcher
+    from aotcuda.runtime.plan import Plan
+    from aotcuda.runtime.program import Program
+
+_VERSION = 1
+"""Of the interface between the two; another one's accelerator is left alone."""
+
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3}
+_WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
+_WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
+
+_found: list[Any] = []  # the module or None, once it was looked for
+_watching = False
+
+
+def accelerator() -> Any:
+    """The extension module, None if it is not installed or not wanted."""
+    if not _found:
+        module = None
+        if os.environ.get("AOTCUDA_ACCELERATOR", "1") != "0":
+            try:
+                import aotcuda_accelerator as module  # noqa: PLC0415 (only a launcher needs it)
+            except ImportError:
+                pass
+            else:
+                module = module if module.VERSION == _VERSION else None
+        _found.append(module)
+    return _found[0]
+
+
+def in_front(launcher: Launcher) -> Any:
+    """What to call in place of a launcher: one with the compiled quick path before it, or else the launcher itself."""
+    module = accelerator()
+    if module is None:
+        return launcher
+    launcher.front = module.Launcher(launcher, (*launcher.grid, *launcher.block, launcher.shared), launcher.stream)
+    return launcher.front
+
+
+def learn(
+    launcher: Launcher, program: Program, group: Group, kernels: list[Any], live: list[bool], args: tuple[object, ...]
+) -> bool:
+    """Tell the compiled quick path which overloads to try for arguments like these, after a launch; False if it cannot.
+
+    Args:
+        launcher: The launcher that it stands in front of.
+        program: The loaded images.
+        group: The overloads.
+        kernels: The handles of their kernels.
+        live: Empty when the images are not loaded any more.
+        args: The arguments.
+    """
+    global _watching  # noqa: PLW0603 (the hook cannot be taken back)
+    kinds = [_kind(arg) for arg in args]
+    plans = [_compiled(plan) for plan, _ in group.candidates]
+    if None in kinds or None in plans:
+        return False
+    if 1 in kinds:
+        _use_cupy()
+    if 2 in kinds:
+        accelerator().set_torch_stream(arrays.torch_stream())
+    if not _watching:
+        os.register_at_fork(after_in_child=accelerator().disable)
+        _watching = True
+    driver = program.driver
+    device = (driver.current_device() or 0) if len(driver.devices) > 1 else -1
+    current = 0 if program.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
+    learnt: bool = launcher.front.learn(
+        args,
+        bytes(kind for kind in kinds if kind is not None),
+        tuple(zip(plans, [kernel.value for kernel in kernels], strict=True)),
+        live,
+        device,
+        _address(driver.launch),
+        current,
+        _address(driver.call["cuPointerGetAttribute"]),
+    )
+    return learnt
+
+
+def _kind(arg: object) -> int | None:
+    """How the extension reads an argument, None if it does not."""
+    if isinstance(arg, tuple):
+        return None
+    family = arrays.family(arg)
+    return 0 if family is None else _KINDS.get(family)
+
+
+def _compiled(plan: Plan) -> object:
+    """The plan as the extension has it, None if one of its parameters is not for it."""
+    if plan.compiled is None:
+        try:
+            parameters = tuple([_parameter(parameter) for parameter in plan.parameters])
+            plan.compiled = accelerator().Plan(plan.size, parameters)
+        except (LookupError, ValueError):
+            plan.compiled = False
+    return plan.compiled or None
+
+
+def _parameter(parameter: Parameter) -> tuple[object, ...]:
+    kind, offset = parameter["kind"], parameter["offset"]
+    if kind == "tuple":
+        raise ValueError
+    if kind != "array":
+        return kind[0], parameter.get("format", "Q"), offset, "C", 0, 0, 0, b""
+    writable = not parameter.get("readonly", False)
+    itemsize = arrays.item_bytes(parameter["dtype"])
+    words = bytes(map(_word, parameter["words"]))
+    return "a", "Q", offset, parameter["layout"], parameter["ndim"], itemsize, int(writable), words
+
+
+def _word(name: str) -> int:
+    code = _WORDS.get(name)
+    if code is not None:
+        return code
+    family = name.rstrip("0123456789")
+    return _WORD_FAMILIES[family] + int(name[len(family) :])
+
+
+def _use_cupy() -> None:
+    """Say where CuPy tells its current stream: a C function, where this CuPy has one."""
+    source: Any = arrays.cupy_stream()
+    if source is not None:
+        streams = sys.modules.get("cupy_backends.cuda.stream")
+        source = getattr(streams, "__pyx_capi__", {}).get("get_current_stream_ptr", source)
+        if type(source).__name__ == "PyCapsule" and not _has_signature(source):
+            source = arrays.cupy_stream()
+    accelerator().set_cupy_stream(source)
+
+
+def _has_signature(capsule: object) -> bool:
+    """Whether a capsule of Cython's holds a function that takes nothing and gives an `intptr_t`."""
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    return bool(valid(ctypes.py_object(capsule), ctypes.c_char_p(b"intptr_t (void)")))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

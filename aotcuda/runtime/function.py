@@ -1,0 +1,112 @@
+"""What a packaged module exports for kernels to call: device functions, and groups of them under one name.
+
+Numba's compilers type any object that has a `_numba_type_`, so an exported function can be called inside `@cuda.jit`
+kernels. That attribute is made when a compiler asks for it: nothing here imports one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from aotcuda import manifest as manifests
+    from aotcuda.runtime.module import Module
+
+_COMPILERS = {"numba.cuda": "numba_cuda", "numba_cuda_mlir": "numba_cuda_mlir"}
+"""By the package whose code asks for `_numba_type_`: the module of `aotcuda.interop` that answers."""
+
+
+class _Callable:
+    """A name that kernels may call, and the packaged functions behind it."""
+
+    def __init__(self, module: Module, name: str, records: Sequence[manifests.Function]) -> None:
+        self.module = module
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = module.name
+        self._records = records
+        self._types: dict[str, Any] = {}
+
+    def __call__(self, *_args: object) -> Any:
+        """Say what a device function is; on the GPU it is called, by kernels.
+
+        Raises:
+            TypeError: Always.
+        """
+        message = f"{self} is a device function: kernels call it on the GPU, the host cannot"
+        raise TypeError(message)
+
+    def __str__(self) -> str:
+        return f"{self.module.name}.{self.__name__}"
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return _find, (self.module.name, self.__name__)
+
+    @property
+    def _numba_type_(self) -> object:
+        """The type of this function to whichever of Numba's compilers asks.
+
+        One object may be used by both, and both ask by this name; their types have nothing in common.
+
+        Raises:
+            AttributeError: Something else asks, such as Numba's compiler for the host.
+        """
+        asking = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (nothing else tells who asks)
+        compiler = next((found for name, found in _COMPILERS.items() if f"{asking}.".startswith(f"{name}.")), None)
+        if compiler is None:
+            message = f"{self} has no type here; it can be called inside kernels of numba-cuda and numba-cuda-mlir"
+            raise AttributeError(message, name="_numba_type_", obj=self)
+        if compiler not in self._types:
+            from importlib import import_module  # noqa: PLC0415 (only where a compiler has been imported already)
+
+            interop = import_module(f"aotcuda.interop.{compiler}")
+            self._types[compiler] = interop.numba_type(self.module, self.__name__, self._records)
+        return self._types[compiler]
+
+
+class DeviceFunction(_Callable):
+    """An exported device function: code for kernels to call, packaged under a C name.
+
+    Attributes:
+        module: The module that it belongs to.
+        signature: Its signature.
+        prototype: Its C prototype, as the packaged header has it.
+    """
+
+    def __init__(self, module: Module, record: manifests.Function) -> None:
+        super().__init__(module, record["name"], [record])
+        self.signature = record["signature"]
+        self.prototype = record["prototype"]
+
+    def __repr__(self) -> str:
+        return f"<aotcuda device function {self}: {self.prototype}>"
+
+
+class DeviceFunctionGroup(_Callable):
+    """The exported device functions that were made from one Python function, called by its name.
+
+    Which of them a call means is decided by the types of its arguments, as for any overloaded function.
+
+    Attributes:
+        module: The module that they belong to.
+        functions: The names of the functions, in the order of the configuration.
+        signatures: Their signatures.
+    """
+
+    def __init__(self, module: Module, name: str, records: Sequence[manifests.Function]) -> None:
+        super().__init__(module, name, records)
+        self.functions = [record["name"] for record in records]
+        self.signatures = [record["signature"] for record in records]
+
+    def __repr__(self) -> str:
+        return f"<aotcuda device functions {self}: {'; '.join(self.signatures)}>"
+
+
+def _find(module: str, name: str) -> object:
+    """A function or group by name, for unpickling."""
+    from aotcuda.runtime.module import load  # noqa: PLC0415 (module imports this one)
+
+    return load(module).attribute(name)

@@ -1,0 +1,168 @@
+"""One process compiles, the others wait: a lock that is a file, on any file system, and outlives no crash.
+
+The file is made with O_CREAT | O_EXCL, which is atomic on NFS too, and names its holder. The holder renews the file's
+time while it works. A waiter takes the lock over when the holder is dead (as far as that can be told from here) or has
+not renewed it for a while by the waiter's own clock, so clocks of several machines need not agree. Should two processes
+hold the lock after all, both compile, and one result is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
+RENEWED_EVERY = 2.0
+STALE_AFTER = 20.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+
+
+class Lock:
+    """A lock that this process holds, until `release`."""
+
+    __slots__ = ("_content", "_path", "_stop")
+
+    def __init__(self, path: str, content: bytes) -> None:
+        self._path = path
+        self._content = content
+        self._stop = _renew(path)
+
+    def release(self) -> None:
+        """Give it back, unless somebody has taken it over."""
+        self._stop.set()
+        with contextlib.suppress(OSError):
+            if _read(self._path) == self._content:
+                os.unlink(self._path)
+
+
+def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | None:
+    """Take the lock at `path`.
+
+    Args:
+        path: The file; its folder is there.
+        ready: Tells that what the holder makes is there, so there is nothing to wait for any more.
+        patience: Seconds to wait.
+
+    Returns:
+        The lock; None if `ready` said so, if patience ran out, or if no file can be made there.
+    """
+    content = _me()
+    pause, deadline = _FIRST_PAUSE, time.monotonic() + patience
+    watched: tuple[bytes, int] | None = None
+    since = 0.0
+    while True:
+        try:
+            return _create(path, content)
+        except FileExistsError:
+            pass
+        except OSError:
+            return None
+        if ready():
+            return None
+        now = time.monotonic()
+        state = _state(path)
+        if state is None:
+            continue  # released just now
+        if state != watched:
+            watched, since = state, now
+        if _is_dead(state[0]) or now - since > STALE_AFTER:
+            _take_away(path, state[0])
+            continue
+        if now > deadline:
+            return None
+        time.sleep(min(pause, deadline - now) if deadline > now else 0)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _create(path: str, content: bytes) -> Lock:
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+    return Lock(path, content)
+
+
+def _renew(path: str) -> Event:
+    import threading  # noqa: PLC0415 (only who compiles comes here)
+
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(RENEWED_EVERY):
+            try:
+                os.utime(path)
+            except OSError:
+                return
+
+    threading.Thread(target=renew, name="aotcuda-lock", daemon=True).start()
+    return stop
+
+
+def _take_away(path: str, content: bytes) -> None:
+    """Remove a dead holder's lock; by a rename, so that of several waiters one does it."""
+    aside = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+    with contextlib.suppress(OSError):
+        os.rename(path, aside)
+        if _read(aside) != content:
+            os.link(aside, path)  # it was somebody's new lock already: give it back
+    with contextlib.suppress(OSError):
+        os.unlink(aside)
+
+
+def _state(path: str) -> tuple[bytes, int] | None:
+    try:
+        return _read(path), os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(1000)
+
+
+def _me() -> bytes:
+    return f"{_machine()}\n{os.getpid()}\n{_started(os.getpid())}\n".encode()
+
+
+def _machine() -> str:
+    """Where process numbers mean something: this host, and in it this container."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return f"{os.uname().nodename} {space}"
+
+
+def _started(pid: int) -> str:
+    """When a process was started, which tells it from a later one of the same number; empty if that is not known."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _is_dead(content: bytes) -> bool:
+    """Whether the holder is known to be gone; of another machine's processes nothing is known."""
+    try:
+        machine, pid, started, _ = content.decode().split("\n")
+        number = int(pid)
+    except ValueError:
+        return False  # not written yet
+    if machine != _machine():
+        return False
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    now = _started(number)
+    return bool(started and now and started != now)

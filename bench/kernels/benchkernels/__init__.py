@@ -1,0 +1,1 @@
+"""Packaged kernels for measuring."""

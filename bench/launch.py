@@ -1,0 +1,218 @@
+"""What a launch costs the host, in microseconds: aotcuda beside C and every other way that is installed.
+
+All ways launch the same kernel in the same process, in turns, in batches that the driver's queue can hold, with the GPU
+idle before each; a figure is the median over the turns. Those that matter are the differences to C.
+
+    python bench/prepare.py /tmp/bench && pip install /tmp/bench/*.whl     # on any machine with aotcuda[cu13]
+    python bench/launch.py                                                 # on a machine with a GPU
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import machine
+import peers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BATCH = 256  # the queue of a stream holds about a thousand
+_BASE = "C, one buffer"
+_LIMITS = {"aotcuda, accelerator": 1.0, "aotcuda, Python": 2.5}
+
+
+def main() -> int:
+    parser = machine.parser(__doc__, "launch")
+    parser.add_argument("--turns", type=int, default=25)
+    parser.add_argument("--counts", type=int, nargs="*", default=[0, 1, 4, 8, 16], help="numbers of arrays")
+    arguments = parser.parse_args()
+    here = machine.describe()
+    kernels = importlib.import_module("benchkernels.kernels")
+    synchronize = _synchronize()
+    cases = {"axpy": ("axpy", 3)} | {f"{count} arrays": (f"arrays{count}", count) for count in arguments.counts}
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    missing: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for title, (name, count) in cases.items():
+            case = peers.Case(kernels, name, count, Path(folder))
+            batches = _batches(case, missing)
+            figures[title] = _measure(batches, arguments.turns, synchronize)
+            _print(title, figures[title])
+    overloads = _overloads(kernels, arguments.turns, synchronize)
+    growth = _growth(kernels)
+
+    met = {}
+    for way, limit in _LIMITS.items():
+        for library in ("cupy", "torch"):
+            found = figures["axpy"].get(f"{way}, {library}")
+            if found is not None:
+                met[f"{way}, {library}: at most {limit} us over C"] = found["over_c"] <= limit
+    print()
+    for text, verdict in met.items():
+        print(f"{text}: {'met' if verdict else 'MISSED'}")
+    for peer, reason in missing.items():
+        print(f"left out: {peer}: {reason}")
+    machine.write(
+        arguments.out,
+        here,
+        unit="microseconds of host time a launch",
+        batch=_BATCH,
+        figures=figures,
+        overloads=overloads,
+        memory=growth,
+        missing=missing,
+        measures=met,
+    )
+    return 0 if all(met.values()) else 1
+
+
+def _batches(case: peers.Case, missing: dict[str, str]) -> dict[str, peers.Batch]:
+    """Every way to launch this kernel that works here, each as a function from a number of launches to seconds."""
+    found: dict[str, peers.Batch] = {}
+    arrays = case.cupy() if _has("cupy") else case.torch() if _has("torch") else case.numba()
+    for name, batch in peers.c_batches(case, arrays):
+        try:
+            batch(3)
+        except peers.MissingError as error:
+            missing.setdefault(name, str(error))
+        else:
+            found[name] = batch
+    for make_all in (peers.aotcuda_launches, peers.others):
+        for name, make in make_all(case):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    function, args = make()
+                    batch = _loop(function, args)
+                    batch(3)
+            except Exception as error:  # noqa: BLE001 (whatever is wrong with a peer must not end the others)
+                missing.setdefault(name, f"{type(error).__name__}: {error}".splitlines()[0][:200])
+            else:
+                found[name] = batch
+    return found
+
+
+def _loop(function: Callable[..., object], args: tuple[object, ...]) -> peers.Batch:
+    """A loop over a call with its arguments written out, as a program has it."""
+    names = [f"a{index}" for index in range(len(args))]
+    source = (
+        f"def bind({', '.join(['f', *names])}):\n"
+        "    def batch(count):\n"
+        "        begin = clock()\n"
+        "        for _ in range(count):\n"
+        f"            f({', '.join(names)})\n"
+        "        return clock() - begin\n"
+        "    return batch\n"
+    )
+    scope: dict[str, Any] = {"clock": time.perf_counter}
+    exec(source, scope)
+    batch: peers.Batch = scope["bind"](function, *args)
+    return batch
+
+
+def _measure(
+    batches: dict[str, peers.Batch], turns: int, synchronize: Callable[[], object]
+) -> dict[str, dict[str, float]]:
+    """By way: median and least microseconds a launch, and what it takes more than C."""
+    times: dict[str, list[float]] = {name: [] for name in batches}
+    for turn in range(turns + 2):
+        for name, batch in batches.items():
+            synchronize()
+            seconds = batch(_BATCH)
+            if turn >= 2:
+                times[name].append(seconds / _BATCH * 1e6)
+    synchronize()
+    base = median(times[_BASE])
+    return {
+        name: {
+            "median": round(median(values), 3),
+            "min": round(min(values), 3),
+            "over_c": round(median(values) - base, 3),
+            "ratio": round(median(values) / base, 2),
+        }
+        for name, values in times.items()
+    }
+
+
+def _overloads(kernels: Any, turns: int, synchronize: Callable[[], object]) -> dict[str, float]:
+    """One overload against twelve, and against twelve whose types change from launch to launch."""
+    if not _has("cupy"):
+        return {}
+    import cupy
+
+    single = [cupy.zeros(peers.ELEMENTS, "float32") for _ in range(3)]
+    double = [cupy.zeros(peers.ELEMENTS, "float64") for _ in range(3)]
+    one, many = kernels.axpy[peers.GRID, peers.BLOCK], kernels.axpy_many[peers.GRID, peers.BLOCK]
+
+    def alternate() -> None:
+        many(2.0, *single)
+        many(2.0, *double)
+
+    batches = {
+        "one overload": _loop(one, (2.0, *single)),
+        "the last of twelve": _loop(many, (2.0, *single)),
+        "two of twelve in turn, each": lambda count: _loop(alternate, ())(count // 2),
+    }
+    times: dict[str, list[float]] = {name: [] for name in batches}
+    for _ in range(turns):
+        for name, batch in batches.items():
+            synchronize()
+            times[name].append(batch(_BATCH) / _BATCH * 1e6)
+    found = {name: round(median(values), 3) for name, values in times.items()}
+    print("\nOverloads, us a launch")
+    machine.table(("", "us"), list(found.items()))
+    return found
+
+
+def _growth(kernels: Any, launches: int = 200_000) -> dict[str, int]:
+    """Kilobytes that the process grows by in so many launches."""
+    if not _has("cupy"):
+        return {}
+    import cupy
+
+    arrays = [cupy.zeros(peers.ELEMENTS, "float32") for _ in range(3)]
+    batch = _loop(kernels.axpy[peers.GRID, peers.BLOCK], (2.0, *arrays))
+    batch(20_000)
+    before = _resident()
+    batch(launches)
+    found = {"launches": launches, "kilobytes": _resident() - before}
+    print(f"\nmemory after {launches} launches: {found['kilobytes']:+d} kB")
+    return found
+
+
+def _resident() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def _print(title: str, figures: dict[str, dict[str, float]]) -> None:
+    print(f"\n{title}, us a launch")
+    rows: list[tuple[object, ...]] = [
+        (name, item["median"], item["min"], item["over_c"], item["ratio"]) for name, item in figures.items()
+    ]
+    machine.table(("", "median", "min", "over C", "times C"), rows)
+    sys.stdout.flush()
+
+
+def _has(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _synchronize() -> Callable[[], object]:
+    library = machine.driver()
+    if library is None:
+        sys.exit("this needs a GPU and its driver")
+    return library.cuCtxSynchronize
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""The ways to launch a kernel that `bench/launch.py` compares.
+
+Every peer launches the same work: a kernel of one float and some arrays, over the same grid. C calls the driver with
+parameters made beforehand, which is as little as a host can do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Launch = tuple[Callable[..., object], tuple[object, ...]]
+    Batch = Callable[[int], float]
+
+GRID, BLOCK, ELEMENTS = 8, 128, 1000
+
+_LOOP = r"""
+#include <stdint.h>
+#include <time.h>
+typedef unsigned U;
+typedef int (*Launch)(void *, U, U, U, U, U, U, U, void *, void **, void **);
+typedef int (*LaunchEx)(const void *, void *, void **, void **);
+typedef struct { unsigned dims[6], shared; void *stream, *attributes; unsigned count; } Config;
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+double loop(Launch launch, void *kernel, unsigned grid, unsigned block, void **parameters, void **extra, int count)
+{
+    double begin = now();
+    for (int i = 0; i < count; i++)
+        if (launch(kernel, grid, 1, 1, block, 1, 1, 0, 0, parameters, extra))
+            return -1;
+    return now() - begin;
+}
+double loop_ex(LaunchEx launch, void *kernel, unsigned grid, unsigned block, void **parameters, void **extra, int count)
+{
+    Config config = {{grid, 1, 1, block, 1, 1}, 0, 0, 0, 0};
+    double begin = now();
+    for (int i = 0; i < count; i++)
+        if (launch(&config, kernel, parameters, extra))
+            return -1;
+    return now() - begin;
+}
+"""
+
+
+class MissingError(Exception):
+    """A peer is not there, and why."""
+
+
+class Case:
+    """A kernel of one float and `count` arrays, to be launched in every way.
+
+    Attributes:
+        count: How many arrays.
+        name: The packaged kernel's name.
+    """
+
+    def __init__(self, kernels: Any, name: str, count: int, folder: Path) -> None:
+        self.count = count
+        self.name = name
+        self._kernels = kernels
+        self._folder = folder
+
+    @property
+    def packaged(self) -> Any:
+        return getattr(self._kernels, self.name)
+
+    def cupy(self) -> list[Any]:
+        import cupy
+
+        return [cupy.zeros(ELEMENTS, "float32") for _ in range(self.count)]
+
+    def torch(self) -> list[Any]:
+        import torch
+
+        return [torch.zeros(ELEMENTS, device="cuda") for _ in range(self.count)]
+
+    def numba(self) -> list[Any]:
+        return [_numba_cuda().device_array(ELEMENTS, "float32") for _ in range(self.count)]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"x{index}" for index in range(self.count)]
+
+    def cuda_source(self) -> str:
+        """The kernel in CUDA C++; arrays are pointers, and one length is shared by all."""
+        parameters = ", ".join(["float a", *(f"float *{name}" for name in self.names), "long long n"])
+        total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in self.names[1:])])
+        body = f"x0[i] = {total}" if self.count else ""
+        index = "long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;"
+        return f'extern "C" __global__ void probe({parameters}) {{ {index} if (i < n) {{ {body}; }} }}'
+
+    def python_source(self) -> str:
+        """The kernel in Python, for Numba and Triton, as functions `numba_probe` and `triton_probe`."""
+        total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in self.names[1:])])
+        numba = f"i = grid(1)\n    if i < x0.size:\n        x0[i] = {total}" if self.count else "pass"
+        loads = " + ".join(f"tl.load({name} + i, mask=i < n)" for name in self.names)
+        index = "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)"
+        triton = f"{index}\n    tl.store(x0 + i, a * ({loads}), mask=i < n)" if self.count else "pass"
+        return (
+            f"def numba_probe({', '.join(['a', *self.names])}):\n    {numba}\n\n"
+            f"def triton_probe({', '.join(['a', *self.names, 'n', 'BLOCK: tl.constexpr'])}):\n    {triton}\n"
+        )
+
+    def python_module(self) -> Any:
+        """That source as an imported module, since Triton reads its kernels' files."""
+        path = self._folder / f"probe{self.count}.py"
+        tl = "import triton.language as tl" if importlib.util.find_spec("triton") else "class tl:\n    constexpr = int"
+        path.write_text(f"grid = None\n{tl}\n\n{self.python_source()}", encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(f"{path.stem}_{self.name}", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+
+def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
+    """C, in all the ways that the driver has; the first is what the others are compared with."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        message = "no C compiler"
+        raise MissingError(message)
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "loop.c"), Path(folder, "loop.so")
+        source.write_text(_LOOP, encoding="utf-8")
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+        loops = ctypes.CDLL(str(library))
+    driver = ctypes.CDLL("libcuda.so.1")
+    case.packaged[GRID, BLOCK](2.0, *arrays)  # loads it
+    plan = case.packaged._dispatch.plans[0]
+    kernel = plan.entries[0].kernel
+    function = ctypes.c_void_p()
+    driver.cuKernelGetFunction(ctypes.byref(function), kernel)
+    slot = plan.take()  # holds the parameters of that launch
+    block = slot[0]
+    size = ctypes.c_size_t(plan.size)
+    extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
+    offsets = [0]
+    for parameter in plan.parameters[1:]:
+        offsets += [parameter["offset"] + 8 * word for word in range(len(parameter["words"]))]
+    pointers = (ctypes.c_void_p * len(offsets))(*[ctypes.addressof(block) + offset for offset in offsets])
+
+    def batch(loop: str, call: str, handle: ctypes.c_void_p, parameters: Any, packed: Any) -> Batch:
+        run = getattr(loops, loop)
+        run.restype = ctypes.c_double
+        address = ctypes.cast(getattr(driver, call), ctypes.c_void_p)
+
+        def seconds(count: int) -> float:
+            found: float = run(address, handle, GRID, BLOCK, parameters, packed, count)
+            if found < 0:
+                message = "the driver refused the launch"
+                raise MissingError(message)
+            return found
+
+        seconds.keep = (slot, extra, size, pointers, arrays)  # type: ignore[attr-defined]
+        return seconds
+
+    yield "C, one buffer", batch("loop", "cuLaunchKernel", kernel, None, extra)
+    yield "C, pointers", batch("loop", "cuLaunchKernel", kernel, pointers, None)
+    yield "C, one buffer, CUfunction", batch("loop", "cuLaunchKernel", function, None, extra)
+    yield "C, pointers, CUfunction", batch("loop", "cuLaunchKernel", function, pointers, None)
+    yield "C, one buffer, cuLaunchKernelEx", batch("loop_ex", "cuLaunchKernelEx", kernel, None, extra)
+
+
+def aotcuda_launches(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
+    """This project: with the accelerator and without, for arrays of each library."""
+    from aotcuda.runtime import accelerate
+    from aotcuda.runtime.launch import Launcher
+
+    for library in ("cupy", "torch", "numba") if case.count else ("cupy",):
+        of = f", {library}" if case.count else ""
+
+        def plain(library: str = library) -> Launch:
+            launcher = Launcher(case.packaged, (GRID, 1, 1), (BLOCK, 1, 1), 0, 0)
+            return launcher, (2.0, *getattr(case, library)())
+
+        def fast(library: str = library) -> Launch:
+            if accelerate.accelerator() is None:
+                message = "the accelerator is not installed"
+                raise MissingError(message)
+            return case.packaged[GRID, BLOCK], (2.0, *getattr(case, library)())
+
+        def indexed(library: str = library) -> Launch:
+            kernel = case.packaged
+
+            def launch(*args: object) -> None:
+                kernel[GRID, BLOCK](*args)
+
+            return launch, (2.0, *getattr(case, library)())
+
+        yield f"aotcuda, accelerator{of}", fast
+        yield f"aotcuda, Python{of}", plain
+        if library == "cupy":
+            yield f"aotcuda, k[grid, block](...) each time{of}", indexed
+
+
+def others(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
+    """Everything else that launches kernels from Python."""
+
+    def raw_kernel() -> Launch:
+        import cupy
+
+        kernel = cupy.RawKernel(case.cuda_source(), "probe")
+        two, n = cupy.float32(2), cupy.int64(ELEMENTS)
+        arguments = (two, *case.cupy(), n)
+        return (lambda *_: kernel((GRID,), (BLOCK,), arguments)), ()
+
+    def triton() -> Launch:
+        import triton
+
+        kernel = triton.jit(case.python_module().triton_probe)[(GRID,)]
+        return kernel, (2.0, *case.torch(), ELEMENTS, BLOCK)
+
+    def torch_add() -> Launch:
+        import torch
+
+        x, y, out = case.torch()
+        return (lambda *_: torch.add(y, x, alpha=2.0, out=out)), ()
+
+    def cuda_core() -> Launch:
+        import cupy
+        from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+
+        device = Device()
+        device.set_current()
+        major, minor = device.compute_capability
+        options = ProgramOptions(arch=f"sm_{major}{minor}")
+        kernel = Program(case.cuda_source(), "c++", options=options).compile("cubin").get_kernel("probe")
+        pointers = [array.data.ptr for array in case.cupy()]
+        arguments = (cupy.float32(2), *pointers, ctypes.c_longlong(ELEMENTS))
+        return launch, (device.default_stream, LaunchConfig(grid=GRID, block=BLOCK), kernel, *arguments)
+
+    def numba(library: str) -> Callable[[], Launch]:
+        def make() -> Launch:
+            cuda = _numba_cuda()
+            module = case.python_module()
+            module.grid = cuda.grid
+            kernel = cuda.jit(module.numba_probe)[GRID, BLOCK]
+            return kernel, (2.0, *getattr(case, library)())
+
+        return make
+
+    def mlir() -> Launch:
+        from numba_cuda_mlir import cuda
+
+        module = case.python_module()
+        module.grid = cuda.grid
+        arrays = [cuda.device_array(ELEMENTS, "float32") for _ in range(case.count)]
+        return cuda.jit(module.numba_probe)[GRID, BLOCK], (2.0, *arrays)
+
+    def warp(*, recorded: bool) -> Callable[[], Launch]:
+        def make() -> Launch:
+            import warp
+
+            warp.config.quiet = True
+            return _warp(warp, case, recorded=recorded)
+
+        return make
+
+    yield "CuPy RawKernel (nothing checked)", raw_kernel
+    yield "Triton, torch", triton
+    if case.name == "axpy":
+        yield "torch.add(out=)", torch_add
+    yield "cuda.core.launch (pointers)", cuda_core
+    yield "Warp", warp(recorded=False)
+    yield "Warp, recorded", warp(recorded=True)
+    for library in ("numba", "cupy", "torch") if case.count else ("numba",):
+        yield f"numba-cuda, {library}", numba(library)
+    yield "numba-cuda-mlir, own arrays", mlir
+
+
+def _warp(warp: Any, case: Case, *, recorded: bool) -> Launch:
+    names = case.names
+    annotated = ", ".join(["a: float", *(f"{name}: wp.array(dtype=float)" for name in names)])
+    total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in names[1:])])
+    body = f"i = wp.tid()\n    x0[i] = {total}" if names else "i = wp.tid()"
+    path = Path(tempfile.mkdtemp(), f"warp_probe{case.count}.py")
+    path.write_text(f"import warp as wp\n\n@wp.kernel\ndef probe({annotated}):\n    {body}\n", encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(f"{path.stem}_{case.name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    arrays = [warp.zeros(ELEMENTS, dtype=float, device="cuda") for _ in names]
+    arguments = {"dim": ELEMENTS, "inputs": [2.0, *arrays], "device": "cuda"}
+    if recorded:
+        command = warp.launch(module.probe, **arguments, record_cmd=True)
+        return command.launch, ()
+    return (lambda *_: warp.launch(module.probe, **arguments)), ()
+
+
+def _numba_cuda() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from numba import config, cuda
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+    return cuda

@@ -1,0 +1,181 @@
+"""What kernels in real life use, against NumPy and Numba's own JIT."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import aotcuda
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy")
+
+X = np.linspace(-3, 3, 200, dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def numba_cuda():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from numba import config, cuda
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+    return cuda
+
+
+@pytest.fixture(scope="module")
+def real(features):
+    import gpufeatures.real
+
+    return gpufeatures.real
+
+
+@pytest.fixture(scope="module")
+def source(real, numba_cuda):
+    from gpufeatures import _real
+
+    return _real
+
+
+@pytest.fixture(scope="module")
+def checked(installed):
+    sys.path.insert(0, str(installed / "checked"))
+    import checked.kernels
+
+    return checked.kernels
+
+
+def test_structured_arrays_are_read_and_written(real, source, numba_cuda):
+    particles = np.zeros(50, source.particle)
+    particles["x"], particles["id"] = np.arange(50) / 2, np.arange(50) * 3
+    device, out = numba_cuda.to_device(particles), cupy.zeros(50, "float32")
+    real.records[1, 64](device, out)
+    np.testing.assert_array_equal(out.get(), (particles["x"] * particles["id"]).astype("float32"))
+    np.testing.assert_array_equal(device.copy_to_host()["id"], particles["id"] + 1)
+
+
+def test_an_array_of_other_fields_is_refused(real, source, numba_cuda):
+    other = np.zeros(4, np.dtype([("y", "f4"), ("id", "i8")], align=True))
+    with pytest.raises(aotcuda.ArgumentError, match="y:<f4@0"):
+        real.records[1, 64](numba_cuda.to_device(other), cupy.zeros(4, "float32"))
+
+
+def test_a_record_on_the_gpu_is_taken(real, source, numba_cuda):
+    record = np.zeros(1, source.particle)
+    record["x"], record["id"] = 2.5, 40
+    out = cupy.zeros(1, "float32")
+    real.one_record[1, 1](numba_cuda.to_device(record)[0:1].reshape(()), out)
+    assert out.get()[0] == 42.5
+
+
+def test_datetimes_are_taken(real, numba_cuda):
+    days = np.array(["2026-01-01", "2026-06-30", "2027-02-03"], "datetime64[ns]")
+    out = numba_cuda.device_array(3, "datetime64[ns]")
+    day, step = np.datetime64("2000-02-29", "ns"), np.timedelta64(36, "h").astype("timedelta64[ns]")
+    real.dates[1, 32](day, step, numba_cuda.to_device(days), out)
+    np.testing.assert_array_equal(out.copy_to_host(), [day, *(days[1:] + step)])
+
+
+def test_random_numbers_are_those_of_numbas_jit(real, source, numba_cuda):
+    from numba.cuda.random import create_xoroshiro128p_states
+
+    ours, theirs = cupy.zeros(256, "float32"), cupy.zeros(256, "float32")
+    real.random_numbers[2, 128](create_xoroshiro128p_states(256, seed=7), ours)
+    source.random_numbers[2, 128](create_xoroshiro128p_states(256, seed=7), theirs)
+    np.testing.assert_array_equal(ours.get(), theirs.get())
+    assert 0.4 < ours.get().mean() < 0.6
+
+
+def test_warps_shuffle_and_vote(real):
+    x = np.arange(32, dtype="int32")
+    out = cupy.zeros(32, "int32")
+    real.warps[1, 32](cupy.asarray(x), out)
+    np.testing.assert_array_equal(out.get(), np.append(x[1:], 31) * 100 + 21)
+
+
+@pytest.mark.parametrize("name", ["local_array", "special_functions", "limited"])
+def test_numbers_are_bit_for_bit_those_of_numbas_jit(features, real, source, name):
+    import gpufeatures.limited
+
+    ours, theirs = cupy.asarray(X), cupy.asarray(X)
+    arguments = () if name == "special_functions" else (cupy.asarray(X),)
+    getattr(gpufeatures.limited if name == "limited" else real, name)[2, 100](*arguments, ours)
+    getattr(source, name)[2, 100](*arguments, theirs)
+    np.testing.assert_array_equal(ours.get(), theirs.get())
+
+
+def test_an_array_is_reshaped(real):
+    out = cupy.zeros(2, "float32")
+    real.reshaped[1, 1](cupy.arange(6, dtype="float32"), out)
+    assert out.get().tolist() == [5.0, 2.0]
+
+
+def test_print_prints(real, run_clean):
+    script = """
+import ctypes, json, os, tempfile
+from gpu import buffers
+buffers.primary_context()
+import gpufeatures.real as k
+x = buffers.Buffer("i", [42])
+with tempfile.TemporaryFile() as file:
+    saved = os.dup(1); os.dup2(file.fileno(), 1)
+    k.says[1, 1](x)
+    buffers.cuda.cuCtxSynchronize()
+    os.dup2(saved, 1)
+    file.seek(0)
+    print(json.dumps(file.read().decode()))
+"""
+    assert run_clean(script, "gpufeatures").split() == ["the", "answer", "is", "42"]
+
+
+def test_device_functions_may_recurse(real):
+    x = cupy.arange(12, dtype="int64")
+    real.recursive[1, 32](x)
+    assert x.get().tolist() == [math.factorial(n) for n in range(12)]
+
+
+def test_bfloat16_arrays_are_taken(real):
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(-2, 2, 100, device="cuda", dtype=torch.bfloat16)
+    out = torch.zeros_like(x)
+    real.brain_floats[1, 128](x, out)
+    assert torch.equal(out, x + x)
+
+
+def test_registers_are_limited(features):
+    import gpufeatures.limited as limited
+
+    limited.__aotcuda__.preload()
+    registers = ctypes.c_int()
+    entry = limited.limited._dispatch.plans[0].entries[0]
+    assert not ctypes.CDLL("libcuda.so.1").cuKernelGetAttribute(ctypes.byref(registers), 4, entry.kernel, 0)
+    assert registers.value <= 24
+
+
+def test_a_debug_build_raises_what_its_kernel_raises(checked):
+    x = cupy.ones(64, "float32")
+    checked.raises[2, 32](x)
+    x[40] = 5
+    place = r"in raises \(checked/_source.py:\d+\), raises of checked.kernels, thread \[8, 0, 0\] of block \[1, 0, 0\]"
+    with pytest.raises(ValueError, match=place + ": too big"):
+        checked.raises[2, 32](x)
+
+
+def test_a_debug_build_divides_as_python_does(checked):
+    with pytest.raises(ZeroDivisionError):
+        checked.raises[1, 1](cupy.zeros(1, "float32"))
+
+
+def test_an_exception_of_the_packages_own_is_named(checked):
+    with pytest.raises(aotcuda.DeviceError, match=r"checked._source.OddError in odd \(checked/_source.py:\d+\)"):
+        checked.odd[1, 1](cupy.ones(1, "int32"))
+
+
+def test_a_debug_build_works_where_nothing_is_raised(checked):
+    x = cupy.zeros(32, "float32")
+    checked.fine[1, 32](x)
+    assert x.get().sum() == 32

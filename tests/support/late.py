@@ -1,0 +1,90 @@
+"""A late build that compiles nothing: it answers with an image of the right shape, and counts how often it was asked."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest as manifests
+from aotcuda.build import late
+from aotcuda.runtime import obtain
+from support.manifests import fatbin, image, kernel
+
+if TYPE_CHECKING:
+    import pytest
+
+    from aotcuda.build.late import Built, Request
+
+TABLE = {"arch": ["sm_80"], "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {}}}}
+
+
+def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: object) -> tuple[Any, bytes]:
+    """The manifest of a late build, and its image."""
+    record, entry = image(target)
+    data = fatbin([entry])
+    digest = hashlib.sha256(data).hexdigest()
+    whole = {
+        "format": manifests.FORMAT,
+        "generator": "aotcuda 0.1.0",
+        "module": "mypkg.kernels",
+        "frontend": "numba-cuda",
+        "toolchain": {"cuda": "13.0"},
+        "min_driver": "580.65",
+        "load": "import",
+        "fallback": "jit",
+        "options": {},
+        "files": {"kernels": {"path": late.CUBIN, "bytes": len(data), "sha256": digest}},
+        "images": [record],
+        "ltoir": [],
+        "kernels": kernels,
+        "functions": [],
+        "sources": [],
+        **changes,
+    }
+    return whole, data
+
+
+class Builder:
+    """Stands for `aotcuda.build.late.build`.
+
+    Attributes:
+        requests: What it was asked for.
+        whole: The kernels that a module has when all of it is asked for.
+        failure: What it raises, if anything.
+        changes: What replaces keys of the manifest.
+        foreign: What the result says that it depends on.
+        variables: Likewise.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.whole: list[dict[str, Any]] = []
+        self.failure: Exception | None = None
+        self.changes: dict[str, Any] = {}
+        self.foreign: dict[str, tuple[int, int]] = {}
+        self.variables: dict[str, str | None] = {}
+
+    def __call__(self, request: Request) -> Built:
+        self.requests.append(request)
+        if self.failure is not None:
+            raise self.failure
+        kernels = [kernel(request.kernel, request.signature)] if request.kernel and request.signature else self.whole
+        sources = [
+            {"path": str(path.relative_to(request.package_root)), "sha256": manifests.digest(path.read_bytes())}
+            for path in sorted(Path(request.package_root).rglob("*.py"))
+            if path.name.startswith("_") and path.name != "__init__.py"
+        ]
+        whole, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
+        return late.Built(manifest=whole, image=data, foreign=self.foreign, variables=self.variables)
+
+
+def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what this process knows of its cache, as a new process would."""
+    monkeypatch.setattr(obtain, "_caches", {})
+    monkeypatch.setattr(obtain, "_warned", set())
+
+
+def rebuild(root: str = "mypkg/kernels.aotcuda/sources") -> dict[str, Any]:
+    """The `rebuild` object of a packaged module that may be compiled late."""
+    return {"table": TABLE, "names": {"mypkg.kernels": []}, "root": root, "files": []}

@@ -1,0 +1,24 @@
+"""The stand-in for late builds as a fixture: tests ask for it with `pytest_plugins = ["support.late_builds"]`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.build import late as builds
+from support import late
+from support.late import Builder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
+    """The builder, and a cache of the test's own in `tmp_path / "cache"`."""
+    found = Builder()
+    monkeypatch.setattr(builds, "build", found)
+    late.forget_cache(monkeypatch)
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    return found

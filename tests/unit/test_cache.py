@@ -1,0 +1,297 @@
+"""The cache on disk: whole entries or none, every byte checked, bounded, and never in the way of a launch."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+
+import pytest
+
+from aotcuda.errors import ConfigError
+from aotcuda.runtime import cache as caches
+from aotcuda.runtime import store
+from aotcuda.runtime.cache import Artifact, Cache
+from support import late
+from support.manifests import kernel
+
+KEY = "ab" + "0" * 62
+OTHER = "cd" + "1" * 62
+RECORD = {"module": "mypkg.kernels", "kernel": "k", "signature": "void(int32)", "target": "sm_90"}
+
+
+def artifact(name="k"):
+    whole, data = late.manifest([kernel(name, "void(int32)")])
+    return Artifact(whole, data, {**RECORD, "foreign": {}, "variables": {}})
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def cache(tmp_path, said):
+    return Cache(str(tmp_path / "cache"), said.append)
+
+
+def again(cache, said):
+    """The same cache as another process sees it."""
+    return Cache(cache.root, said.append)
+
+
+def files(cache, key=KEY):
+    folder = cache.path(key)
+    return {name: os.path.join(folder, name) for name in os.listdir(folder)}
+
+
+def left_in_tmp(cache):
+    return os.listdir(os.path.join(cache.root, "v1", "tmp"))
+
+
+class TestEntries:
+    def test_what_was_put_is_found_by_another_process(self, cache, said):
+        cache.put(KEY, artifact())
+        found = again(cache, said).get(KEY)
+        assert (found.manifest, found.image) == (artifact().manifest, artifact().image)
+        assert found.folder == cache.path(KEY)
+        assert said == []
+
+    def test_what_was_never_put_is_missing_and_makes_no_folder(self, cache, said):
+        assert cache.get(KEY) is None
+        assert not os.path.exists(cache.root)
+        assert said == []
+
+    def test_an_entry_is_an_artifact_as_in_a_wheel(self, cache):
+        cache.put(KEY, artifact())
+        assert set(files(cache)) == {"entry.json", "manifest.json", "kernels.cubin"}
+
+    def test_nothing_is_left_in_tmp(self, cache):
+        cache.put(KEY, artifact())
+        cache.put(KEY, artifact())
+        assert left_in_tmp(cache) == []
+
+    def test_of_two_that_write_the_same_entry_the_second_drops_its_own(self, cache, said):
+        cache.put(KEY, artifact())
+        before = os.stat(cache.path(KEY)).st_ino
+        again(cache, said).put(KEY, artifact())
+        assert os.stat(cache.path(KEY)).st_ino == before
+
+    def test_an_entry_with_other_content_is_replaced(self, cache, said):
+        cache.put(KEY, artifact("old"))
+        cache.put(KEY, artifact("new"))
+        assert again(cache, said).get(KEY).manifest["kernels"][0]["name"] == "new"
+        assert left_in_tmp(cache) == []
+
+    def test_an_entry_under_another_key_does_not_count(self, cache):
+        cache.put(KEY, artifact())
+        cache.make(OTHER[:2])
+        os.rename(cache.path(KEY), cache.path(OTHER))
+        assert cache.get(OTHER) is None
+
+    def test_many_threads_may_write_and_read_one_entry(self, cache, said):
+        problems = []
+
+        def work():
+            try:
+                mine = again(cache, said)
+                for _ in range(10):
+                    mine.put(KEY, artifact())
+                    assert mine.get(KEY).image == artifact().image
+            except BaseException as error:  # noqa: BLE001 (whatever a thread met, the test must see)
+                problems.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (problems, said, left_in_tmp(cache)) == ([], [], [])
+
+
+class TestDamage:
+    def test_every_single_bit_flip_in_every_file_is_detected(self, cache):
+        cache.put(KEY, artifact())
+        tried = 0
+        for path in files(cache).values():
+            with open(path, "rb") as file:
+                data = bytearray(file.read())
+            for at in range(len(data) * 8):
+                data[at // 8] ^= 1 << at % 8
+                with open(path, "wb") as file:
+                    file.write(data)
+                assert cache.get(KEY) is None, f"bit {at} of {path}"
+                data[at // 8] ^= 1 << at % 8
+                tried += 1
+            with open(path, "wb") as file:
+                file.write(data)
+        assert cache.get(KEY) is not None
+        assert tried > 10_000
+
+    @pytest.mark.parametrize("name", ["entry.json", "manifest.json", "kernels.cubin"])
+    def test_a_file_that_is_cut_short_or_gone_is_detected(self, cache, name):
+        cache.put(KEY, artifact())
+        path = files(cache)[name]
+        for size in (os.path.getsize(path) - 1, 1, 0):
+            os.truncate(path, size)
+            assert cache.get(KEY) is None
+        os.unlink(path)
+        assert cache.get(KEY) is None
+
+    def test_a_damaged_entry_is_written_anew(self, cache):
+        cache.put(KEY, artifact())
+        os.truncate(files(cache)["kernels.cubin"], 5)
+        cache.put(KEY, artifact())
+        assert cache.get(KEY).image == artifact().image
+
+    def test_a_discarded_entry_is_gone(self, cache):
+        cache.put(KEY, artifact())
+        cache.discard(KEY)
+        cache.discard(KEY)
+        assert cache.get(KEY) is None
+        assert left_in_tmp(cache) == []
+
+
+class TestWhereItCannotBeKept:
+    """Memory takes over, with one warning."""
+
+    def kept_in_memory(self, cache, said, what):
+        cache.put(KEY, artifact())
+        cache.put(OTHER, artifact())
+        assert cache.get(KEY).image == artifact().image
+        assert again(cache, []).get(KEY) is None
+        assert len(said) == 1
+        assert what in said[0]
+        assert said[0].startswith("what the JIT fallback compiles is kept in this process alone, because ")
+
+    def test_no_home(self, said, monkeypatch):
+        monkeypatch.setattr(caches.os.path, "expanduser", lambda path: path)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
+        assert caches.folder() is None
+        self.kept_in_memory(Cache(caches.folder(), said.append), said, "no home folder")
+
+    @pytest.mark.parametrize("mode", [0o775, 0o777, 0o722])
+    @pytest.mark.parametrize("inner", ["", "v1"])
+    def test_a_folder_that_others_can_write(self, cache, said, mode, inner):
+        os.makedirs(os.path.join(cache.root, inner))
+        os.chmod(cache.root, 0o755)
+        os.chmod(os.path.join(cache.root, inner), mode)
+        self.kept_in_memory(cache, said, "can be written by others (chmod go-w")
+
+    def test_a_folder_of_somebody_else(self, cache, said, monkeypatch):
+        cache.put(KEY, artifact())
+        other = again(cache, said)
+        monkeypatch.setattr(caches.os, "geteuid", lambda: os.stat(cache.root).st_uid + 1)
+        if os.stat(cache.root).st_uid == 0:  # the system's own folders may be read by all
+            os.chown(cache.root, 12345, -1)
+        assert other.get(KEY) is None
+        assert "belongs to another user" in said[0]
+
+    def test_what_is_there_but_no_folder(self, cache, said, tmp_path):
+        (tmp_path / "cache").write_text("")
+        self.kept_in_memory(cache, said, "is not a folder")
+
+    @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
+    @pytest.mark.parametrize("call", ["mkdir", "fsync", "rename"])
+    def test_a_disk_that_refuses(self, cache, said, monkeypatch, code, call):
+        def refuse(*_args, **_options):
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(store.os, call, refuse)
+        self.kept_in_memory(cache, said, os.strerror(code))
+
+    def test_a_disk_that_fills_up_leaves_no_part_of_an_entry(self, cache, monkeypatch):
+        cache.put(OTHER, artifact())
+        written = []
+        fsync = os.fsync
+
+        def fill(descriptor):
+            written.append(descriptor)
+            if len(written) == 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            fsync(descriptor)
+
+        monkeypatch.setattr(store.os, "fsync", fill)
+        cache.put(KEY, artifact())
+        assert not os.path.exists(cache.path(KEY))
+        assert left_in_tmp(cache) == []
+
+    def test_the_folders_are_private_whatever_the_umask(self, cache, said):
+        before = os.umask(0)
+        try:
+            cache.put(KEY, artifact())
+        finally:
+            os.umask(before)
+        assert again(cache, said).get(KEY) is not None
+        folders = [cache.root, *(path for path, _, _ in os.walk(cache.root))]
+        assert {os.stat(folder).st_mode & 0o777 for folder in folders} == {0o700}
+
+
+class TestFolder:
+    def test_the_environment_names_it(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "here"))
+        assert caches.folder() == str(tmp_path / "here")
+
+    @pytest.mark.parametrize("xdg", [None, "", "/var/tmp/xdg"])
+    def test_it_is_platformdirs_folder(self, monkeypatch, xdg):
+        platformdirs = pytest.importorskip("platformdirs")
+        monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        if xdg is not None:
+            monkeypatch.setenv("XDG_CACHE_HOME", xdg)
+        assert caches.folder() == platformdirs.user_cache_dir("aotcuda")
+
+
+class TestSize:
+    @pytest.mark.parametrize(
+        ("text", "size"),
+        [("", 1 << 30), ("0", 0), ("1000", 1000), ("500M", 500 << 20), ("2G", 2 << 30), ("1.5k", 1536), ("3GiB", 3 << 30)],
+    )
+    def test_the_cap_is_a_number_with_a_unit(self, monkeypatch, text, size):
+        monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
+        assert store.size_cap() == size
+
+    @pytest.mark.parametrize("text", ["much", "-1", "1Q", "nan", "inf", "G"])
+    def test_anything_else_is_refused(self, monkeypatch, text):
+        monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
+        with pytest.raises(ConfigError, match="AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
+            store.size_cap()
+
+    def test_what_was_used_longest_ago_goes_first(self, cache, monkeypatch):
+        keys = [f"{number:02x}" + "0" * 62 for number in range(4)]
+        for age, key in enumerate(keys):
+            cache.put(key, artifact())
+            os.utime(os.path.join(cache.path(key), "entry.json"), (1000 + age, 1000 + age))
+        size = store.entries(cache)[0].bytes
+        assert cache.get(keys[0]) is not None  # used just now
+        monkeypatch.setenv("AOTCUDA_CACHE_SIZE", str(3 * size))
+        new = "ff" + "0" * 62
+        cache.put(new, artifact())
+        assert {entry.key for entry in store.entries(cache)} == {keys[0], keys[3], new}
+
+    def test_what_was_just_made_stays_even_if_it_is_too_large(self, cache, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "1")
+        cache.put(KEY, artifact())
+        cache.put(OTHER, artifact())
+        assert [entry.key for entry in store.entries(cache)] == [OTHER]
+
+    def test_what_killed_processes_left_goes_after_an_hour(self, cache):
+        old, new = (os.path.join(cache.make("tmp"), name) for name in ("old", "new"))
+        lock = os.path.join(cache.make("locks"), "some.lock")
+        for folder in (old, new):
+            os.mkdir(folder)
+        with open(lock, "w"):
+            pass
+        for path in (old, lock):
+            os.utime(path, (1000, 1000))
+        cache.put(KEY, artifact())
+        assert left_in_tmp(cache) == ["new"]
+        assert not os.path.exists(lock)
+
+    def test_clearing_removes_all_and_tells_how_much(self, cache):
+        cache.put(KEY, artifact())
+        cache.put(OTHER, artifact())
+        size = sum(entry.bytes for entry in store.entries(cache))
+        assert store.clear(cache) == (2, size)
+        assert store.entries(cache) == []

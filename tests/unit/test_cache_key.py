@@ -1,0 +1,159 @@
+"""The key of an entry changes with everything that changes the result, and is found without a compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import aotcuda
+from aotcuda import manifest as manifests
+from aotcuda.runtime import key as keys
+from aotcuda.runtime.cache import Artifact
+from aotcuda.runtime.recipe import Recipe
+
+CASE = ("k", "void(int32)", "sm_90")
+
+
+@pytest.fixture
+def files(tmp_path):
+    found = [tmp_path / "mypkg" / name for name in ("_kernels.py", "helpers.py", "sources/x.cu", "sources/x.cuh")]
+    for path in found:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1\n")
+    return found
+
+
+def recipe(tmp_path, files, **table):
+    listed = tuple(map(str, files))
+    return Recipe("mypkg.kernels", {"arch": ["sm_80"], **table}, str(tmp_path), str(tmp_path), files=listed)
+
+
+@pytest.fixture
+def make(tmp_path, files):
+    """The key of the case, with keys of the table replaced."""
+    return lambda *case, **table: keys.key(recipe(tmp_path, files, **table), *(case or CASE))
+
+
+def test_it_is_the_same_in_every_process(tmp_path, files, make):
+    script = (
+        "from aotcuda.runtime import key; from aotcuda.runtime.recipe import Recipe; import sys;"
+        f"r = Recipe('mypkg.kernels', {{'arch': ['sm_80']}}, {str(tmp_path)!r}, {str(tmp_path)!r},"
+        f" files={tuple(map(str, files))!r}); print(key.key(r, *{CASE!r}))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == make()
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_an_edit_of_any_source_changes_it(files, make, number):
+    before = make()
+    files[number].write_text("2\n")
+    edited = make()
+    files[number].unlink()
+    assert len({before, edited, make()}) == 3
+
+
+@pytest.mark.parametrize(
+    "case", [("other", *CASE[1:]), ("k", "void(int64)", "sm_90"), ("k", "void(int32)", "sm_100"), (None, None, "sm_90")]
+)
+def test_each_case_has_its_own(make, case):
+    assert make(*case) != make()
+
+
+def test_an_option_changes_it(make):
+    assert len({make(), make(options={"fastmath": True}), make(options={"fastmath": False})}) == 3
+
+
+def test_the_version_of_aotcuda_changes_it(make, monkeypatch):
+    before = make()
+    monkeypatch.setattr(aotcuda, "__version__", "99")
+    assert make() != before
+
+
+@pytest.mark.parametrize("package", ["numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy", "nvidia_nvjitlink", "cuda_core"])
+def test_the_version_of_a_compiler_changes_it(tmp_path, make, monkeypatch, package):
+    before = make()
+    (tmp_path / "site" / f"{package}-99.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert keys.installed()[package] == "99"
+    assert make() != before
+
+
+def test_other_packages_do_not_matter(tmp_path, make, monkeypatch):
+    before = make()
+    (tmp_path / "site" / "requests-99.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert make() == before
+
+
+def test_a_toolkit_elsewhere_changes_it(tmp_path, make, monkeypatch):
+    found = {make()}
+    (tmp_path / "cuda").mkdir()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    found.add(make())
+    (tmp_path / "cuda" / "version.json").write_text("{}")
+    found.add(make())
+    assert len(found) == 3
+
+
+def test_versions_are_those_that_the_packages_have():
+    from importlib.metadata import version
+
+    found = keys.installed()
+    assert {name: found[name] for name in ("numba_cuda", "llvmlite", "numpy")} == {
+        name: version(name.replace("_", "-")) for name in ("numba_cuda", "llvmlite", "numpy")
+    }
+
+
+class TestWhetherAnEntryIsGood:
+    """What the key cannot foresee, the entry lists."""
+
+    @pytest.fixture
+    def good(self, tmp_path, files):
+        foreign = tmp_path / "elsewhere" / "data.json"
+        foreign.parent.mkdir()
+        foreign.write_text("{}")
+        status = foreign.stat()
+        own = {"path": "mypkg/helpers.py", "sha256": manifests.digest(files[1].read_bytes())}
+        record = {
+            "foreign": {str(foreign): [status.st_size, status.st_mtime_ns]},
+            "variables": {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None},
+        }
+        artifact = Artifact({"sources": [own]}, b"", record)
+        return lambda: keys.is_good(artifact, recipe(tmp_path, files)), files[1], foreign
+
+    @pytest.fixture(autouse=True)
+    def _environment(self, monkeypatch):
+        monkeypatch.setenv("SOME_TILE", "16")
+        monkeypatch.delenv("SOME_OTHER", raising=False)
+
+    def test_it_is_while_nothing_has_changed(self, good):
+        is_good, _, _ = good
+        assert is_good()
+
+    def test_it_is_not_when_a_file_of_the_project_was_edited(self, good):
+        is_good, own, _ = good
+        times = own.stat()
+        own.write_text("2\n")
+        os.utime(own, ns=(times.st_atime_ns, times.st_mtime_ns))  # its content counts, whatever its time
+        assert not is_good()
+
+    def test_it_is_not_when_another_packages_file_has_changed(self, good):
+        is_good, _, foreign = good
+        foreign.write_text("{1}")
+        assert not is_good()
+        foreign.unlink()
+        assert not is_good()
+
+    @pytest.mark.parametrize(("name", "value"), [("SOME_TILE", "32"), ("SOME_TILE", None), ("SOME_OTHER", "")])
+    def test_it_is_not_when_a_variable_that_was_read_has_changed(self, good, monkeypatch, name, value):
+        is_good, _, _ = good
+        if value is None:
+            monkeypatch.delenv(name)
+        else:
+            monkeypatch.setenv(name, value)
+        assert not is_good()

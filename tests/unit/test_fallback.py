@@ -1,0 +1,531 @@
+"""The JIT fallback in the run time: when it compiles, what it says, and what it never does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import aotcuda
+from aotcuda.errors import (
+    ArgumentError,
+    CompileError,
+    ConfigError,
+    DriverTooOldError,
+    FallbackWarning,
+    NoImageError,
+    StaleBuildError,
+)
+from aotcuda.runtime import key as keys
+from support import late, manifests
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in", "support.late_builds"]
+
+SAXPY = "void(float32, float32[::1])"
+
+
+@pytest.fixture
+def package(cuda, builder):
+    """Write and import a packaged module that the fallback may compile for."""
+
+    def make(*kernels, **options):
+        builder.whole = list(kernels)
+        changes = {"fallback": "jit", "rebuild": late.rebuild(), "load": "import", **options}
+        module = cuda.package(*kernels, **changes)
+        (cuda.packages / "mypkg" / "_kernels.py").write_text("SCALE = 1\n")
+        return module
+
+    return make
+
+
+class TestTypes:
+    """A call whose types no packaged signature accepts."""
+
+    @pytest.fixture
+    def module(self, package):
+        return package(kernel("axpy", SAXPY), kernel("other", "void(int32)"))
+
+    def test_it_is_compiled_for_the_types_of_the_call_and_launched(self, cuda, module, builder):
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+        (request,) = builder.requests
+        assert (request.kernel, request.signature, request.target) == ("axpy", "void(int64, float64[::1])", "sm_90")
+        assert (request.module, request.package_root) == ("mypkg.kernels", str(cuda.packages))
+        assert request.root == str(cuda.packages / "mypkg" / "kernels.aotcuda" / "sources")
+        assert len(cuda.launches()) == 1
+        assert int.from_bytes(cuda.parameters()[:8], "little") == 2
+
+    def test_the_warning_names_the_kernel_the_types_and_why_and_comes_once(self, cuda, module):
+        array = cuda.array(np.zeros(8, "<f8"))
+        with pytest.warns(FallbackWarning) as caught:
+            for _ in range(3):
+                module.axpy[1, 32](2, array)
+        (warning,) = caught
+        assert str(warning.message) == (
+            "mypkg.kernels.axpy for void(int64, float64[::1]): it is compiled on this machine, which takes a few seconds, "
+            "because mypkg.kernels.axpy: argument 2, b, is float64[::1] where float32[::1] is packaged"
+        )
+        assert warning.filename == __file__
+
+    def test_it_is_compiled_once_for_each_signature(self, cuda, module, builder):
+        array = cuda.array(np.zeros(8, "<f8"))
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2, array)
+            module.axpy[2, 32](3, array)
+            module.axpy[1, 32](2.5, array)
+            module.axpy.forall(8)(2.5, array)
+        signatures = [request.signature for request in builder.requests]
+        assert signatures == ["void(int64, float64[::1])", "void(float64, float64[::1])"]
+        assert len(cuda.launches()) == 4
+
+    def test_what_is_packaged_stays_in_use(self, cuda, module, builder):
+        array = cuda.array(8)
+        module.axpy[1, 32](2.0, array)
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2.0, cuda.array(np.zeros(8, "<f8")))
+        module.axpy[1, 32](2.0, array)
+        assert len(builder.requests) == 1
+        assert [len(bytes.fromhex(call["parameters"])) for call in cuda.launches()] == [64, 64, 64]
+        assert np.frombuffer(cuda.parameters()[:4], "<f4") == 2.0
+
+    def test_what_was_compiled_before_does_not_decide_what_a_call_gets(self, cuda, module, builder):
+        array = cuda.array(np.zeros(8, "<f8"))
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](np.float32(0.1), array)
+            module.axpy[1, 32](0.1, array)  # a float64, though the overload for float32 would take it
+        assert [request.signature for request in builder.requests] == [
+            "void(float32, float64[::1])",
+            "void(float64, float64[::1])",
+        ]
+        assert np.frombuffer(cuda.parameters()[:8], "<f8") == 0.1
+
+    def test_the_next_process_takes_it_from_the_cache_without_a_word(self, cuda, module, builder, monkeypatch):
+        array = cuda.array(np.zeros(8, "<f8"))
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2, array)
+        late.forget_cache(monkeypatch)
+        module.__aotcuda__.unload()
+        module.axpy[1, 32](2, array)
+        assert len(builder.requests) == 1
+        assert len(cuda.launches()) == 2
+
+    def test_the_wrong_number_of_arguments_is_never_compiled(self, module, builder):
+        with pytest.raises(ArgumentError, match="axpy takes 2 arguments, got 1"):
+            module.axpy[1, 32](2)
+        assert builder.requests == []
+
+    @pytest.mark.parametrize("value", [np.zeros(8), "text", None, object()])
+    def test_what_no_kernel_can_take_is_never_compiled(self, module, builder, value):
+        with pytest.raises(ArgumentError):
+            module.axpy[1, 32](2.0, value)
+        assert builder.requests == []
+
+    def test_a_failure_is_a_type_error_that_says_both(self, cuda, module, builder):
+        builder.failure = CompileError("cannot unify float64 and array\n  somewhere")
+        array = cuda.array(np.zeros(8, "<f8"))
+        for _ in range(2):
+            with pytest.warns(FallbackWarning) if not builder.requests else warnings.catch_warnings():
+                with pytest.raises(TypeError) as caught:
+                    module.axpy[1, 32](2.0, array)
+            first, *lists = str(caught.value).splitlines()
+            assert first == (
+                "mypkg.kernels.axpy: argument 2, b, is float64[::1] where float32[::1] is packaged; and the JIT fallback "
+                "failed: cannot unify float64 and array"
+            )
+            assert lists == ["  passed:   (float, float64[::1])", f"  packaged: {SAXPY}"]
+        assert len(builder.requests) == 1  # it is not tried again
+
+    def test_tiers_tell_of_it(self, cuda, module):
+        assert [tier.tier for tier in module.__aotcuda__.tiers["axpy"]] == ["exact"]
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+        packaged, jit = module.__aotcuda__.tiers["axpy"]
+        assert (packaged.tier, packaged.choice.arch) == ("exact", "sm_90")
+        assert (jit.tier, jit.choice.arch, jit.choice.kind) == ("jit", "sm_90", "jit")
+        assert jit.signature == "void(int64, float64[::1])"
+        assert "argument 2, b, is float64[::1] where float32[::1] is packaged" in jit.choice.why
+        assert [tier.tier for tier in module.__aotcuda__.tiers["other"]] == ["exact"]
+
+    def test_unloading_forgets_it_and_unloads_it(self, cuda, module):
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+        module.__aotcuda__.unload()
+        assert len(cuda.calls("cuLibraryUnload")) == 2
+        assert [tier.tier for tier in module.__aotcuda__.tiers["axpy"]] == ["exact"]
+
+    def test_its_setup_callbacks_run_for_each_context(self, cuda, package, builder, monkeypatch):
+        module = package(kernel("axpy", SAXPY))
+        builder.changes = {"callbacks": [{"setup": "mypkg._hooks:up", "teardown": None, "origin": "x.cu"}], "handle": "x"}
+        (cuda.packages / "mypkg" / "_hooks.py").write_text("seen = []\nup = seen.append\n")
+        from aotcuda.runtime import callbacks
+
+        monkeypatch.setattr(callbacks, "open_handle", lambda manifest, data: ("the handle", _loaded(data)))
+        array = cuda.array(np.zeros(8, "<f8"))
+        with pytest.warns(FallbackWarning):
+            for _ in range(3):
+                module.axpy[1, 32](2, array)
+        assert sys.modules["mypkg._hooks"].seen == ["the handle"]
+        assert len(cuda.launches()) == 3
+
+
+def _loaded(data):
+    """The stand-in's handle of a library, as `cuda.core` would make it."""
+    import ctypes
+
+    from aotcuda.runtime import driver
+
+    handle = ctypes.c_void_p()
+    assert driver.get().call["cuLibraryLoadData"](ctypes.byref(handle), data, None, None, 0, None, None, 0) == 0
+    return handle.value
+
+
+class TestGpu:
+    """A GPU that no packaged image fits."""
+
+    def test_the_whole_module_is_compiled_for_it_at_the_first_launch(self, cuda, package, builder):
+        module = package(kernel("k", "void(int32)"), kernel("l", "void(int32)"), targets=("sm_80",))
+        assert builder.requests == []
+        with pytest.warns(FallbackWarning) as caught:
+            module.k[1, 1](1)
+            module.l[1, 1](1)
+        (request,) = builder.requests
+        assert (request.kernel, request.signature, request.target) == (None, None, "sm_90")
+        assert "mypkg.kernels, all of it, for GPU 0 (Stand-in A, compute capability 9.0)" in str(caught[0].message)
+        assert "sm_80 is machine code for compute capability 8.0 to 8.x" in str(caught[0].message)
+        assert len(cuda.launches()) == 2
+
+    def test_the_choice_is_named_with_what_was_not_taken(self, cuda, package):
+        module = package(kernel("k", "void(int32)"), targets=("sm_80",))
+        with pytest.warns(FallbackWarning):
+            module.k[1, 1](1)
+        (tier,) = module.__aotcuda__.tiers["k"]
+        assert (tier.tier, tier.choice.arch) == ("jit", "sm_90")
+        assert tier.choice.rejected == (("sm_80", "is machine code for compute capability 8.0 to 8.x"),)
+        assert "compiled on this machine: none of the packaged images runs on it" in repr(module.__aotcuda__)
+
+    @pytest.mark.parametrize(
+        ("targets", "tier", "arch"),
+        [
+            (("sm_75", "sm_90", "compute_75"), "exact", "sm_90"),
+            (("sm_75", "compute_75"), "ptx", "compute_75"),
+            (("sm_80",), "jit", "sm_90"),
+        ],
+    )
+    def test_the_tiers_in_order(self, cuda, package, targets, tier, arch):
+        module = package(kernel("k", "void(int32)"), targets=targets)
+        with pytest.warns(FallbackWarning) if tier == "jit" else warnings.catch_warnings():
+            module.k[1, 1](1)
+        (found,) = module.__aotcuda__.tiers["k"]
+        assert (found.tier, found.choice.arch) == (tier, arch)
+        assert [name for name, _ in found.choice.rejected] == [name for name in targets if name != arch]
+
+    def test_same_major_machine_code_is_a_tier_of_its_own(self, cuda, package):
+        cuda.set(devices="8.6")
+        module = package(kernel("k", "void(int32)"), targets=("sm_75", "sm_80", "compute_75"))
+        (found,) = module.__aotcuda__.tiers["k"]
+        assert (found.tier, found.choice.arch) == ("same-major", "sm_80")
+
+    def test_a_driver_too_old_for_the_ptx_is_served_too(self, cuda, package, builder):
+        cuda.set(devices="12.0", version=13000)
+        module = package(kernel("k", "void(int32)"), targets=("compute_75",), toolchain={"cuda": "13.2"})
+        with pytest.warns(FallbackWarning, match="the driver supports CUDA 13.0, and the images need CUDA 13.2"):
+            module.k[1, 1](1)
+        assert builder.requests[0].target == "sm_120"
+        assert len(cuda.launches()) == 1
+
+    def test_only_the_gpu_that_needs_it_is_compiled_for(self, cuda, package, builder):
+        cuda.set(devices="9.0,7.5")
+        module = package(kernel("k", "void(float32[::1])"), targets=("sm_90",))
+        module.k[1, 1](cuda.array(8, device=0))
+        assert builder.requests == []
+        driver = sys.modules["aotcuda.runtime.driver"].get()
+        driver.make_current(1)
+        try:
+            with pytest.warns(FallbackWarning):
+                module.k[1, 1](cuda.array(8, device=1))
+                module.k[1, 1](cuda.array(8, device=1))
+        finally:
+            driver.make_current(0)
+        assert [request.target for request in builder.requests] == ["sm_75"]
+        assert len(cuda.launches()) == 3
+        assert [tier.tier for tier in module.__aotcuda__.tiers["k"]] == ["exact", "jit"]
+
+    def test_a_compiler_that_lays_arguments_out_otherwise_is_refused(self, cuda, package, builder):
+        cuda.set(devices="9.0,7.5")
+        module = package(kernel("k", "void(float32[::1])"), targets=("sm_90",))
+        builder.whole = [kernel("k", "void(float64[::1])")]
+        driver = sys.modules["aotcuda.runtime.driver"].get()
+        module.k[1, 1](cuda.array(8))
+        driver.make_current(1)
+        try:
+            with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="takes its arguments otherwise"):
+                module.k[1, 1](cuda.array(8, device=1))
+        finally:
+            driver.make_current(0)
+
+    def test_a_failure_keeps_the_error_and_adds_its_reason(self, cuda, package, builder):
+        builder.failure = CompileError("sm_90 is not known to the toolchain")
+        module = package(kernel("k", "void(int32)"), targets=("sm_80",))
+        with pytest.warns(FallbackWarning), pytest.raises(NoImageError) as caught:
+            module.k[1, 1](1)
+        assert "no image for GPU 0" in str(caught.value)
+        assert "and the JIT fallback failed: sm_90 is not known to the toolchain" in str(caught.value)
+        assert isinstance(caught.value.__cause__, CompileError)
+
+
+class TestError:
+    """`fallback = "error"`: nothing is ever compiled, and nothing that was is taken from the cache."""
+
+    @pytest.fixture(params=["manifest", "environment", "no recipe"])
+    def strict(self, package, monkeypatch, request):
+        def make(*kernels, **options):
+            if request.param == "manifest":
+                options["fallback"] = "error"
+            elif request.param == "environment":
+                monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+            else:  # a wheel that was built with "error" carries nothing to build from
+                monkeypatch.setenv("AOTCUDA_FALLBACK", "jit")
+                options |= {"fallback": "error", "rebuild": None}
+            return package(*kernels, **options)
+
+        return make
+
+    def test_other_types_are_an_error_that_names_what_is_packaged(self, cuda, strict, builder):
+        module = strict(kernel("axpy", SAXPY))
+        with pytest.raises(ArgumentError) as caught:
+            module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+        assert str(caught.value).splitlines() == [
+            "mypkg.kernels.axpy: argument 2, b, is float64[::1] where float32[::1] is packaged",
+            "  passed:   (int, float64[::1])",
+            f"  packaged: {SAXPY}",
+        ]
+        assert builder.requests == []
+
+    def test_another_gpu_is_an_error_that_names_what_is_packaged(self, strict, builder):
+        module = strict(kernel("k", "void(int32)"), targets=("sm_80",))
+        with pytest.raises(NoImageError, match=r"no image for GPU 0 .*: none of the packaged .*sm_80 is machine code"):
+            module.k[1, 1](1)
+        assert builder.requests == []
+
+    def test_a_driver_too_old_is_an_error(self, cuda, strict, builder):
+        cuda.set(devices="12.0", version=13000)
+        module = strict(kernel("k", "void(int32)"), targets=("compute_75",), toolchain={"cuda": "13.2"})
+        with pytest.raises(DriverTooOldError):
+            module.k[1, 1](1)
+        assert builder.requests == []
+
+    def test_the_cache_is_not_looked_at(self, cuda, package, builder, monkeypatch):
+        module = package(kernel("axpy", SAXPY))
+        array = cuda.array(np.zeros(8, "<f8"))
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2, array)
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        with pytest.raises(ArgumentError):
+            module.axpy[1, 32](2, array)
+
+    def test_the_environment_may_allow_what_the_package_forbids(self, cuda, package, builder, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "jit")
+        module = package(kernel("axpy", SAXPY), fallback="error")
+        with pytest.warns(FallbackWarning):
+            module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+        assert len(builder.requests) == 1
+
+    def test_an_unknown_value_is_refused(self, cuda, package, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "maybe")
+        module = package(kernel("axpy", SAXPY))
+        with pytest.raises(ConfigError, match="AOTCUDA_FALLBACK is 'maybe'; write 'jit' or 'error'"):
+            module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+
+    def test_a_warning_made_an_error_stops_it_before_it_compiles(self, cuda, package, builder):
+        module = package(kernel("axpy", SAXPY))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FallbackWarning)
+            with pytest.raises(FallbackWarning):
+                module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+        assert builder.requests == []
+
+
+def test_without_the_front_end_the_error_says_what_to_install(cuda, package, builder, monkeypatch):
+    monkeypatch.setattr(keys, "installed", dict)
+    from aotcuda.runtime import obtain
+
+    monkeypatch.setattr(obtain, "_is_importable", lambda _: False)
+    module = package(kernel("axpy", SAXPY))
+    with pytest.raises(ArgumentError, match=r"needs numba-cuda, which is not installed: pip install 'aotcuda\[jit-cu13\]'"):
+        module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+    assert builder.requests == []
+
+
+class TestEdited:
+    """An editable install whose sources were edited after the build."""
+
+    @pytest.fixture
+    def module(self, cuda, package):
+        (cuda.packages / "mypkg").mkdir(parents=True)
+        source = cuda.packages / "mypkg" / "_kernels.py"
+        source.write_text("SCALE = 1\n")
+        (cuda.packages / "pyproject.toml").write_text(
+            '[tool.aotcuda]\narch = ["sm_90"]\n[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n'
+        )
+        sources = [{"path": "mypkg/_kernels.py", "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}]
+        return package(kernel("k", "void(int32)"), editable=True, sources=sources, rebuild=late.rebuild("."))
+
+    def edit(self, cuda, text):
+        (cuda.packages / "mypkg" / "_kernels.py").write_text(text)
+
+    def test_it_is_compiled_anew_from_the_project(self, cuda, module, builder):
+        module.k[1, 1](1)
+        self.edit(cuda, "SCALE = 22\n")
+        with pytest.warns(FallbackWarning, match=r"mypkg.kernels was built before .*_kernels.py was edited"):
+            module.k[1, 1](1)
+            module.k[1, 1](1)
+        (request,) = builder.requests
+        assert (request.root, request.kernel, request.project) == (str(cuda.packages), None, True)
+        assert request.table["arch"] == ["sm_90"]
+        assert len(cuda.calls("cuLibraryLoadData")) == 2
+        assert len(cuda.launches()) == 3
+
+    def test_each_further_edit_is_noticed(self, cuda, module, builder):
+        with pytest.warns(FallbackWarning):
+            for number in range(2, 5):
+                self.edit(cuda, f"SCALE = {10**number}\n")
+                module.k[1, 1](1)
+        assert len(builder.requests) == 3
+
+    def test_new_kernels_appear_and_others_go(self, cuda, module, builder):
+        old = module.k
+        self.edit(cuda, "SCALE = 22\n")
+        builder.whole = [kernel("k", "void(float64)"), kernel("fresh", "void(int32)")]
+        with pytest.warns(FallbackWarning):
+            module.__aotcuda__.ready()
+        assert module.k is old
+        assert old.signatures == ["void(float64)"]
+        old[1, 1](2.5)
+        module.fresh[1, 1](3)
+        assert dir(module).count("fresh") == 1
+        assert len(builder.requests) == 1
+
+    def test_an_edit_that_is_taken_back_brings_the_images_back(self, cuda, module, builder):
+        self.edit(cuda, "SCALE = 22\n")
+        with pytest.warns(FallbackWarning):
+            module.k[1, 1](1)
+        self.edit(cuda, "SCALE = 1\n")
+        module.k[1, 1](1)
+        assert [tier.tier for tier in module.__aotcuda__.tiers["k"]] == ["exact"]
+        assert len(builder.requests) == 1
+        module.__aotcuda__.unload()
+        assert len(cuda.calls("cuLibraryLoadData")) == 2
+
+    def test_types_that_were_compiled_before_the_edit_are_compiled_again(self, cuda, module, builder):
+        with pytest.warns(FallbackWarning):
+            module.k[1, 1](2.5)
+            self.edit(cuda, "SCALE = 22\n")
+            module.k[1, 1](2.5)
+        assert [request.signature for request in builder.requests] == ["void(float64)", None, "void(float64)"]
+
+    def test_a_module_that_the_project_no_longer_has_is_stale(self, cuda, module, builder):
+        (cuda.packages / "pyproject.toml").write_text('[tool.aotcuda]\narch = ["sm_90"]\n')
+        self.edit(cuda, "SCALE = 22\n")
+        with pytest.raises(StaleBuildError):
+            module.k[1, 1](1)
+        assert builder.requests == []
+
+
+class TestUnbuilt:
+    """A source tree that was never built."""
+
+    @pytest.fixture
+    def tree(self, cuda, builder):
+        package = cuda.packages / "mypkg"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "_kernels.py").write_text("SCALE = 1\n")
+        builder.whole = [kernel("k", "void(int32)")]
+        pyproject = cuda.packages.parent / "pyproject.toml"
+        pyproject.write_text(
+            '[tool.aotcuda]\narch = ["sm_90"]\n[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n'
+        )
+        return pyproject
+
+    def test_load_makes_the_module(self, cuda, tree, builder):
+        with pytest.raises(ModuleNotFoundError):
+            import mypkg.kernels
+        module = aotcuda.load("mypkg.kernels")
+        import mypkg.kernels
+
+        assert mypkg.kernels.__aotcuda__ is module is aotcuda.load("mypkg.kernels")
+        assert builder.requests == []
+        with pytest.warns(FallbackWarning, match=r"mypkg.kernels was never built, though .*pyproject.toml names it"):
+            mypkg.kernels.k[1, 1](1)
+        assert "k" in dir(mypkg.kernels)
+        (request,) = builder.requests
+        assert (request.target, request.root, request.project) == ("sm_90", str(tree.parent), True)
+        assert [tier.tier for tier in module.tiers["k"]] == ["jit"]
+        assert len(cuda.launches()) == 1
+
+    def test_an_edit_is_noticed(self, cuda, tree, builder):
+        module = aotcuda.load("mypkg.kernels")
+        with pytest.warns(FallbackWarning):
+            module.kernels["k"][1, 1](1)
+            (cuda.packages / "mypkg" / "_kernels.py").write_text("SCALE = 22\n")
+            module.kernels["k"][1, 1](1)
+        assert len(builder.requests) == 2
+        assert len(cuda.launches()) == 2
+
+    def test_error_means_error(self, tree, builder, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        module = aotcuda.load("mypkg.kernels")
+        with pytest.raises(NoImageError, match="was never built, though .*; build it: pip install -e ."):
+            module.kernels  # noqa: B018
+        assert builder.requests == []
+
+    def test_a_package_that_no_pyproject_names_is_not_found(self, tree):
+        tree.write_text("[tool.other]\n")
+        with pytest.raises(ModuleNotFoundError) as caught:
+            aotcuda.load("mypkg.kernels")
+        assert "HATCH_BUILD_NO_HOOKS" in caught.value.__notes__[0]
+
+    def test_an_import_error_inside_the_package_is_its_own(self, cuda, tree):
+        (cuda.packages / "mypkg" / "__init__.py").write_text("import nothing_of_that_name\n")
+        with pytest.raises(ModuleNotFoundError, match="nothing_of_that_name"):
+            aotcuda.load("mypkg.kernels")
+
+
+def test_a_disk_that_cannot_be_written_costs_a_warning_and_no_launch(cuda, package, builder, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    module = package(kernel("axpy", SAXPY))
+    array = cuda.array(np.zeros(8, "<f8"))
+    with pytest.warns(FallbackWarning) as caught:
+        module.axpy[1, 32](2, array)
+        module.__aotcuda__.unload()
+        module.axpy[1, 32](2, array)
+    assert sorted("kept in this process alone" in str(warning.message) for warning in caught) == [False, True]
+    assert len(builder.requests) == 1
+    assert len(cuda.launches()) == 2
+
+
+def test_a_damaged_entry_is_compiled_anew(cuda, package, builder, tmp_path, monkeypatch):
+    module = package(kernel("axpy", SAXPY))
+    array = cuda.array(np.zeros(8, "<f8"))
+    with pytest.warns(FallbackWarning):
+        module.axpy[1, 32](2, array)
+        (image,) = (tmp_path / "cache").rglob("kernels.cubin")
+        os.truncate(image, 3)
+        late.forget_cache(monkeypatch)
+        module.__aotcuda__.unload()
+        module.axpy[1, 32](2, array)
+    assert len(builder.requests) == 2
+    (image,) = (tmp_path / "cache").rglob("kernels.cubin")
+    assert image.stat().st_size > 3
+
+
+def test_nothing_of_it_is_imported_while_the_wheel_fits(cuda, builder):
+    manifests.write(cuda.packages, [kernel("k", "void(int32)")], fallback="jit", rebuild=late.rebuild())
+    code = "import mypkg.kernels as k, sys; k.k[1, 1](1); print('aotcuda.runtime.fallback' in sys.modules)"
+    assert cuda.run(code) == "False\n"

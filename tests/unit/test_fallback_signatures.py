@@ -1,0 +1,79 @@
+"""The signature that a call's arguments ask for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotcuda.runtime import signatures
+
+pytest_plugins = ["support.stand_in"]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (True, "boolean"),
+        (1, "int64"),
+        (-(2**63), "int64"),
+        (2**63, "uint64"),
+        (1.5, "float64"),
+        (1j, "complex128"),
+        (np.bool_(1), "boolean"),
+        (np.int8(1), "int8"),
+        (np.uint64(1), "uint64"),
+        (np.float16(1), "float16"),
+        (np.float32(1), "float32"),
+        (np.complex64(1), "complex64"),
+        ((1, (2.0, np.int32(3))), "Tuple((int64, Tuple((float64, int32,)),))"),
+    ],
+)
+def test_scalars_have_numbas_own_types(value, name):
+    assert signatures.of((value,)) == f"void({name})"
+
+
+@pytest.mark.parametrize("value", [None, "text", 2**64, -(2**63) - 1, (), object(), np.zeros(3), np.datetime64(1, "s")])
+def test_what_has_no_type_has_no_signature(value):
+    assert signatures.of((value,)) is None
+    assert signatures.of((1, (2, value))) is None
+
+
+@pytest.mark.parametrize(
+    ("like", "name"),
+    [
+        (np.zeros(4, "f4"), "float32[::1]"),
+        (np.zeros(8, "f4")[::2], "float32[:]"),
+        (np.zeros((4, 3), "i2"), "int16[:,::1]"),
+        (np.zeros((4, 3), "i2").T, "int16[::1,:]"),
+        (np.zeros((4, 6), "i2")[:, ::2], "int16[:,:]"),
+        (np.zeros((1, 3), "c8"), "complex64[:,::1]"),
+        (np.zeros((2, 3, 4), "f8"), "float64[:,:,::1]"),
+        (np.zeros(3, "?"), "boolean[::1]"),
+        (np.zeros((), "u1"), "Array(uint8, 0, 'C')"),
+    ],
+)
+def test_arrays_have_dtype_dimensions_and_layout(cuda, like, name):
+    assert signatures.of((cuda.array(like),)) == f"void({name})"
+
+
+def test_read_only_arrays_say_so(cuda):
+    array = cuda.array(np.zeros(4, "f4"))
+    array.interface["data"] = (array.address, True)
+    assert signatures.of((array,)) == "void(Array(float32, 1, 'C', readonly=True))"
+
+
+def test_arrays_of_unknown_elements_have_no_signature(cuda):
+    assert signatures.of((cuda.array(np.zeros(4, "i4,f4")),)) is None
+
+
+def test_the_front_end_understands_every_one_of_them(cuda):
+    import _numba_cuda_redirector  # noqa: F401
+    from numba.cuda.core import sigutils
+
+    read_only = cuda.array(np.zeros(4, "f4"))
+    read_only.interface["data"] = (read_only.address, True)
+    arguments = (True, 1, 2**63, 1.0, 1j, np.float16(1), (1, 2), (1, 2.0), read_only)
+    arrays = [np.zeros(3, "?"), np.zeros((), "u1"), np.zeros((2, 3), "c8").T, np.zeros(8, "f2")[::2]]
+    args, result = sigutils.normalize_signature(signatures.of((*arguments, *map(cuda.array, arrays))))
+    assert len(args) == len(arguments) + len(arrays)
+    assert str(result) == "none"
