@@ -1,10 +1,11 @@
 /* The quick path of a launch, compiled: what aotcuda/runtime/specialise.py does in Python.
  *
- * A Launcher stands in front of a launcher of aotcuda.runtime.launch. It remembers records: for arguments of some types,
- * with arrays of some dtypes and dimensions, which overloads to try, in which order, and their kernels. A call reads its
- * arguments once, looks the record up by what it read, checks layout and range, packs the parameter block on the stack,
- * and calls cuLaunchKernel. Whatever is not as a record has it goes to the launcher behind, which decides, raises, and
- * may teach another record. Nothing is imported or allocated here, but for the ints and tuples that attributes give.
+ * A Launcher stands in front of a launcher of aotcuda.runtime.launch. All launchers of a kernel share its Records: for
+ * arguments of some types, with arrays of some dtypes and dimensions, which overloads to try, in which order, their
+ * kernels, and the largest grid and block that they may have. A call reads its arguments once, looks the record up by
+ * what it read, checks layout, range and limits, packs the parameter block on the stack, and calls cuLaunchKernel.
+ * Whatever is not as a record has it goes to the launcher behind, which decides, raises, and may teach another record.
+ * Nothing is imported or allocated here, but for the ints and tuples that attributes give.
  *
  * Records are immutable and tables of them are replaced, never changed, so that threads of a Python without the GIL read
  * them with no lock.
@@ -24,6 +25,8 @@
 #define SHARED(type) type
 #define READ(place) (place)
 #define WRITE(place, value) ((place) = (value))
+#endif
+#ifndef Py_BEGIN_CRITICAL_SECTION /* older than 3.13, or the stable ABI: there is a GIL */
 #define Py_BEGIN_CRITICAL_SECTION(object) {
 #define Py_END_CRITICAL_SECTION() }
 #endif
@@ -70,7 +73,7 @@ enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
 static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
     *s_is_contiguous, *s_data_ptr, *s_stride, *s_element_size, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
     *s_fail, *s_exchange;
-static PyTypeObject *plan_type, *launcher_type;
+static PyTypeObject *plan_type, *records_type, *launcher_type;
 
 /* Where CuPy and PyTorch tell their current streams. CuPy's is a C function, or else a Python one. */
 static intptr_t (*cupy_stream)(void);
@@ -137,7 +140,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
             end *= 2;
         if (words_count > MOST_WORDS || ndim < 0 || ndim > MOST_DIMENSIONS || parameter->offset < 0 ||
             parameter->offset + end > size || (kind == 'a' && parameter->itemsize < 1) ||
-            !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format)) {
+            !strchr("scpa", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format)) {
             Py_DECREF(self);
             PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
             return NULL;
@@ -371,7 +374,7 @@ static int read_interface_items(PyObject *dictionary, View *view, Reading *readi
         !PyTuple_Check(shape) || PyTuple_Size(shape) > MOST_DIMENSIONS || item(dictionary, s_mask))
         return 0;
     const char *text = PyUnicode_AsUTF8AndSize(typestr, &length);
-    if (!text || length < 1 || length > 8)
+    if (!text || length < 1 || length > 8 || memchr(text, 'V', length)) /* a record's fields are told elsewhere */
         return 0;
     view->id = 0;
     memcpy(&view->id, text, length);
@@ -534,8 +537,12 @@ typedef struct {
     unsigned char kinds[MOST_ARGUMENTS];
 } Shape; /* what the arguments' types are, and how each is read */
 
-typedef struct {
+enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
+
+typedef struct Record {
+    struct Record *next; /* of all that there ever were */
     const Shape *shape;
+    unsigned limits[LIMITS];
     void *context;  /* NULL: of any context */
     int device;     /* -1: arrays are not asked where they lie */
     uint64_t hash;
@@ -551,7 +558,7 @@ typedef struct {
 } Record;
 
 typedef struct Table {
-    struct Table *previous; /* kept until the launcher goes: other threads may be reading it */
+    struct Table *previous; /* kept until the records go: other threads may be reading it */
     SHARED(int) last;       /* the record that was used last */
     int shapes_count, count, mask;
     const Shape *shapes[MOST_SHAPES];
@@ -561,11 +568,17 @@ typedef struct Table {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *slow;
-    unsigned dimensions[7];
-    void *stream;
     GetCurrent current; /* NULL: whose context is current does not matter */
     SHARED(Table *) table;
+    Record *all;
+} Records;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *slow;
+    Records *records;
+    unsigned dimensions[LIMITS];
+    void *stream;
 } Launcher;
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
@@ -663,7 +676,8 @@ static int lie_on(const Record *record, const View *views, int count) {
 enum { DECLINED = -1 };
 
 static int quick(Launcher *self, PyObject *args) {
-    Table *table = READ(self->table);
+    Records *records = self->records;
+    Table *table = READ(records->table);
     if (!table || READ(disabled))
         return DECLINED;
     Py_ssize_t count = PyTuple_Size(args);
@@ -683,13 +697,17 @@ static int quick(Launcher *self, PyObject *args) {
     if (arrays < 0)
         return DECLINED;
     void *context = NULL;
-    if (self->current && self->current(&context))
+    if (records->current && records->current(&context))
         return DECLINED;
     if (!record_matches(record, shape, context, views, arrays)) {
         record = find(table, shape, context, views, arrays);
         if (!record)
             return DECLINED;
     }
+    const unsigned *d = self->dimensions;
+    for (int i = 0; i < LIMITS; i++)
+        if (d[i] > record->limits[i])
+            return DECLINED;
     if (record->device >= 0 && !lie_on(record, views, arrays))
         return DECLINED;
     _Alignas(16) unsigned char block[MOST_BYTES];
@@ -698,7 +716,6 @@ static int quick(Launcher *self, PyObject *args) {
         return DECLINED;
     size_t size = (size_t)record->plans[number]->size;
     void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
-    const unsigned *d = self->dimensions;
     int code;
     /* A full queue makes the driver wait, and what it waits for may be a host function that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS
@@ -725,15 +742,20 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *slow;
-    unsigned d[7];
+    PyObject *slow, *records;
+    unsigned d[LIMITS];
     unsigned long long stream;
-    if (!PyArg_ParseTuple(args, "O(IIIIIII)K", &slow, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5], &d[6], &stream))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)K", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
+                          &d[6], &stream))
         return NULL;
+    uint64_t threads = (uint64_t)d[3] * d[4];
+    threads = threads > UINT32_MAX ? threads : threads * d[5];
+    d[7] = threads > UINT32_MAX ? UINT32_MAX : (unsigned)threads;
     Launcher *self = (Launcher *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
     self->slow = Py_NewRef(slow);
+    self->records = (Records *)Py_NewRef(records);
     memcpy(self->dimensions, d, sizeof d);
     self->stream = (void *)(uintptr_t)stream;
     return (PyObject *)self;
@@ -818,30 +840,26 @@ static int fill_plans(Record *record, PyObject *plans, int arguments) {
     return 1;
 }
 
-/* A table with one more record, and one more shape if it is new. */
-static Table *extended(const Table *old, const Record *record) {
+/* A table with a record more, and without those whose images were unloaded. */
+static Table *extended(const Table *old, const Record *record, const Record *replaced) {
     Table *table = PyMem_Calloc(1, sizeof(Table));
     if (!table)
         return NULL;
-    if (old) {
-        memcpy(table->shapes, old->shapes, sizeof table->shapes);
-        memcpy(table->records, old->records, sizeof table->records);
-        table->shapes_count = old->shapes_count;
-        table->count = old->count;
-    }
     table->previous = (Table *)old;
-    if (!table->shapes_count || table->shapes[table->shapes_count - 1] != record->shape) {
-        int known = 0;
-        for (int i = 0; i < table->shapes_count; i++)
-            known |= table->shapes[i] == record->shape;
-        if (!known)
-            table->shapes[table->shapes_count++] = record->shape;
-    }
+    for (int i = 0; old && i < old->count; i++)
+        if (old->records[i] != replaced && PyList_Size(old->records[i]->live) > 0)
+            table->records[table->count++] = old->records[i];
     table->records[table->count++] = record;
     WRITE(table->last, table->count - 1);
     table->mask = 2 * MOST_RECORDS - 1;
     memset(table->slots, -1, sizeof table->slots);
     for (int i = 0; i < table->count; i++) {
+        const Shape *shape = table->records[i]->shape;
+        int known = 0;
+        for (int j = 0; j < table->shapes_count; j++)
+            known |= table->shapes[j] == shape;
+        if (!known)
+            table->shapes[table->shapes_count++] = shape;
         int slot = (int)(table->records[i]->hash & (unsigned)table->mask);
         while (table->slots[slot] >= 0)
             slot = (slot + 1) & table->mask;
@@ -850,51 +868,65 @@ static Table *extended(const Table *old, const Record *record) {
     return table;
 }
 
-static PyObject *learn(Launcher *self, PyObject *args, const char *kinds, PyObject *plans, PyObject *live, int device,
-                       void *launch, void *current, void *attribute) {
+/* What a record is to hold, as Python tells it. */
+typedef struct {
+    PyObject *args, *plans, *live;
+    const char *kinds;
+    int device;
+    void *launch, *current, *attribute;
+    unsigned limits[LIMITS];
+} Lesson;
+
+static PyObject *learn(Records *self, const Lesson *lesson) {
     const Table *old = READ(self->table);
-    Py_ssize_t count = PyTuple_Size(args);
+    Py_ssize_t count = PyTuple_Size(lesson->args);
     const Shape *shape = NULL;
-    for (int i = 0; old && i < old->shapes_count; i++)
-        if (types_match(old->shapes[i], args, count))
-            shape = old->shapes[i];
+    for (const Record *known = self->all; known && !shape; known = known->next)
+        if (types_match(known->shape, lesson->args, count))
+            shape = known->shape;
     if (old && (old->count == MOST_RECORDS || (!shape && old->shapes_count == MOST_SHAPES)))
         Py_RETURN_FALSE;
     int is_new = !shape;
-    if (is_new && !(shape = make_shape(args, kinds, count)))
+    if (is_new && !(shape = make_shape(lesson->args, lesson->kinds, count)))
         return PyErr_NoMemory();
     View views[MOST_ARRAYS];
     Reading reading = {.any_stream = 1};
-    self->current = (GetCurrent)current;
-    int arrays = read_arrays(shape, args, views, &reading);
+    self->current = (GetCurrent)lesson->current;
+    int arrays = read_arrays(shape, lesson->args, views, &reading);
     Record *record = PyMem_Calloc(1, sizeof(Record));
     void *context = NULL;
-    if (arrays < 0 || !record || (current && self->current(&context))) {
-        PyErr_Clear(); /* an unusual array, or data on another stream */
+    if (arrays < 0 || !record || (self->current && self->current(&context))) {
+        PyErr_Clear(); /* an unusual array */
         goto refused;
     }
     record->shape = shape;
     record->context = context;
-    record->device = device;
-    record->launch = (LaunchKernel)launch;
-    record->attribute = (PointerAttribute)attribute;
-    record->live = Py_NewRef(live);
+    record->device = lesson->device;
+    record->launch = (LaunchKernel)lesson->launch;
+    record->attribute = (PointerAttribute)lesson->attribute;
+    record->live = Py_NewRef(lesson->live);
+    memcpy(record->limits, lesson->limits, sizeof record->limits);
     for (int i = 0; i < arrays; i++) {
         record->ids[i] = views[i].id;
         record->ndims[i] = views[i].ndim;
     }
     record->hash = hash_of(shape, context, views, arrays);
-    record->dtypes = dtypes_of(shape, args);
-    for (int i = 0; old && i < old->count; i++)
+    const Record *replaced = NULL;
+    for (int i = 0; old && i < old->count && !replaced; i++)
         if (record_matches(old->records[i], shape, context, views, arrays))
-            goto refused; /* known already: it declined for another reason */
-    if (!record->dtypes || !fill_plans(record, plans, (int)count))
+            replaced = old->records[i];
+    if (replaced && memcmp(replaced->limits, record->limits, sizeof record->limits) == 0)
+        goto refused; /* known already: it declined for another reason */
+    record->dtypes = dtypes_of(shape, lesson->args);
+    if (!record->dtypes || !fill_plans(record, lesson->plans, (int)count))
         goto refused;
-    Table *table = extended(old, record);
+    Table *table = extended(old, record, replaced);
     if (!table) {
         PyErr_NoMemory();
         goto refused;
     }
+    record->next = self->all;
+    self->all = record;
     WRITE(self->table, table);
     Py_RETURN_TRUE;
 refused:
@@ -907,24 +939,51 @@ refused:
     Py_RETURN_FALSE;
 }
 
-static PyObject *launcher_learn(Launcher *self, PyObject *arguments) {
-    PyObject *args, *plans, *live, *result;
-    const char *kinds;
+static PyObject *records_learn(Records *self, PyObject *arguments) {
+    Lesson lesson;
+    PyObject *result;
     Py_ssize_t kinds_count, arrays = 0;
-    int device;
     unsigned long long launch, current, attribute;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKK", &PyTuple_Type, &args, &kinds, &kinds_count, &PyTuple_Type, &plans,
-                          &PyList_Type, &live, &device, &launch, &current, &attribute))
+    unsigned *l = lesson.limits;
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKK(IIIIIIII)", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
+                          &PyTuple_Type, &lesson.plans, &PyList_Type, &lesson.live, &lesson.device, &launch, &current,
+                          &attribute, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7]))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
-        arrays += kinds[i] != SCALAR;
-    if (kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
+        arrays += lesson.kinds[i] != SCALAR;
+    if (kinds_count != PyTuple_Size(lesson.args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
         Py_RETURN_FALSE;
+    lesson.launch = (void *)(uintptr_t)launch;
+    lesson.current = (void *)(uintptr_t)current;
+    lesson.attribute = (void *)(uintptr_t)attribute;
     Py_BEGIN_CRITICAL_SECTION(self);
-    result = learn(self, args, kinds, plans, live, device, (void *)(uintptr_t)launch, (void *)(uintptr_t)current,
-                   (void *)(uintptr_t)attribute);
+    result = learn(self, &lesson);
     Py_END_CRITICAL_SECTION();
     return result;
+}
+
+static PyObject *records_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    (void)args, (void)keywords;
+    return PyType_GenericAlloc(type, 0);
+}
+
+static void records_dealloc(Records *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    for (Record *record = self->all, *next; record; record = next) {
+        next = record->next;
+        int is_last_of_shape = 1; /* shapes are shared between records */
+        for (const Record *other = next; other; other = other->next)
+            is_last_of_shape &= other->shape != record->shape;
+        if (is_last_of_shape)
+            free_shape(record->shape);
+        free_record(record);
+    }
+    for (Table *table = READ(self->table), *previous; table; table = previous) {
+        previous = table->previous;
+        PyMem_Free(table);
+    }
+    PyObject_Free(self);
+    Py_DECREF(type);
 }
 
 static PyObject *launcher_getattro(Launcher *self, PyObject *name) {
@@ -953,19 +1012,8 @@ static int launcher_clear(Launcher *self) {
 static void launcher_dealloc(Launcher *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
-    Table *table = READ(self->table);
-    if (table) { /* the newest has all records and shapes */
-        for (int i = 0; i < table->count; i++)
-            free_record((Record *)table->records[i]);
-        for (int i = 0; i < table->shapes_count; i++)
-            free_shape(table->shapes[i]);
-    }
-    while (table) {
-        Table *previous = table->previous;
-        PyMem_Free(table);
-        table = previous;
-    }
     Py_XDECREF(self->slow);
+    Py_XDECREF((PyObject *)self->records);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -998,15 +1046,26 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyMethodDef launcher_methods[] = {
-    {"learn", (PyCFunction)launcher_learn, METH_VARARGS,
-     "learn(args, kinds, plans, live, device, launch, current, attribute) -> bool\n\n"
+static PyMethodDef records_methods[] = {
+    {"learn", (PyCFunction)records_learn, METH_VARARGS,
+     "learn(args, kinds, plans, live, device, launch, current, attribute, limits) -> bool\n\n"
      "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle."},
     {NULL, NULL, 0, NULL},
 };
 
+static PyType_Slot records_slots[] = {
+    {Py_tp_doc, "Records(): what the launchers of one kernel have learnt."},
+    {Py_tp_new, records_new},
+    {Py_tp_dealloc, records_dealloc},
+    {Py_tp_methods, records_methods},
+    {0, NULL},
+};
+
+static PyType_Spec records_spec = {"aotcuda_accelerator.Records", sizeof(Records), 0, Py_TPFLAGS_DEFAULT, records_slots};
+
 static PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, "Launcher(slow, (grid x, y, z, block x, y, z, shared), stream): a launcher with a quick path before it."},
+    {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream): a launcher with a quick path "
+                "before it."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
     {Py_tp_getattro, launcher_getattro},
@@ -1014,7 +1073,6 @@ static PyType_Slot launcher_slots[] = {
     {Py_tp_traverse, launcher_traverse},
     {Py_tp_clear, launcher_clear},
     {Py_tp_dealloc, launcher_dealloc},
-    {Py_tp_methods, launcher_methods},
     {0, NULL},
 };
 
@@ -1055,9 +1113,12 @@ static int execute(PyObject *module) {
             return -1;
     if (!plan_type && !(plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec)))
         return -1;
+    if (!records_type && !(records_type = (PyTypeObject *)PyType_FromSpec(&records_spec)))
+        return -1;
     if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
         return -1;
     return PyModule_AddObjectRef(module, "Plan", (PyObject *)plan_type) ||
+           PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
            PyModule_AddIntConstant(module, "VERSION", 1) ? -1 : 0;
 }

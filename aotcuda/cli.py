@@ -59,7 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     config = commands.add_parser("config", help="flags for a C++ build that uses a module's device functions")
     config.add_argument("module", metavar="MODULE", help="importable module or package, or a folder")
     wanted = config.add_mutually_exclusive_group(required=True)
-    for name, text in (("includes", "where its header is: -I<folder>"), ("libs", "the files to link")):
+    for name, text in (
+        ("includes", "where its header is: -I<folder>"),
+        ("libs", "for nvcc, what to link"),
+        ("files", "the same as plain paths"),
+    ):
         wanted.add_argument(f"--{name}", dest="wanted", action="store_const", const=name, help=f"print {text}")
     config.set_defaults(run=_config)
 

@@ -111,3 +111,7 @@ class ForkError(AotcudaError):
 
 class FallbackWarning(UserWarning):
     """A kernel is compiled on the user's machine because nothing in the wheel fits."""
+
+
+class HostArrayWarning(UserWarning):
+    """A launch was given arrays in the host's memory, and copied them to the GPU and back."""

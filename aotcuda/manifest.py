@@ -279,9 +279,13 @@ def check_file(data: bytes, file: File, where: str) -> None:
 
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    import hashlib  # noqa: PLC0415 (3 ms that an import with `load = "first-use"` must not pay)
+    # Python's own implementation first: hashlib loads OpenSSL, which takes 3 ms of an import that may take 15.
+    try:
+        from _sha2 import sha256  # noqa: PLC0415 (an import with `load = "first-use"` must not pay for it)
+    except ImportError:  # Python 3.11, or one built without it
+        from hashlib import sha256  # noqa: PLC0415
 
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data).hexdigest()
 
 
 _KEYS = frozenset(

@@ -1,8 +1,8 @@
 """From the start of a process to the first result on the GPU, in milliseconds and in parts, beside Numba.
 
 Each run is a fresh process that imports its kernel, makes a context, loads the kernel's code, launches it and copies
-the result back. Starting the driver and making the context is the same for everyone and can take tenths of a second, so it
-is a part of its own; "beyond" is all the rest, the interpreter's own start aside.
+the result back. Starting the driver and making the context is the same for everyone and can take tenths of a second, so
+it is a part of its own; "beyond" is all the rest, the interpreter's own start aside.
 
     python bench/cold_start.py                     # needs a GPU and the wheel of bench/prepare.py, installed
 """

@@ -130,6 +130,7 @@ def describe(dtype: Any) -> Any:
         "formats": [describe(field[0]) for field in fields],
         "offsets": [field[1] for field in fields],
         "itemsize": dtype.itemsize,
+        "aligned": bool(dtype.isalignedstruct),
     }
 
 

@@ -95,6 +95,7 @@ class LinkItem:
             "An installed module that aotcuda built: its device functions, what they link, and its callbacks.",
             '"otherpkg.kernels"',
             default="either this or `path`",
+            instead_of="path",
         ),
     )
     setup: str | None = field(
@@ -185,7 +186,7 @@ class Module:
         default=(),
         metadata=setting(
             ListOf(
-                item=Record(cls=LinkItem, expected="a path or a table", short="path", either=("path", "module")),
+                item=Record(cls=LinkItem, expected="a path or a table", short="path"),
                 expected="a list of files",
             ),
             "What is linked into the module: paths of files, or tables.",

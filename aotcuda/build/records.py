@@ -24,6 +24,7 @@ class Setting:
         default: The default in words, where the field's own is not what the reader should see.
         alias: Another spelling of the key.
         from_name: Whether the default is the name of the table itself.
+        instead_of: Another key, of which and this one exactly one must be given.
     """
 
     shape: Shape
@@ -32,6 +33,7 @@ class Setting:
     default: str = ""
     alias: str = ""
     from_name: bool = False
+    instead_of: str = ""
 
 
 def setting(shape: Shape, meaning: str, example: str, **more: Any) -> dict[str, Setting]:
@@ -62,13 +64,18 @@ class Record:
     """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, tell where it stands.
 
     If `short` names a key, a value that is no table is taken for the value of that key; the field `short_key`, if there
-    is one, tells where that value stands. Of the keys that `either` names, a table has exactly one.
+    is one, tells where that value stands.
     """
 
     cls: type
     expected: str
     short: str = ""
-    either: tuple[str, ...] = ()
+
+    @property
+    def either(self) -> tuple[str, ...]:
+        """The keys of which a table has exactly one."""
+        found = {name: entry.instead_of for name, (_, entry) in settings(self.cls).items() if entry.instead_of}
+        return tuple(dict.fromkeys((*found.values(), *found)))
 
     def read(self, value: object, key: Key) -> Any:
         """See Shape."""

@@ -73,7 +73,10 @@ def _section(title: str, header: str, cls: type) -> Iterator[str]:
         default = "required" if required(field, entry) else _default(constant_default(field, entry), entry)
         yield f"| {spelling} | {entry.shape.expected} | {default} | {entry.meaning} |"
     yield from ("", "```toml", header)
-    yield from (f"{name} = {entry.example}" for name, (_, entry) in entries.items() if not _has_own_section(entry))
+    for name, (_, entry) in entries.items():
+        if not _has_own_section(entry):
+            line = f"{name} = {entry.example}"
+            yield f"# {line}, instead of {entry.instead_of}" if entry.instead_of else line
     yield from ("```", "")
 
 

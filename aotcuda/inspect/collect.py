@@ -70,9 +70,12 @@ def _built(module: targets.BuiltModule) -> Module:
         raise ManifestError(message) from None
 
 
-def _images(module: targets.BuiltModule, key: str) -> list[Image]:
-    where = f"{module.where}/{key}.fatbin"
-    return [images.read(entry, where) for entry in fatbin.read(module.files[key], where)] if key in module.files else []
+def _images(module: targets.BuiltModule, key: Literal["kernels", "functions"]) -> list[Image]:
+    if key not in module.files:
+        return []
+    where = f"{module.where}/{module.manifest['files'][key]['path']}"
+    data = module.files[key]
+    return [images.read(entry, where) for entry in _entries(data, where, is_fatbin=data.startswith(fatbin.MAGIC))]
 
 
 def _check(listed: list[manifest.Image], found: list[Image], where: str) -> None:
@@ -153,14 +156,18 @@ def _kernel(
     )
 
 
+def _entries(data: bytes, where: str, *, is_fatbin: bool) -> tuple[fatbin.Entry, ...]:
+    """The images in a fatbin; a bare cubin, as the JIT fallback keeps it, is one image."""
+    if is_fatbin:
+        return fatbin.read(data, where)
+    arch = cubin.read(data, where).arch
+    name, size = Path(where).name, len(data)
+    return (fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=data),)
+
+
 def _bare(found: targets.BareImage) -> Module:
     name = Path(found.where).name
-    if found.is_fatbin:
-        entries = fatbin.read(found.data, found.where)
-    else:
-        arch = cubin.read(found.data, found.where).arch
-        size = len(found.data)
-        entries = (fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=found.data),)
+    entries = _entries(found.data, found.where, is_fatbin=found.is_fatbin)
     content = [images.read(entry, found.where) for entry in entries]
     functions = dict.fromkeys(function for image in content for function in image.functions)
     kernels = dict.fromkeys(kernel for image in content for kernel in image.kernels)

@@ -19,6 +19,16 @@ def includes(target: str) -> list[str]:
 
 
 def libs(target: str) -> list[str]:
+    """`-Xnvlink <file>` for each of `files`: nvcc itself takes no fatbin in a link, its device linker does.
+
+    Raises:
+        TargetError: As for `files`.
+        ManifestError: As for `files`.
+    """
+    return [word for file in files(target) for word in ("-Xnvlink", file)]
+
+
+def files(target: str) -> list[str]:
     """The files to link for the device functions of each module in `target`: the functions, then what they call.
 
     Raises:

@@ -46,11 +46,11 @@ def _symbol(symbol: Symbol) -> Iterator[str]:
     abi = f", {symbol.abi} ABI" if symbol.abi else ""
     linked = "" if symbol.images else "linked "
     yield f"  {symbol.name}  ({linked}{symbol.kind}{abi}, from {symbol.origin})"
-    if linked and not symbol.prototype:
-        return
     for text in (symbol.prototype, symbol.signature):
         if text:
             yield from textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="        ")
+    if linked:
+        return
     if symbol.symbol != symbol.name:
         yield f"    symbol {symbol.symbol}"
     if symbol.kind == "kernel":

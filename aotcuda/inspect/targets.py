@@ -152,7 +152,8 @@ def _in_importable(name: str) -> list[_Folder]:
     if spec is None:
         message = f"there is no file, folder or importable module {name}"
         raise TargetError(message)
-    locations = [Path(location) for location in spec.submodule_search_locations or ()]
+    # A namespace package has every folder of the path that holds it, and some are on the path twice.
+    locations = list(dict.fromkeys(Path(location) for location in spec.submodule_search_locations or ()))
     if not locations:  # a module, not a package
         locations = [Path(spec.origin or top).with_suffix("")]
     bases = [location.joinpath(*rest) for location in locations]

@@ -118,15 +118,15 @@ def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple
     Records are written out in signatures, as `Record(x: float32)`; the manifest has NumPy's description of each.
     """
     text, types = record["signature"], {}
-    text = re.sub(r"\b(datetime|timedelta)64\[(\w+)\]", lambda m: f"NP{m[1].capitalize()}({m[2]!r})", text)
-    text = re.sub(r"\bbool\b", "boolean", text)
     described = record.get("records", {})
     for number, name in enumerate(sorted(described, key=len, reverse=True)):
         import numpy as np  # noqa: PLC0415 (a compiler has imported it)
 
         types[f"aotcuda_record{number}"] = from_dtype(np.dtype(_descr(described[name])))
-        text = re.sub(re.escape(name), f"aotcuda_record{number}", text)
-    return text, types
+        text = text.replace(name, f"aotcuda_record{number}")
+    # How these are spelled is not how they are called.
+    text = re.sub(r"\b(datetime|timedelta)64\[(\w+)\]", lambda found: f"NP{found[1].capitalize()}({found[2]!r})", text)
+    return re.sub(r"\bbool\b", "boolean", text), types
 
 
 def _descr(described: Any) -> Any:

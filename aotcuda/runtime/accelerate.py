@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.dispatch import Group
     from aotcuda.runtime.launch import Launcher
     from aotcuda.runtime.plan import Plan
-    from aotcuda.runtime.program import Program
+    from aotcuda.runtime.program import Entry, Program
 
 _VERSION = 1
 """Of the interface between the two; another one's accelerator is left alone."""
@@ -37,16 +37,18 @@ _watching = False
 def accelerator() -> Any:
     """The extension module, None if it is not installed or not wanted."""
     if not _found:
-        module = None
-        if os.environ.get("AOTCUDA_ACCELERATOR", "1") != "0":
-            try:
-                import aotcuda_accelerator as module  # noqa: PLC0415 (only a launcher needs it)
-            except ImportError:
-                pass
-            else:
-                module = module if module.VERSION == _VERSION else None
-        _found.append(module)
+        _found.append(_find())
     return _found[0]
+
+
+def _find() -> Any:
+    if os.environ.get("AOTCUDA_ACCELERATOR") == "0":
+        return None
+    try:
+        import aotcuda_accelerator  # noqa: PLC0415 (only a launcher needs it)
+    except ImportError:
+        return None
+    return aotcuda_accelerator if aotcuda_accelerator.VERSION == _VERSION else None
 
 
 def in_front(launcher: Launcher) -> Any:
@@ -54,20 +56,27 @@ def in_front(launcher: Launcher) -> Any:
     module = accelerator()
     if module is None:
         return launcher
-    launcher.front = module.Launcher(launcher, (*launcher.grid, *launcher.block, launcher.shared), launcher.stream)
+    kernel = launcher.kernel
+    if kernel.records is None:
+        kernel.records = module.Records()
+    dimensions = (*launcher.grid, *launcher.block, launcher.shared)
+    try:
+        launcher.front = module.Launcher(launcher, kernel.records, dimensions, launcher.stream)
+    except OverflowError:  # no grid has so many blocks; the launch says so
+        return launcher
     return launcher.front
 
 
 def learn(
-    launcher: Launcher, program: Program, group: Group, kernels: list[Any], live: list[bool], args: tuple[object, ...]
+    launcher: Launcher, program: Program, group: Group, entries: list[Entry], live: list[bool], args: tuple[object, ...]
 ) -> bool:
     """Tell the compiled quick path which overloads to try for arguments like these, after a launch; False if it cannot.
 
     Args:
-        launcher: The launcher that it stands in front of.
+        launcher: One that may launch them all; others of its kernel then need not ask whether they may.
         program: The loaded images.
         group: The overloads.
-        kernels: The handles of their kernels.
+        entries: The same on the GPU of the launch.
         live: Empty when the images are not loaded any more.
         args: The arguments.
     """
@@ -84,19 +93,32 @@ def learn(
         os.register_at_fork(after_in_child=accelerator().disable)
         _watching = True
     driver = program.driver
-    device = (driver.current_device() or 0) if len(driver.devices) > 1 else -1
+    device = entries[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if program.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
-    learnt: bool = launcher.front.learn(
+    learnt: bool = launcher.kernel.records.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
-        tuple(zip(plans, [kernel.value for kernel in kernels], strict=True)),
+        tuple(zip(plans, [entry.kernel.value for entry in entries], strict=True)),
         live,
         device,
         _address(driver.launch),
         current,
         _address(driver.call["cuPointerGetAttribute"]),
+        _limits(group, entries, launcher.shared),
     )
     return learnt
+
+
+def _limits(group: Group, entries: list[Entry], shared: int) -> tuple[int, ...]:
+    """The largest grid, block, shared memory and number of threads that all of a group's overloads may have.
+
+    Dynamic shared memory beyond the driver's default counts where a launch with `shared` bytes has asked for it.
+    """
+    found = [plan.limits(entry) for (plan, _), entry in zip(group.candidates, entries, strict=True)]
+    *extents, plain, threads = map(min, zip(*found, strict=True))
+    if shared > plain:
+        plain = min(entry.device.limit("shared_optin") - entry.static_shared for entry in entries)
+    return *extents, plain, threads
 
 
 def _kind(arg: object) -> int | None:
@@ -120,7 +142,7 @@ def _compiled(plan: Plan) -> object:
 
 def _parameter(parameter: Parameter) -> tuple[object, ...]:
     kind, offset = parameter["kind"], parameter["offset"]
-    if kind == "tuple":
+    if kind not in ("scalar", "complex", "pointer", "array"):
         raise ValueError
     if kind != "array":
         return kind[0], parameter.get("format", "Q"), offset, "C", 0, 0, 0, b""

@@ -5,10 +5,10 @@ strides in bytes, or None for an array that is C-contiguous. It gives None for a
 happen before or be kept alive until the launch goes into `pending`: the handle of a stream that the data is on, or a
 DLPack capsule.
 
-CuPy arrays and PyTorch tensors are read directly: their interfaces would cost more than the launch, and bfloat16 tensors
-and those that require gradients have none. Everything else is read through `__cuda_array_interface__`, or else DLPack.
-Either of these says which stream the data is on; for CuPy and PyTorch that is, by their own conventions, the library's
-current stream.
+CuPy arrays and PyTorch tensors are read directly: their interfaces would cost more than the launch, and bfloat16
+tensors and those that require gradients have none. Everything else is read through `__cuda_array_interface__`, or else
+DLPack. Either of these says which stream the data is on; for CuPy and PyTorch that is, by their own conventions, the
+library's current stream.
 """
 
 from __future__ import annotations
@@ -105,7 +105,14 @@ def element(name: Any) -> str:
     if isinstance(name, str):
         return canonical(name)
     found = getattr(name, "str", None)  # NumPy's, which CuPy uses
-    return found if found is not None else _torch_typestr(name)
+    if found is None:
+        return _torch_typestr(name)
+    typestr: str = found
+    if "V" not in typestr:
+        return typestr
+    from aotcuda.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
+
+    return structured(typestr, name.descr)
 
 
 def cupy_stream() -> Callable[[], Any] | None:

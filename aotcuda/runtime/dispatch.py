@@ -41,13 +41,19 @@ class Group:
     Attributes:
         candidates: The overloads, each with its converters.
         quick: What `aotcuda.runtime.specialise` made for them; None before it was asked.
+        blocks: The block of most occupancy for each amount of dynamic shared memory, where there is one overload.
     """
 
-    __slots__ = ("candidates", "quick")
+    __slots__ = ("blocks", "candidates", "quick")
 
     def __init__(self, candidates: list[Candidate]) -> None:
         self.candidates = candidates
         self.quick: list[Bind] | None = None
+        self.blocks: dict[int, int] = {}
+
+    def is_only(self, plan: Plan) -> bool:
+        """Whether `plan` is all that is in the group."""
+        return len(self.candidates) == 1 and self.candidates[0][0] is plan
 
     def is_of(self, plan: Plan) -> bool:
         """Whether `plan` is in the group, and all others in it are for arrays of the same dtypes and dimensions."""

@@ -102,8 +102,11 @@ class Fallback:
         case = (kernel.__name__, signature)
         dispatch = self._dispatches.get(case)
         if dispatch is None:
+            program = self.module.ready()  # before the lock: it takes the module's, and unloading takes both
             with self._lock:
-                dispatch = self._dispatches.get(case) or self._widen(kernel, case, refusal(str(kernel), plans, args))
+                dispatch = self._dispatches.get(case) or self._widen(
+                    program, kernel, case, refusal(str(kernel), plans, args)
+                )
         return dispatch.select(args, stream)
 
     def whole(self, gpu: Device, cause: AotcudaError) -> Late:
@@ -186,8 +189,7 @@ class Fallback:
     def _may(self) -> bool:
         return allowed(self.module.setting) and self.module.recipe() is not None
 
-    def _widen(self, kernel: Kernel, case: Case, error: ArgumentError) -> Dispatch:
-        program = self.module.ready()
+    def _widen(self, program: Program, kernel: Kernel, case: Case, error: ArgumentError) -> Dispatch:
         device = program.device if program.device >= 0 else program.driver.current_device() or 0
         late = self._late(case, program.driver.devices[device], error)
         (record,) = late.artifact.manifest["kernels"]

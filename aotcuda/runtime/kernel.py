@@ -4,12 +4,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from aotcuda import manifest as manifests
     from aotcuda.runtime.dispatch import Dispatch, Group, Selection
-    from aotcuda.runtime.launch import ForAll, Launcher
+    from aotcuda.runtime.forall import ForAll
+    from aotcuda.runtime.launch import Launcher
     from aotcuda.runtime.module import Module
+    from aotcuda.runtime.plan import Plan
     from aotcuda.runtime.program import Program
     from aotcuda.runtime.specialise import Bind
 
@@ -22,10 +24,12 @@ class Kernel:
     Attributes:
         module: The module that it belongs to.
         signatures: The signatures that it was compiled for.
+        records: What the accelerator keeps for it.
     """
 
     def __init__(self, module: Module, record: manifests.Kernel) -> None:
         self.module = module
+        self.records: Any = None
         self.__name__ = self.__qualname__ = record["name"]
         self.__module__ = module.name
         self.signatures = [overload["signature"] for overload in record["overloads"]]
@@ -49,7 +53,12 @@ class Kernel:
                 f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{configuration!r}]"
             )
         grid, block, stream, shared = (*configuration, 0, 0)[:4]
-        launcher = self.launcher(grid, block, stream, shared)
+        if stream is not None and not isinstance(stream, int):
+            from aotcuda.runtime.launch import Held  # noqa: PLC0415 (as in forall)
+            from aotcuda.runtime.streams import handle  # noqa: PLC0415
+
+            return Held(self[grid, block, handle(stream), shared], stream)  # type: ignore[return-value]
+        launcher = self.launcher(grid, block, stream or 0, shared)
         if _is_plain(configuration):
             if len(self._launchers) >= _MOST_LAUNCHERS:
                 self._launchers.clear()
@@ -69,14 +78,15 @@ class Kernel:
             LaunchError: `n` is negative, or the block is not possible.
             ArgumentError: The stream is none.
         """
-        from aotcuda.runtime.launch import ForAll  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+        from aotcuda.runtime.forall import ForAll  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
 
         return ForAll(self, n, block, stream, self._shared(shared))
 
-    def launcher(self, grid: object, block: object, stream: object, shared: object) -> Launcher:
-        """As `__getitem__`, from the parts of a configuration."""
+    def launcher(self, grid: object, block: object, stream: int, shared: object) -> Launcher:
+        """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
         from aotcuda.runtime.accelerate import in_front  # noqa: PLC0415 (as in forall)
-        from aotcuda.runtime.launch import Launcher, dimensions  # noqa: PLC0415
+        from aotcuda.runtime.launch import Launcher  # noqa: PLC0415
+        from aotcuda.runtime.limits import dimensions  # noqa: PLC0415
 
         launcher = Launcher(
             self, dimensions(grid, "grid", self), dimensions(block, "block", self), stream, self._shared(shared)
@@ -113,6 +123,80 @@ class Kernel:
         if dispatch is not None:
             dispatch.retire()
         self._launchers.clear()
+
+    def plans(self) -> list[Plan]:
+        """The packaged overloads, in the order of `signatures`."""
+        return (self._dispatch or self._make_dispatch()).plans[: len(self.signatures)]
+
+    def get_regs_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
+        """Registers of a thread on the current GPU, of one of `signatures`; without one, of all of them, by signature.
+
+        Errors are those of a launch, for this and the following methods.
+        """
+        return self._ask("registers", signature)
+
+    def get_shared_mem_per_block(self, signature: str | None = None) -> int | dict[str, int]:
+        """Bytes of static shared memory of a block, likewise."""
+        return self._ask("shared", signature)
+
+    def get_const_mem_size(self, signature: str | None = None) -> int | dict[str, int]:
+        """Bytes of constant memory, likewise."""
+        return self._ask("constant", signature)
+
+    def get_local_mem_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
+        """Bytes of local memory of a thread, likewise."""
+        return self._ask("local", signature)
+
+    def get_max_threads_per_block(self, signature: str | None = None) -> int | dict[str, int]:
+        """The most threads that a block of this kernel may have, likewise."""
+        return self._ask("max_threads", signature)
+
+    def occupancy(self, block: object, shared: int = 0, signature: str | None = None) -> int:
+        """How many such blocks a multiprocessor of the current GPU holds at once.
+
+        Args:
+            block: Threads of a block, as in a configuration.
+            shared: Bytes of dynamic shared memory for each block.
+            signature: One of `signatures`; a kernel with several needs it.
+        """
+        from aotcuda.runtime import facts  # noqa: PLC0415 (few programs ask)
+
+        return facts.active_blocks(self, block, self._shared(shared), signature)[0]
+
+    def max_cooperative_grid_blocks(self, block: object, shared: int = 0, signature: str | None = None) -> int:
+        """The most blocks that a cooperative grid of such blocks may have: all that the GPU holds at once."""
+        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+
+        blocks, entry = facts.active_blocks(self, block, self._shared(shared), signature)
+        return blocks * entry.device.limit("multiprocessors")
+
+    def inspect_sass(self, signature: str | None = None) -> str | dict[str, str]:
+        """The machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`, likewise.
+
+        Raises:
+            DependencyError: It is not installed.
+            LaunchError: The GPU takes no machine code from the package, or it cannot be disassembled.
+        """
+        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+
+        return facts.sass(self, signature)
+
+    def cuda_core_kernel(self, signature: str | None = None) -> Any:
+        """The kernel as a `cuda.core.Kernel`, for who launches it otherwise; it dies with `module.unload()`.
+
+        Its parameters are as the packaged header declares them: aotcuda packs none for it.
+
+        Raises:
+            DependencyError: `cuda.core` is not installed.
+        """
+        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+
+        return facts.cuda_core_kernel(self, signature)
+
+    def _ask(self, name: str, signature: str | None) -> int | dict[str, int]:
+        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+
+        return facts.ask(self, name, signature)
 
     def __call__(self, *_args: object) -> NoReturn:
         """Say how a kernel is launched.

@@ -1,12 +1,13 @@
-"""The launch: a kernel with its configuration, called with arguments; and the limits that a configuration must keep."""
+"""The launch: a kernel with its configuration, called with arguments."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 
-from aotcuda.errors import AotcudaError, LaunchError
+from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams
+from aotcuda.runtime import limits, streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +16,10 @@ if TYPE_CHECKING:
     from aotcuda.runtime.dispatch import Group, Selection
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.limits import Dimensions
     from aotcuda.runtime.plan import Plan, Slot
     from aotcuda.runtime.program import Entry, Program
     from aotcuda.runtime.specialise import Quick
-
-    Dimensions = tuple[int, int, int]
 
 _COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _COOPERATIVE_TOO_LARGE = 720
@@ -60,7 +60,6 @@ class Launcher:
     __slots__ = (
         "_chains",
         "_dimensions",
-        "_owner",
         "_quick",
         "_taught",
         "_verified",
@@ -72,13 +71,12 @@ class Launcher:
         "stream",
     )
 
-    def __init__(self, kernel: Kernel, grid: Dimensions, block: Dimensions, stream: object, shared: int) -> None:
+    def __init__(self, kernel: Kernel, grid: Dimensions, block: Dimensions, stream: int, shared: int) -> None:
         self.kernel = kernel
         self.grid = grid
         self.block = block
-        self.stream = streams.handle(stream)
+        self.stream = stream
         self.shared = shared
-        self._owner = stream  # a stream lives as long as the object it came from
         # Values that ctypes would otherwise convert at every call.
         self._dimensions = (*grid, *block, shared, ctypes.c_void_p.from_param(self.stream))
         self._verified: set[object] = set()
@@ -117,6 +115,9 @@ class Launcher:
             program = module.ready()
         group = kernel.group(args)
         chain = self._chains.get(group) if group is not None else None
+        if chain is None and group is not None and group.quick and program.device >= 0 and not module.editable:
+            self._learn(program, group, args)  # another launcher of the kernel had such arguments
+            chain = self._chains.get(group)
         if chain is not None:
             code = chain(args)
             if code >= 0:
@@ -124,9 +125,19 @@ class Launcher:
                 if code:
                     self.fail(code, args)
                 return
+        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
+            from aotcuda.runtime import host  # noqa: PLC0415 (few programs set it)
+
+            if host.launch(self, program, args):
+                return
         selection = kernel.select(args, self.stream, group)
         self.submit(program, selection)
-        if chain is None and group is not None and not module.editable and group.is_of(selection[0]):
+        if chain is None and group is not None:
+            self.settle(program, group, selection[0], args)
+
+    def settle(self, program: Program, group: Group, plan: Plan, args: tuple[object, ...]) -> None:
+        """After a launch: let the next ones with arguments like these take a quick path, if there can be one."""
+        if not self.kernel.module.editable and group.is_of(plan):
             self._learn(program, group, args)
 
     def submit(self, program: Program, selection: Selection) -> None:
@@ -169,7 +180,7 @@ class Launcher:
         raise self._error(code, program, program.driver.devices[current or 0])
 
     def _learn(self, program: Program, group: Group, args: tuple[object, ...]) -> None:
-        """After a launch: make a quick path for the next ones with arguments like these, if there can be one.
+        """Make a quick path for arguments like these.
 
         None leaves out what needs more at every launch: cooperative launches, and debug builds. The one in Python
         does not ask which context is current either, as it must be where there are several GPUs or callbacks.
@@ -180,33 +191,31 @@ class Launcher:
         if len(self._taught) >= _MOST_KEPT:
             self._taught.clear()
         self._taught.add((group, device))
-        kernels = []
+        entries = []
         try:
             for plan, _ in group.candidates:
                 entry = program.entry(plan, device)
                 self._verify(entry, plan)
                 if entry.cooperative or entry.watch is not None:
                     return
-                kernels.append(entry.kernel)
+                entries.append(entry)
         except AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
             return
         if self.front is not None:
             from aotcuda.runtime import accelerate  # noqa: PLC0415 (after the first launch)
 
-            if accelerate.learn(self, program, group, kernels, self.kernel.live(), args):
+            if accelerate.learn(self, program, group, entries, self.kernel.live(), args):
                 return
         if program.device >= 0:
-            self._specialise(program, group, kernels, args)
+            self._specialise(program, group, entries, args)
 
-    def _specialise(
-        self, program: Program, group: Group, kernels: list[ctypes.c_void_p], args: tuple[object, ...]
-    ) -> None:
+    def _specialise(self, program: Program, group: Group, entries: list[Entry], args: tuple[object, ...]) -> None:
         if group.quick is None:
             group.quick = self.kernel.specialise(group, args)
         same = (0, 1) if self.stream in (0, 1) else (self.stream,)
         chain = [
-            bind(program.driver.launch, ctypes.c_void_p.from_param(kernel.value), *self._dimensions, same)
-            for bind, kernel in zip(group.quick, kernels, strict=False)
+            bind(program.driver.launch, ctypes.c_void_p.from_param(entry.kernel.value), *self._dimensions, same)
+            for bind, entry in zip(group.quick, entries, strict=False)
         ]
         if chain:
             if len(self._chains) >= _MOST_KEPT:
@@ -260,91 +269,30 @@ class Launcher:
         return error
 
     def _verify(self, entry: Entry, plan: Plan) -> None:
-        """Raise LaunchError if the GPU or the kernel cannot take this configuration; once for each."""
-        if entry in self._verified:
-            return
-        device = entry.device
-        on = f"on {device}"
-        for what, dimensions in (("grid", self.grid), ("block", self.block)):
-            for axis, extent in zip("xyz", dimensions, strict=True):
-                most = device.limit(f"{what}_{axis}")
-                if extent > most:
-                    self._refuse(f"{what} {dimensions} has {extent} in {axis}, where at most {most} are possible {on}")
-        threads = self.block[0] * self.block[1] * self.block[2]
-        bounds = plan.overload["launch_bounds"]
-        if threads > device.limit("threads"):
-            most = device.limit("threads")
-            self._refuse(f"block {self.block} has {threads} threads, where at most {most} are possible {on}")
-        if bounds and 0 < bounds[0] < threads:
-            self._refuse(f"block {self.block} has {threads} threads, more than the kernel's launch bounds, {bounds[0]}")
-        if threads > entry.threads:
-            self._refuse(
-                f"block {self.block} has {threads} threads, where the kernel's registers allow {entry.threads} {on}"
-            )
-        most = device.limit("shared_optin") - entry.static_shared
-        if self.shared > most:
-            own = f" beside the kernel's own {entry.static_shared}" if entry.static_shared else ""
-            self._refuse(f"{self.shared} bytes of dynamic shared memory, where at most {most} are possible{own} {on}")
-        if self.shared > device.limit("shared") - entry.static_shared:
-            entry.allow_shared()
-        if entry.cooperative and not device.limit("cooperative"):
-            self._refuse(f"it is a cooperative kernel, which is not possible {on}")
-        self._verified.add(entry)
-
-    def _refuse(self, problem: str) -> None:
-        message = f"{self.kernel} cannot be launched: {problem}"
-        raise LaunchError(message)
+        """Raise LaunchError if the GPU or the kernel cannot take this configuration; asked once for each."""
+        if entry not in self._verified:
+            limits.check(self, entry, plan)
+            self._verified.add(entry)
 
 
-class ForAll:
-    """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
+class Held:
+    """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does."""
 
-    __slots__ = ("_block", "_kernel", "_n", "_owner", "_shared", "_stream")
+    __slots__ = ("_launcher", "_owner")
 
-    def __init__(self, kernel: Kernel, n: int, block: int | None, stream: object, shared: int) -> None:
-        if n < 0:
-            message = f"{kernel}.forall({n}): the number of elements cannot be negative"
-            raise LaunchError(message)
-        if block is not None:
-            block = dimensions((block,), "block", kernel)[0]
-        self._kernel = kernel
-        self._n = n
-        self._block = block
-        self._stream = streams.handle(stream)
-        self._owner = stream  # as in Launcher
-        self._shared = shared
+    def __init__(self, launcher: Launcher, owner: object) -> None:
+        self._launcher = launcher
+        self._owner = owner
 
     def __call__(self, *args: object) -> None:
-        """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
-        kernel = self._kernel
-        program = kernel.module.ready()
-        selection = plan, slot, values, _ = kernel.select(args, self._stream)
-        if self._n == 0:
-            plan.slots.append(slot)
-            return
-        try:
-            block = self._best(program, plan, values) if self._block is None else self._block
-            launcher = kernel[-(-self._n // block), block, self._stream, self._shared]
-        except BaseException:
-            plan.slots.append(slot)
-            raise
-        launcher.submit(program, selection)
+        """As for `Launcher`."""
+        self._launcher(*args)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._launcher, name)
 
     def __repr__(self) -> str:
-        return f"<{self._kernel} for {self._n} elements>"
-
-    def _best(self, program: Program, plan: Plan, values: list[object]) -> int:
-        """The block size of most occupancy for the selected overload."""
-        kernel = self._kernel
-        known = plan.entries.get(program.device)
-        if known is not None and self._shared in known.block:
-            return known.block[self._shared]
-        entry = program.entry(plan, kernel.module.enter(program, addresses(plan, values)))
-        bounds = plan.overload["launch_bounds"]
-        most = min(entry.threads, bounds[0]) if bounds and bounds[0] else entry.threads
-        if self._shared > entry.device.limit("shared") - entry.static_shared:
-            entry.allow_shared()
-        return entry.best_block(self._shared, most)
+        return repr(self._launcher)
 
 
 def _decline(_args: tuple[object, ...]) -> int:
@@ -368,24 +316,3 @@ def _in_turn(chain: list[Quick]) -> Quick:
 def addresses(plan: Plan, values: list[object]) -> list[int]:
     """The addresses of the arrays among a block's numbers."""
     return [value for index in plan.addresses if isinstance(value := values[index], int)]
-
-
-def dimensions(value: object, what: str, kernel: Kernel) -> Dimensions:
-    """A grid or a block in three dimensions, from an int or a tuple of one to three.
-
-    Raises:
-        LaunchError: It is neither, or one of them is below 1.
-    """
-    parts = value if isinstance(value, tuple | list) else (value,)
-    try:
-        numbers = [part.__index__() for part in parts]
-    except AttributeError:
-        numbers = []
-    if not 1 <= len(numbers) <= 3:
-        message = f"{kernel} cannot be launched: {what} is {value!r} where an int or a tuple of one to three belongs"
-        raise LaunchError(message)
-    if min(numbers) < 1:
-        message = f"{kernel} cannot be launched: {what} is {value!r}, and each of its dimensions must be at least 1"
-        raise LaunchError(message)
-    x, y, z = (*numbers, 1, 1)[:3]
-    return x, y, z

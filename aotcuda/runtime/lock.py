@@ -1,9 +1,9 @@
 """One process compiles, the others wait: a lock that is a file, on any file system, and outlives no crash.
 
-The file is made with O_CREAT | O_EXCL, which is atomic on NFS too, and names its holder. The holder renews the file's
-time while it works. A waiter takes the lock over when the holder is dead (as far as that can be told from here) or has
-not renewed it for a while by the waiter's own clock, so clocks of several machines need not agree. Should two processes
-hold the lock after all, both compile, and one result is dropped.
+The file is made by a link (by O_CREAT | O_EXCL where there are none), which is atomic on NFS too, and names its holder.
+The holder renews the file's time while it works. A waiter takes the lock over when the holder is dead (as far as that
+can be told from here) or has not renewed it for a while by the waiter's own clock, so clocks of several machines need
+not agree. Should two processes hold the lock after all, both compile, and one result is dropped.
 """
 
 from __future__ import annotations
@@ -80,12 +80,33 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
 
 
 def _create(path: str, content: bytes) -> Lock:
+    """The lock, if there is none.
+
+    Raises:
+        FileExistsError: There is one.
+        OSError: None can be made.
+    """
+    # A link appears with its content, so a holder that is killed at once can be told by it, too.
+    partial = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+    _write(partial, content)
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        if os.stat(partial).st_nlink == 1:  # NFS may say so though it was made, when an answer got lost
+            raise
+    except OSError:  # a file system without links
+        _write(path, content)
+    finally:
+        os.unlink(partial)
+    return Lock(path, content)
+
+
+def _write(path: str, content: bytes) -> None:
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
         os.write(descriptor, content)
     finally:
         os.close(descriptor)
-    return Lock(path, content)
 
 
 def _renew(path: str) -> Event:

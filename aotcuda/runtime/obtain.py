@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.recipe import Recipe
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_EXTRA = "jit-cu13"
-_FRONT_ENDS = {"numba-cuda": "numba_cuda", "numba-cuda-mlir": "numba_cuda_mlir"}
+_FRONT_ENDS = {"numba-cuda": ("numba_cuda", "jit-cu13"), "numba-cuda-mlir": ("numba_cuda_mlir", "jit-mlir-cu13")}
+"""By front end: its package, and the extra that brings it."""
 
 _caches: dict[str | None, Cache] = {}
 _warned: set[str] = set()
@@ -98,11 +98,9 @@ def warn(text: str) -> None:
 
 def _check_installed(recipe: Recipe, what: str) -> None:
     front_end = str(recipe.table.get("frontend", "numba-cuda"))
-    package = _FRONT_ENDS.get(front_end, front_end)
+    package, extra = _FRONT_ENDS.get(front_end, _FRONT_ENDS["numba-cuda"])
     if package not in keys.installed() and not _is_importable(package):
-        message = (
-            f"{what}: compiling it here needs {front_end}, which is not installed: pip install 'aotcuda[{_EXTRA}]'"
-        )
+        message = f"{what}: compiling it here needs {front_end}, which is not installed: pip install 'aotcuda[{extra}]'"
         raise DependencyError(message)
     if not sys.executable:
         message = f"{what}: compiling it here needs another Python process, and sys.executable names none to start"
@@ -119,7 +117,7 @@ def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: st
     try:
         from aotcuda.build import late  # noqa: PLC0415 (the one place where the run time meets the build)
     except ImportError as error:
-        message = f"{error.name} is not installed: pip install 'aotcuda[{_EXTRA}]'"
+        message = f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
         raise DependencyError(message) from error
     names = recipe.names
     request = late.Request(

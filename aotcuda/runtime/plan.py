@@ -43,9 +43,21 @@ class Plan:
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         entries: What `aotcuda.runtime.program` keeps for each GPU.
         compiled: What `aotcuda.runtime.accelerate` keeps.
+        limits_by_gpu: What `limits` gives, by the GPU's ordinal.
     """
 
-    __slots__ = ("addresses", "compiled", "entries", "forms", "overload", "pack_into", "parameters", "size", "slots")
+    __slots__ = (
+        "addresses",
+        "compiled",
+        "entries",
+        "forms",
+        "limits_by_gpu",
+        "overload",
+        "pack_into",
+        "parameters",
+        "size",
+        "slots",
+    )
 
     def __init__(self, overload: Overload, where: str) -> None:
         self.overload = overload
@@ -66,6 +78,20 @@ class Plan:
         self.slots: list[Slot] = []
         self.entries: dict[int, Entry] = {}
         self.compiled: object = None
+        self.limits_by_gpu: dict[int, tuple[int, ...]] = {}
+
+    def limits(self, entry: Entry) -> tuple[int, ...]:
+        """What a launch may have unasked on a GPU: grid and block in x, y, z, shared memory, threads a block."""
+        device = entry.device
+        found = self.limits_by_gpu.get(device.index)
+        if found is None:
+            extents = [device.limit(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
+            bounds = self.overload["launch_bounds"]
+            bound = bounds[0] if bounds and bounds[0] > 0 else entry.threads
+            threads = min(device.limit("threads"), entry.threads, bound)
+            found = (*extents, max(device.limit("shared") - entry.static_shared, 0), threads)
+            self.limits_by_gpu[device.index] = found
+        return found
 
     def take(self) -> Slot:
         """A free slot, or a new one."""

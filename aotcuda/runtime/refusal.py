@@ -50,7 +50,10 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
     if arrays.is_host(arg):
-        return f"is an array in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does"
+        return (
+            f"is an array in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does "
+            "(or set AOTCUDA_HOST_ARRAYS=copy)"
+        )
     if parameter["kind"] == "array":
         return _array_problem(parameter, arg)
     if parameter["kind"] in ("record", "datetime"):

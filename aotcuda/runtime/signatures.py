@@ -54,8 +54,8 @@ def _array(
 def _scalar(value: object) -> str | None:
     kind = scalars.kind_of(value)
     own = getattr(getattr(value, "dtype", None), "name", "")
-    if own in _SCALARS:
-        return str(own)
+    if own:  # one of NumPy's, whose methods would pass a date for a float
+        return "boolean" if own == "bool" else str(own) if own in _SCALARS else None
     if kind == "int":
         number = value.__index__()  # type: ignore[attr-defined]
         return "int64" if -(2**63) <= number < 2**63 else "uint64" if 0 <= number < 2**64 else None

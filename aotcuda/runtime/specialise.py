@@ -16,6 +16,7 @@ from aotcuda.runtime import arrays, scalars
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.plan import Plan
@@ -64,7 +65,7 @@ def specialise(plan: Plan, args: tuple[object, ...], live: list[bool]) -> Bind |
     except _UnusualError:
         return None
     source = _TEMPLATE.format(checks="\n            ".join(writer.checks) or "pass", values=", ".join(writer.values))
-    scope = {
+    scope: dict[str, Any] = {
         **writer.names,
         "live": live,
         "take": plan.slots.pop,
@@ -112,6 +113,8 @@ class _Writer:
 
     def _parameter(self, name: str, parameter: Parameter, arg: object) -> None:
         kind = parameter["kind"]
+        if kind in ("record", "datetime"):
+            raise _UnusualError
         if kind == "array":
             self._array(name, parameter, arg)
         elif kind == "tuple":

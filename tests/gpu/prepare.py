@@ -1,5 +1,7 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
+With `--mlir` behind the folder: only those of the second front end, for environments that have no other.
+
 The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
 """
 
@@ -9,11 +11,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from cuda.pathfinder import find_nvidia_binary_utility
 
 REPOSITORY = Path(__file__).parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests"))  # where this is run as a script
+
+from support import front_ends  # noqa: E402
 
 WHEELS = {
     "quickstart": (REPOSITORY / "examples" / "quickstart", ""),
@@ -23,9 +29,14 @@ WHEELS = {
     "foreign": (REPOSITORY / "tests" / "packages" / "foreign", ""),
     "foreign-functions": (REPOSITORY / "examples" / "foreign_functions", ""),
     "checked": (REPOSITORY / "tests" / "packages" / "checked", ""),
+    "devicefunctions": (REPOSITORY / "tests" / "packages" / "devicefunctions", ""),
+    "udf": (REPOSITORY / "examples" / "udf", ""),
     "gpufeatures": (REPOSITORY / "tests" / "packages" / "gpufeatures", ""),
 }
 """Folder of each wheel -> its project, and the AOTCUDA_ARCH that it is built with."""
+
+MLIR_WHEELS = {f"{name}-mlir": name for name in ("quickstart", "foreign", "checked", "gpufeatures")}
+"""Folder of each wheel that the second front end builds of the same sources -> the one above; where it is installed."""
 
 
 def make_binaries(project: Path) -> None:
@@ -38,10 +49,29 @@ def build(folder: Path) -> None:
     """Build every wheel into a folder of its own below `folder`."""
     make_binaries(WHEELS["foreign"][0])
     for name, (project, arch) in WHEELS.items():
-        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / name)]
-        environment = {**os.environ, "AOTCUDA_ARCH": arch}
-        subprocess.run([*command, str(project)], check=True, env=environment, stdout=subprocess.DEVNULL)
+        _build(project, folder / name, arch)
+    build_mlir(folder)
+
+
+def build_mlir(folder: Path) -> None:
+    """Build the wheels of the second front end likewise; nothing where it is not installed."""
+    if not front_ends.installed():
+        return
+    make_binaries(WHEELS["foreign"][0])
+    for name, original in MLIR_WHEELS.items():
+        project, arch = WHEELS[original]
+        with tempfile.TemporaryDirectory() as temporary:
+            ignored = shutil.ignore_patterns("__pycache__", "dist", "kernels.aotcuda", "kernels.py*")
+            copy = Path(shutil.copytree(project, Path(temporary, original), ignore=ignored))
+            _build(front_ends.port(copy, front_ends.ABSENT.get(original, ())), folder / name, arch)
+
+
+def _build(project: Path, folder: Path, arch: str) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    environment = {**os.environ, "AOTCUDA_ARCH": arch}
+    subprocess.run([*command, str(project)], check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]).resolve())
+    only_mlir = sys.argv[2:] == ["--mlir"]
+    (build_mlir if only_mlir else build)(Path(sys.argv[1]).resolve())

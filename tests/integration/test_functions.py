@@ -76,7 +76,7 @@ def test_host_compilers_take_the_header(
 
 
 def test_the_headers_of_two_modules_go_together(header: str) -> None:
-    other = header.replace("FEATURES_KERNELS_H", "OTHER_H")
+    other = header.replace("FEATURES_KERNELS_H", "OTHER_H").replace("features_kernels_", "other_")
     other = re.sub(r"^AOTCUDA_DEVICE .*;$", "", other, flags=re.MULTILINE)
     other = other.replace(
         "#ifdef __cplusplus\n}", "AOTCUDA_DEVICE aotcuda_complex128 more(void);\n#ifdef __cplusplus\n}"
@@ -124,16 +124,20 @@ def test_the_packaged_code_computes_what_python_says(header: str, functions: byt
     assert {int(offset or 0) // 8: int(moved[register]) for offset, register in stored} == {0: 42, 1: -100, 2: 0, 3: 10}
 
 
-def test_there_is_one_entry_of_ltoir_for_each_capability(features: dict[str, bytes], functions: bytes) -> None:
+def test_there_is_ltoir_for_each_gpu_and_ptx_for_the_lowest(features: dict[str, bytes], functions: bytes) -> None:
     archs = ["sm_75", "sm_90", "sm_90a", "sm_100f"]
-    assert re.findall(r"^arch = (\S+)", cuobjdump(functions), re.MULTILINE) == archs
+    assert re.findall(r"^arch = (\S+)", cuobjdump(functions), re.MULTILINE) == [*archs, "sm_75"]
     listed = projects.manifest_of(features, "features.kernels")["ltoir"]
-    assert [(item["arch"], item["kind"]) for item in listed] == [(arch, "ltoir") for arch in archs]
+    assert [(item["arch"], item["kind"]) for item in listed] == [
+        *((arch, "ltoir") for arch in archs),
+        ("compute_75", "ptx"),
+    ]
 
 
-def test_a_module_of_kernels_alone_has_no_header_and_no_ltoir(features: dict[str, bytes]) -> None:
+def test_a_module_of_kernels_alone_has_a_header_and_no_ltoir(features: dict[str, bytes]) -> None:
     folder = "features/sub/fast.aotcuda/"
     assert [name for name in features if name.startswith(folder)] == [
+        f"{folder}features_sub_fast.h",
         f"{folder}kernels.fatbin",
         f"{folder}manifest.json",
     ]

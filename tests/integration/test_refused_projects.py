@@ -10,6 +10,7 @@ import pytest
 
 from integration import projects
 from integration.projects import BUILD, HATCHLING, MODULE, lines_of, refused, run, write
+from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,10 +121,6 @@ CONFIGURATION = {
         {"module": 'kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"'},
         f"{MODULE}.kernels.f__1: its symbol f__1 is also that of {MODULE}.kernels.f; rename one of the two",
     ),
-    "the other front end": (
-        {"aotcuda": 'frontend = "numba-cuda-mlir"'},
-        "tool.aotcuda.frontend: 'numba-cuda-mlir' is not available in this version; use numba-cuda",
-    ),
     "PTX of a debug build": (
         {"aotcuda": 'arch = ["sm_80", "compute_80"]\noptions.debug = true'},
         f"tool.aotcuda.arch: compute_80 is PTX, and {MODULE} is built with debug = true, which gives machine code ",
@@ -141,6 +138,15 @@ def test_a_configuration_that_cannot_be_built_is_refused_by_the_hook(name: str, 
     done = refused(write(tmp_path / "project", GOOD, **{"module": KERNEL} | arguments))
     assert done.err.startswith(f"aotcuda: {said}")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.skipif(front_ends.installed(), reason="the second front end's compiler is installed")
+def test_a_front_end_whose_compiler_is_missing_is_refused_with_its_extra(tmp_path: Path) -> None:
+    done = refused(write(tmp_path / "project", GOOD, module=KERNEL, aotcuda='frontend = "numba-cuda-mlir"'))
+    assert done.said == (
+        "front end numba-cuda-mlir cannot be imported (No module named 'numba_cuda_mlir'); install it with: "
+        "pip install 'aotcuda[mlir-cu13]'"
+    )
 
 
 def test_a_bad_variable_is_named_instead_of_the_key(tmp_path: Path) -> None:

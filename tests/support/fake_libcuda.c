@@ -6,7 +6,7 @@
  *   FAKE_CUDA_VERSION   what cuDriverGetVersion answers (default 13000)
  *   FAKE_CUDA_FAIL      "function=code" or "function=code@n" (only its n-th call), separated by ";"
  *   FAKE_CUDA_SYMBOLS   the kernels that images hold, separated by "," (unset: any name is found)
- *   FAKE_CUDA_KERNEL    "threads=256,shared=1024": what cuKernelGetAttribute answers
+ *   FAKE_CUDA_KERNEL    "threads=256,shared=1024" (and constant, local, registers): what cuKernelGetAttribute answers
  *   FAKE_CUDA_STORE     "name=value" separated by ",": what a launch stores in globals of the image
  *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
  *
@@ -244,6 +244,9 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 8: /* shared memory a block */
         *value = 49152;
         return SUCCESS;
+    case 16: /* multiprocessors */
+        *value = 132;
+        return SUCCESS;
     case 75:
         *value = capabilities[ordinal(device)][0];
         return SUCCESS;
@@ -412,6 +415,30 @@ EXPORT int cuMemsetD32Async(uint64_t address, unsigned value, size_t count, void
     return SUCCESS;
 }
 
+uint64_t fake_allocate(uint64_t size, int device);
+
+EXPORT int cuMemAlloc_v2(uint64_t *address, size_t size) {
+    log_line("{\"call\": \"cuMemAlloc\", \"bytes\": %zu}\n", size);
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    *address = fake_allocate(size, (int)(current - contexts));
+    return SUCCESS;
+}
+
+EXPORT int cuMemFree_v2(uint64_t address) {
+    (void)address;
+    log_line("{\"call\": \"cuMemFree\"}\n");
+    ENTER();
+    return SUCCESS;
+}
+
+EXPORT int cuMemcpyHtoD_v2(uint64_t address, const void *host, size_t size) {
+    ENTER();
+    memcpy((void *)(uintptr_t)address, host, size);
+    return SUCCESS;
+}
+
 EXPORT int cuMemcpyDtoH_v2(void *host, uint64_t address, size_t size) {
     ENTER();
     memcpy(host, (void *)(uintptr_t)address, size);
@@ -466,6 +493,12 @@ EXPORT int cuKernelGetAttribute(int *value, int attribute, Kernel *kernel, int d
         *value = kernel_property("threads=", 1024);
     else if (attribute == 1)
         *value = kernel_property("shared=", 0);
+    else if (attribute == 2)
+        *value = kernel_property("constant=", 388);
+    else if (attribute == 3)
+        *value = kernel_property("local=", 0);
+    else if (attribute == 4)
+        *value = kernel_property("registers=", 16);
     else
         return INVALID_VALUE;
     return SUCCESS;
@@ -563,6 +596,17 @@ EXPORT int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, Kernel *kerne
         return INVALID_VALUE;
     *grid = 264;
     *block = most && most < 768 ? most : 768;
+    return SUCCESS;
+}
+
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Kernel *kernel, int block, size_t shared) {
+    log_line("{\"call\": \"cuOccupancyMaxActiveBlocksPerMultiprocessor\", \"block\": %d, \"shared\": %zu}\n", block, shared);
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    if (bad_kernel(kernel))
+        return INVALID_HANDLE;
+    *blocks = 2048 / block;
     return SUCCESS;
 }
 

@@ -52,8 +52,8 @@ def _imports(match: re.Match[str]) -> str:
     if types := [name for name in names if name not in ("cuda", "njit")]:
         lines.append(f"from numba_cuda_mlir.types import {', '.join(types)}")
     if "njit" in names:
-        lines.append("njit = cuda.jit(device=True)  # the compiler has no part for the CPU")
-    return "\n".join(f"{match[1]}{line}" for line in lines)
+        lines.append("njit = cuda.jit(device=True)")  # the compiler has no part for the CPU
+    return match[1] + "; ".join(lines)  # one line for one, so that what follows keeps its number
 
 
 def again(tests: ModuleType, without: Mapping[str, str]) -> dict[str, object]:

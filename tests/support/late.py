@@ -1,4 +1,4 @@
-"""A late build that compiles nothing: it answers with an image of the right shape, and counts how often it was asked."""
+"""A late build that compiles nothing: it answers with an image of the right shape, and notes what it was asked."""
 
 from __future__ import annotations
 

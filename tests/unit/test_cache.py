@@ -246,7 +246,15 @@ class TestFolder:
 class TestSize:
     @pytest.mark.parametrize(
         ("text", "size"),
-        [("", 1 << 30), ("0", 0), ("1000", 1000), ("500M", 500 << 20), ("2G", 2 << 30), ("1.5k", 1536), ("3GiB", 3 << 30)],
+        [
+            ("", 1 << 30),
+            ("0", 0),
+            ("1000", 1000),
+            ("500M", 500 << 20),
+            ("2G", 2 << 30),
+            ("1.5k", 1536),
+            ("3GiB", 3 << 30),
+        ],
     )
     def test_the_cap_is_a_number_with_a_unit(self, monkeypatch, text, size):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
@@ -255,7 +263,7 @@ class TestSize:
     @pytest.mark.parametrize("text", ["much", "-1", "1Q", "nan", "inf", "G"])
     def test_anything_else_is_refused(self, monkeypatch, text):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
-        with pytest.raises(ConfigError, match="AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
+        with pytest.raises(ConfigError, match=r"AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
             store.size_cap()
 
     def test_what_was_used_longest_ago_goes_first(self, cache, monkeypatch):

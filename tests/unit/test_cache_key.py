@@ -74,7 +74,9 @@ def test_the_version_of_aotcuda_changes_it(make, monkeypatch):
     assert make() != before
 
 
-@pytest.mark.parametrize("package", ["numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy", "nvidia_nvjitlink", "cuda_core"])
+@pytest.mark.parametrize(
+    "package", ["numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy", "nvidia_nvjitlink", "cuda_core"]
+)
 def test_the_version_of_a_compiler_changes_it(tmp_path, make, monkeypatch, package):
     before = make()
     (tmp_path / "site" / f"{package}-99.dist-info").mkdir(parents=True)

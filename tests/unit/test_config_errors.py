@@ -257,7 +257,13 @@ link = [{ path = "table" }]
     string "table"; write for example path = ...
 
 link = [{ setup = "a:b" }]
-    {M}.link[0].path: this key is missing; write for example path = "csrc/table.cu"
+    {M}.link[0]: path or module is missing; write for example path = "csrc/table.cu"
+
+link = [{ path = "a.cu", module = "a.kernels" }]
+    {M}.link[0].module: given beside path; keep one of the two
+
+link = [{ module = "a.kernels" }, { module = "a.kernels" }]
+    {M}.link[1]: "a.kernels" is listed already as tool.aotcuda.modules."pkg.k".link[0]; remove one of them
 
 link = [{ path = "a.cu", set-up = "a:b" }]
     {M}.link[0].set-up: unknown key; did you mean setup?

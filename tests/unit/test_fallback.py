@@ -67,8 +67,8 @@ class TestTypes:
                 module.axpy[1, 32](2, array)
         (warning,) = caught
         assert str(warning.message) == (
-            "mypkg.kernels.axpy for void(int64, float64[::1]): it is compiled on this machine, which takes a few seconds, "
-            "because mypkg.kernels.axpy: argument 2, b, is float64[::1] where float32[::1] is packaged"
+            "mypkg.kernels.axpy for void(int64, float64[::1]): it is compiled on this machine, which takes a few "
+            "seconds, because mypkg.kernels.axpy: argument 2, b, is float64[::1] where float32[::1] is packaged"
         )
         assert warning.filename == __file__
 
@@ -129,13 +129,13 @@ class TestTypes:
         builder.failure = CompileError("cannot unify float64 and array\n  somewhere")
         array = cuda.array(np.zeros(8, "<f8"))
         for _ in range(2):
-            with pytest.warns(FallbackWarning) if not builder.requests else warnings.catch_warnings():
-                with pytest.raises(TypeError) as caught:
-                    module.axpy[1, 32](2.0, array)
+            warned = warnings.catch_warnings() if builder.requests else pytest.warns(FallbackWarning)
+            with warned, pytest.raises(TypeError) as caught:
+                module.axpy[1, 32](2.0, array)
             first, *lists = str(caught.value).splitlines()
             assert first == (
-                "mypkg.kernels.axpy: argument 2, b, is float64[::1] where float32[::1] is packaged; and the JIT fallback "
-                "failed: cannot unify float64 and array"
+                "mypkg.kernels.axpy: argument 2, b, is float64[::1] where float32[::1] is packaged; and the JIT "
+                "fallback failed: cannot unify float64 and array"
             )
             assert lists == ["  passed:   (float, float64[::1])", f"  packaged: {SAXPY}"]
         assert len(builder.requests) == 1  # it is not tried again
@@ -160,7 +160,10 @@ class TestTypes:
 
     def test_its_setup_callbacks_run_for_each_context(self, cuda, package, builder, monkeypatch):
         module = package(kernel("axpy", SAXPY))
-        builder.changes = {"callbacks": [{"setup": "mypkg._hooks:up", "teardown": None, "origin": "x.cu"}], "handle": "x"}
+        builder.changes = {
+            "callbacks": [{"setup": "mypkg._hooks:up", "teardown": None, "origin": "x.cu"}],
+            "handle": "x",
+        }
         (cuda.packages / "mypkg" / "_hooks.py").write_text("seen = []\nup = seen.append\n")
         from aotcuda.runtime import callbacks
 
@@ -356,7 +359,9 @@ def test_without_the_front_end_the_error_says_what_to_install(cuda, package, bui
 
     monkeypatch.setattr(obtain, "_is_importable", lambda _: False)
     module = package(kernel("axpy", SAXPY))
-    with pytest.raises(ArgumentError, match=r"needs numba-cuda, which is not installed: pip install 'aotcuda\[jit-cu13\]'"):
+    with pytest.raises(
+        ArgumentError, match=r"needs numba-cuda, which is not installed: pip install 'aotcuda\[jit-cu13\]'"
+    ):
         module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
     assert builder.requests == []
 
@@ -480,7 +485,7 @@ class TestUnbuilt:
     def test_error_means_error(self, tree, builder, monkeypatch):
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         module = aotcuda.load("mypkg.kernels")
-        with pytest.raises(NoImageError, match="was never built, though .*; build it: pip install -e ."):
+        with pytest.raises(NoImageError, match=r"was never built, though .*; build it: pip install -e ."):
             module.kernels  # noqa: B018
         assert builder.requests == []
 

@@ -8,7 +8,8 @@ import pytest
 from aotcuda.errors import ArgumentError
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in"]
+pytest_plugins = ["support.quick", "support.stand_in"]
+pytestmark = pytest.mark.usefixtures("quick")
 
 F4 = np.zeros(4, "<f4")
 F8 = np.zeros(4, "<f8")
@@ -153,7 +154,7 @@ def test_a_host_array_is_told_to_be_copied(cuda):
     message = Refusals(cuda, "void(float32[::1])", "void(float64[::1])")(F4)
     assert message.splitlines()[0] == (
         "mypkg.kernels.k: argument 1, a, is an array in the host's memory (numpy.ndarray); "
-        "copy it to the GPU first, as cupy.asarray does"
+        "copy it to the GPU first, as cupy.asarray does (or set AOTCUDA_HOST_ARRAYS=copy)"
     )
 
 

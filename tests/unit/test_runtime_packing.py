@@ -10,7 +10,8 @@ import pytest
 from aotcuda.errors import ArgumentError, ManifestError
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in"]
+pytest_plugins = ["support.quick", "support.stand_in"]
+pytestmark = pytest.mark.usefixtures("quick")
 
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 ELEMENTS = [np.bool_, *INTEGERS, np.float16, np.float32, np.float64, np.complex64, np.complex128]

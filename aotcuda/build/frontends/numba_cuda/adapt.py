@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
 from numba.cuda import compiler as cuda_compiler
@@ -204,6 +205,13 @@ def _catch_raises() -> None:
     ) -> None:
         if exc is TypeError and exc_args and str(exc_args[0]).endswith(", got None"):
             return  # a helper's Optional becomes a plain value, 0 for None, as Numba's call conventions say
+        if exc is ValueError and exc_args and str(exc_args[0]).startswith("range() arg 3"):
+            # Every loop has this check. Where the step is a constant the optimiser removes it; where it is 0 after all,
+            # the kernel must end, since the number of iterations has been divided by it.
+            trap = builder.module.declare_intrinsic("llvm.trap", (), llvm.FunctionType(llvm.VoidType(), ()))
+            builder.call(trap, ())
+            builder.unreachable()
+            return
         message = f"raise, and this one {_raised(exc, loc)}; return a value instead"
         raise RaisesError(message)
 

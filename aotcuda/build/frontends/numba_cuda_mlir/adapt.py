@@ -8,13 +8,13 @@ uses. Written against numba-cuda-mlir 0.6.0.
 from __future__ import annotations
 
 import hashlib
-import re
 import types as python_types
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir import cuda, descriptor, mlir_compiler, mlir_lowering, mlir_optimization, tools
+from numba_cuda_mlir._mlir.ir import MLIRError
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering_utilities import context
 from numba_cuda_mlir.numba_cuda.core import config
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 _IMPORT_CAPABILITY = (7, 5)
 """What stands for the GPU while modules are imported; nothing is compiled then."""
-
-_DYNAMIC = "__dynamic_shmem__"
 
 MLIRDispatcher = descriptor.MLIRDispatcher
 
@@ -310,7 +308,10 @@ def _note(lower: Any, inst: Any) -> int:
 
 
 def _class_name(inst: Any) -> str:
-    return getattr(inst.exc_class, "__name__", "RuntimeError")
+    kind = inst.exc_class
+    if kind is None:
+        return "RuntimeError"
+    return str(kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")
 
 
 def raised() -> list[Raise]:
@@ -337,134 +338,27 @@ def _show_errors() -> None:
     def handle_lowering_error(lower: Any, func_ir: Any) -> None:
         raise  # noqa: PLE0704 (it is called where an exception is being handled)
 
+    def verify_mlir_module(self: Any) -> None:
+        # Prints the whole module where it fails.
+        try:
+            self.mlir_module.operation.verify()
+        except MLIRError as error:
+            reasons = [item.message for item in error.error_diagnostics] or ["no reason given"]
+            name, loc = self.func_ir.func_id.func_qualname, self.func_ir.loc
+            message = f"numba-cuda-mlir makes invalid MLIR of {name} ({loc.filename}:{loc.line}): {reasons[0]}"
+            raise CompileError(message) from error
+
     mlir_compiler.handle_lowering_error = handle_lowering_error
+    mlir_lowering.MLIRLower.verify_mlir_module = verify_mlir_module
 
 
 def _refuse_device_arrays() -> None:
     def lower_captured_array_to_memref(self: Any, target: Any, pyval: Any) -> None:
+        where = f"{self.func_ir.loc.filename}:{self.func_ir.loc.line}"
         message = (
-            "it uses an array on the GPU that is a global or belongs to a closure; its address is no other process's, "
-            "so pass it as an argument"
+            f"it uses an array on the GPU that is a global or belongs to a closure ({where}); its address is no other "
+            "process's, so pass it as an argument"
         )
         raise CompileError(message)
 
     mlir_lowering.MLIRLower.lower_captured_array_to_memref = lower_captured_array_to_memref
-
-
-_DEBUG_VERSION = '!"Debug Info Version"'
-
-
-def _next_metadata(text: str) -> int:
-    return 1 + max(map(int, re.findall(r"^!(\d+) = ", text, re.MULTILINE)))
-
-
-def settle(text: str, root: str) -> str:
-    """LLVM IR as libNVVM takes it, and with paths relative to `root`."""
-    # libNVVM's verifier asks for the alignment of 128-bit integers, which the older dialect's layout lacks.
-    if "-i128:128:128" not in text:
-        text = text.replace("-i64:64:64-", "-i64:64:64-i128:128:128-", 1)
-    # Shared memory is not initialised. (The compiler mends that where it makes bitcode, and this is text.)
-    text = re.sub(r"(addrspace\(3\) global .*?) zeroinitializer", r"\1 undef", text)
-    # Memory whose size the launch gives begins behind all other shared memory, and only an external array does.
-    text = re.sub(rf"(@{_DYNAMIC}\w* = )internal (.*?) undef", r"\1external \2", text)
-    # The older dialect's printer has no word for the kind of debug information that is line numbers alone, and without
-    # a version all of it is ignored.
-    text = text.replace("emissionKind: ,", "emissionKind: DebugDirectivesOnly,")
-    if "!llvm.dbg.cu" in text and _DEBUG_VERSION not in text:
-        number = _next_metadata(text)
-        text += f"\n!llvm.module.flags = !{{!{number}}}\n!{number} = !{{i32 1, {_DEBUG_VERSION}, i32 3}}\n"
-    text = _with_one_argument_each(text)
-    prefix = re.escape(_escaped(root.rstrip("/")))
-    return re.sub(rf'(!DIFile\(.*?directory: )"{prefix}/?', r'\1"', text)
-
-
-def _escaped(text: str) -> str:
-    """`text` as LLVM IR writes it inside of quotes."""
-    return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
-
-
-_ARGUMENT = re.compile(r"(= !DILocalVariable\(.*?)(arg: \d+), (scope: !\d+)")
-
-
-def _with_one_argument_each(text: str) -> str:
-    # Arguments of a helper that was inlined are called arguments of the function that it was inlined into, which has
-    # others in these places; libNVVM refuses that.
-    seen: set[tuple[str, str]] = set()
-
-    def keep_first(match: re.Match[str]) -> str:
-        if (match[2], match[3]) in seen:
-            return f"{match[1]}{match[3]}"
-        seen.add((match[2], match[3]))
-        return match[0]
-
-    return _ARGUMENT.sub(keep_first, text)
-
-
-_ARITHMETIC = re.compile(r"= (fadd|fsub|fmul|fdiv|frem|fcmp) (?!fast )")
-_DIVISION = re.compile(r"= fdiv (?:fast )?float (\S+), ([^\s,]+)")
-_PRECISE = re.compile(r"@__nv_(cosf|expf|log10f|log2f|logf|powf|sinf|tanf)\b")
-_QUOTIENT = "__nv_fast_fdividef"
-
-
-def with_fast_math(text: str) -> str:
-    """LLVM IR whose arithmetic is fast instruction by instruction, with what Numba-CUDA writes for it.
-
-    The compiler asks libNVVM for it with options, which LTOIR does not keep; the linker could be given them, and would
-    then take them for every kernel of the image.
-    """
-    text = _DIVISION.sub(rf"= call float @{_QUOTIENT}(float \1, float \2)", text)
-    if f"@{_QUOTIENT}" in text and f"declare float @{_QUOTIENT}" not in text:
-        text += f"\ndeclare float @{_QUOTIENT}(float, float)\n"
-    return _ARITHMETIC.sub(r"= \1 fast ", _PRECISE.sub(r"@__nv_fast_\1", text))
-
-
-def with_register_limit(text: str, symbol: str, registers: int) -> str:
-    """LLVM IR whose kernel says how many registers a thread may use.
-
-    The compiler leaves that to its linker; in an image with other kernels it has to belong to the one kernel.
-    """
-    marked = re.search(rf'^!\d+ = !\{{(.*@{re.escape(symbol)}), !"kernel", i32 1\}}$', text, re.MULTILINE)
-    if marked is None:
-        message = f"{symbol} is no kernel in its LLVM IR"
-        raise LookupError(message)
-    number = _next_metadata(text)
-    text = re.sub(r"^(!nvvm\.annotations = !\{.*)\}$", rf"\1, !{number}}}", text, flags=re.MULTILINE)
-    return f'{text}\n!{number} = !{{{marked[1]}, !"maxnreg", i32 {registers}}}\n'
-
-
-_ERROR_CODE = "__numba_cuda_mlir_error_code"
-_STORED = re.compile(
-    rf"^( *)(%[\w.]+) = cmpxchg (?:volatile )?(i32\*|ptr) @{_ERROR_CODE},.*?(, !dbg !\d+)?$", re.MULTILINE
-)
-_PLACES = tuple(f"{register}{axis}" for register in ("tid", "ctaid") for axis in "xyz")
-
-
-def with_reports(text: str, symbol: str) -> str:
-    """LLVM IR of a debug kernel that leaves error codes where the run time looks for them.
-
-    The compiler has one error code for all kernels of an image, and does not say which thread it came from. The run
-    time reads globals that are named after the kernel: the code, and the place of the first thread that stored one.
-    """
-    count = 0
-
-    def store_place(match: re.Match[str]) -> str:
-        nonlocal count
-        count += 1
-        indent, result, pointer, debug = match[1], match[2], match[3], match[4] or ""
-        to = "i32*" if pointer == "i32*" else "ptr"
-        lines = [match[0], f"{indent}%first{count} = extractvalue {{ i32, i1 }} {result}, 1{debug}"]
-        for name in _PLACES:
-            register, axis = name[:-1], name[-1]
-            value, place = f"%{name}.{count}", f"%at.{name}.{count}"
-            lines += [
-                f'{indent}{value} = call i32 asm "mov.u32 $0, %{register}.{axis};", "=r"(){debug}',
-                f"{indent}{place} = select i1 %first{count}, {to} @{symbol}__{name}__, {to} @{symbol}__other__{debug}",
-                f"{indent}store i32 {value}, {to} {place}{debug}",
-            ]
-        return "\n".join(lines)
-
-    text = _STORED.sub(store_place, text)
-    text = re.sub(rf"^@{_ERROR_CODE} = .*$", f"@{symbol}__errcode__ = global i32 0", text, flags=re.MULTILINE)
-    text = text.replace(f"@{_ERROR_CODE}", f"@{symbol}__errcode__")
-    places = "".join(f"@{symbol}__{name}__ = global i32 0\n" for name in (*_PLACES, "other"))
-    return text.replace("\n\n", f"\n\n{places}", 1)

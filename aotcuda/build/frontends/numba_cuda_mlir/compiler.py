@@ -14,10 +14,10 @@ from numba_cuda_mlir.numba_cuda.core.errors import NumbaError
 from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
 from aotcuda.build.frontends import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.build.frontends.numba_cuda_mlir import adapt, linking
-from aotcuda.build.frontends.numba_cuda_mlir.types import notation, passing
+from aotcuda.build.frontends.numba_cuda_mlir import adapt, linking, llvm_ir
+from aotcuda.build.frontends.numba_cuda_mlir.types import check, notation, passing
 from aotcuda.build.frontends.numba_like import c_abi, units
-from aotcuda.build.frontends.numba_like.messages import explained, relative
+from aotcuda.build.frontends.numba_like.messages import RaisesError, explained, relative
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
         linker = compiled.metadata["linker"]
         needed = linking.needs(linker.items, root, cooperative=linker.cooperative)
         if jit.max_registers:
-            text = adapt.with_register_limit(text, unit.symbol, jit.max_registers)
+            text = llvm_ir.with_register_limit(text, unit.symbol, jit.max_registers)
         if jit.options.debug:
-            text = adapt.with_reports(text, unit.symbol)
+            text = llvm_ir.with_reports(text, unit.symbol)
         code = _generate(unit.symbol, [text], jit.options, target, "ptx" if jit.options.debug else "ltoir")
         exceptions = [
             (number, kind, given, where, relative(path, root), line)
@@ -93,7 +93,7 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
         launch_bounds=jit.launch_bounds,
         carveout=jit.carveout,
         callbacks=needed.callbacks,
-        externals=linking.externals(text),
+        externals=llvm_ir.externals(text),
         exceptions=tuple(exceptions) if jit.options.debug else None,
     )
 
@@ -117,8 +117,8 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
         compiled = _lower(unit, python, args, result, jit, target)
         returned = compiled.signature.return_type
         if isinstance(returned, types.Optional):
-            message = "it returns None in some cases and a value in others; return a value in every case"
-            raise CompileError(message)
+            message = "return None in some cases and a value in others; return a value in every case"
+            raise RaisesError(message)
         declared = c_abi.prototype(passing, unit, python, args, returned)
         text = _llvm_ir(compiled, fastmath=jit.options.fastmath)
         linker = compiled.metadata["linker"]
@@ -133,7 +133,7 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
         records=declared.records,
         needed=needed.inputs,
         callbacks=needed.callbacks,
-        externals=linking.externals(text),
+        externals=llvm_ir.externals(text),
         warnings=tuple(
             f"{unit.key}: a helper that it calls {relative(reason, root)}; the C ABI has no way to report it, so "
             "callers get an undefined value there"
@@ -162,6 +162,7 @@ def _jit_options(unit: Unit, function: object) -> JitOptions:
 
 def _lower(unit: Unit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target) -> Any:
     """Compile to MLIR; the result's metadata holds the module."""
+    check(inspect.signature(python).parameters, args)
     options = jit.options
     optimised = options.opt_level > 0 and not options.debug
     settings = decorators.verify_target_options(
@@ -192,8 +193,8 @@ def _lower(unit: Unit, python: FunctionType, args: Any, result: Any, jit: JitOpt
 def _llvm_ir(compiled: Any, *, fastmath: bool) -> str:
     """The LLVM IR of a compiled function, as libNVVM reads it for the target; helpers included."""
     mlir_optimization.optimize(compiled)
-    text = adapt.settle(compiled.metadata["ltoir"].decode(), _state["root"])
-    return adapt.with_fast_math(text) if fastmath else text
+    text = llvm_ir.settle(compiled.metadata["ltoir"].decode(), _state["root"])
+    return llvm_ir.with_fast_math(text) if fastmath else text
 
 
 def _generate(

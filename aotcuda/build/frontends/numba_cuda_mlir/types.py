@@ -14,8 +14,11 @@ from numba_cuda_mlir.numba_cuda.np import numpy_support
 
 from aotcuda.build.frontends.numba_like.notation import Notation
 from aotcuda.build.frontends.numba_like.passing import Passing, Word
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aotcuda.build.frontends.numba_like.passing import Layout
 
 
@@ -38,3 +41,20 @@ class _Memrefs(Passing):
 
 notation = Notation(types, sigutils, numpy_support)
 passing = _Memrefs(notation)
+
+
+def check(names: Iterable[str], args: Iterable[Any]) -> None:
+    """Refuse arguments that the compiler takes and reads wrongly.
+
+    Raises:
+        CompileError: One of them is such.
+    """
+    for name, ty in zip(names, args, strict=True):
+        members = list(ty) if isinstance(ty, types.BaseTuple) else []
+        check([f"{name}[{index}]" for index in range(len(members))], members)
+        if isinstance(ty, types.Array) and isinstance(ty.dtype, types.Record) and ty.layout != "C":
+            message = (
+                f"argument {name!r} is of type {notation.spell(ty)}; numba-cuda-mlir reads arrays of records as if "
+                "they were contiguous, so write [::1]"
+            )
+            raise CompileError(message)

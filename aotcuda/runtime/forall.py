@@ -1,0 +1,76 @@
+"""`kernel.forall(n)`: a kernel over so many elements, in blocks that suit the GPU."""
+
+from __future__ import annotations
+
+from aotcuda.errors import LaunchError
+from aotcuda.runtime import streams
+from aotcuda.runtime.launch import addresses
+from aotcuda.runtime.limits import dimensions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.plan import Plan
+    from aotcuda.runtime.program import Program
+
+
+class ForAll:
+    """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
+
+    __slots__ = ("_block", "_kernel", "_n", "_owner", "_shared", "_stream")
+
+    def __init__(self, kernel: Kernel, n: int, block: int | None, stream: object, shared: int) -> None:
+        if n < 0:
+            message = f"{kernel}.forall({n}): the number of elements cannot be negative"
+            raise LaunchError(message)
+        if block is not None:
+            block = dimensions((block,), "block", kernel)[0]
+        self._kernel = kernel
+        self._n = n
+        self._block = block
+        self._stream = streams.handle(stream)
+        self._owner = stream  # as in Held
+        self._shared = shared
+
+    def __call__(self, *args: object) -> None:
+        """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
+        kernel = self._kernel
+        group = kernel.group(args)
+        known = group.blocks.get(self._shared) if group is not None else None
+        if known is not None and self._n > 0:
+            block = self._block or known
+            kernel[-(-self._n // block), block, self._stream, self._shared](*args)
+            return
+        program = kernel.module.ready()
+        selection = plan, slot, values, _ = kernel.select(args, self._stream, group)
+        if self._n == 0:
+            plan.slots.append(slot)
+            return
+        try:
+            best = self._best(program, plan, values)
+            block = self._block or best
+            launcher = kernel[-(-self._n // block), block, self._stream, self._shared]
+        except BaseException:
+            plan.slots.append(slot)
+            raise
+        if group is not None and group.is_only(plan) and program.device >= 0 and not kernel.module.editable:
+            group.blocks[self._shared] = best
+        launcher.submit(program, selection)
+        if group is not None:
+            launcher.settle(program, group, plan, args)
+
+    def __repr__(self) -> str:
+        return f"<{self._kernel} for {self._n} elements>"
+
+    def _best(self, program: Program, plan: Plan, values: list[object]) -> int:
+        """The block size of most occupancy for the selected overload."""
+        kernel = self._kernel
+        known = plan.entries.get(program.device)
+        if known is not None and self._shared in known.block:
+            return known.block[self._shared]
+        entry = program.entry(plan, kernel.module.enter(program, addresses(plan, values)))
+        bounds = plan.overload["launch_bounds"]
+        most = min(entry.threads, bounds[0]) if bounds and bounds[0] else entry.threads
+        if self._shared > entry.device.limit("shared") - entry.static_shared:
+            entry.allow_shared()
+        return entry.best_block(self._shared, most)

@@ -1,0 +1,1 @@
+"""A user's two functions for the C++ program in cpp/."""

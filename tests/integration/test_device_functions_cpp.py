@@ -1,0 +1,229 @@
+"""The packaged header and code in C and C++ programs: compiled and linked by gcc, nvcc, CMake, NVRTC and nvJitLink."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotcuda.inspect import cubin
+from integration import cuda_cpp, projects, toolkit
+from support.images import cuobjdump
+
+PROGRAMS = Path(__file__).parents[1] / "packages" / "devicefunctions" / "cpp"
+UDF = projects.CHECKOUT / "examples" / "udf"
+
+
+def built(project: Path, folder: Path) -> Path:
+    """A folder to import the modules of `project` from."""
+    copy = shutil.copytree(project, folder / "project", ignore=shutil.ignore_patterns("__pycache__", "dist", "build"))
+    projects.succeed(copy, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(projects.PACKAGES / "devicefunctions", tmp_path_factory.mktemp("devicefunctions"))
+
+
+@pytest.fixture(scope="module")
+def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CUDA toolkit."""
+    return toolkit.make(tmp_path_factory.mktemp("toolkit") / "cuda")
+
+
+def header(site: Path, module: str = "plain") -> str:
+    return (site / f"devicefunctions/{module}.aotcuda/devicefunctions_{module}.h").read_text()
+
+
+def manifest(site: Path, module: str = "plain") -> dict:
+    return json.loads((site / f"devicefunctions/{module}.aotcuda/manifest.json").read_text())
+
+
+def config(site: Path, kind: str, module: str) -> list[str]:
+    done = projects.succeed(site, sys.executable, "-m", "aotcuda", "config", f"--{kind}", module, PYTHONPATH=str(site))
+    return done.out.split()
+
+
+def members(parameters: list[dict]) -> list[tuple[str, int]]:
+    """Every member of the parameter struct with the offset that the manifest gives it."""
+    found: list[tuple[str, int]] = []
+    for parameter in parameters:
+        name = parameter["name"].replace("[", "_").replace("]", "")
+        if parameter["kind"] == "tuple":
+            found += members(parameter["members"])
+        elif parameter["kind"] == "array":
+            seen: dict[str, int] = {}
+            for index, word in enumerate(parameter["words"]):
+                number = seen[word] = seen.get(word, -1) + 1
+                suffix = str(number) if parameter["words"].count(word) > 1 else ""
+                found.append((f"{name}.{word}{suffix}", parameter["offset"] + 8 * index))
+        else:
+            found.append((name, parameter["offset"]))
+    return found
+
+
+def assertions(site: Path) -> str:
+    """C that compiles only if each struct is laid out as the manifest, or NumPy, says."""
+    lines = ["#include <stddef.h>"]
+    for kernel in manifest(site)["kernels"]:
+        for overload in kernel["overloads"]:
+            name = f"devicefunctions_plain_{overload['symbol']}_parameter"
+            lines.append(f"CHECK({name}_bytes == {overload['parameter_bytes']});")
+            found = members(overload["parameters"])
+            lines += [f"CHECK(offsetof({name}s, {member}) == {offset});" for member, offset in found]
+            if found:
+                lines.append(f"CHECK(sizeof({name}s) - {name}_bytes < 8);")
+    for kind, size, offsets in (
+        ("particle", 22, {"x": 0, "n": 4, "v": 8, "tag": 20, "tag.b": 21}),
+        ("aligned", 24, {"flag": 0, "mass": 8, "z": 16}),
+    ):
+        lines.append(f"CHECK(sizeof(devicefunctions_plain_{kind}) == {size});")
+        lines += [f"CHECK(offsetof(devicefunctions_plain_{kind}, {name}) == {at});" for name, at in offsets.items()]
+    lines.append("CHECK(sizeof(split_result) == 16 && offsetof(split_result, item1.item1) == 12);")
+    lines.append("CHECK(sizeof(polar_result) == 12 && offsetof(polar_result, item1.imag) == 8);")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "language", "check"),
+    [
+        ("gcc", "c11", "_Static_assert(x, #x)"),
+        ("g++", "c++11", "static_assert(x, #x)"),
+        ("g++", "c++20", "static_assert(x, #x)"),
+    ],
+)
+def test_structs_are_laid_out_as_the_manifest_says(
+    compiler: str, language: str, check: str, site: Path, tmp_path: Path
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    source = tmp_path / ("source.c" if compiler == "gcc" else "source.cpp")
+    text = f'#include "devicefunctions_plain.h"\n#include "devicefunctions_launched.h"\n#define CHECK(x) {check}\n'
+    source.write_text(text + assertions(site))
+    folders = [f"-I{site}/devicefunctions/{module}.aotcuda" for module in ("plain", "launched")]
+    flags = [f"-std={language}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+    flags += ["-Wno-invalid-offsetof"] if compiler == "g++" else []
+    done = subprocess.run([compiler, *flags, *folders, source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nvrtc_agrees_on_the_structs(site: Path) -> None:
+    # NVRTC has no offsetof; the assertions on sizes are left, and those on offsets run where it is.
+    lines = [line for line in assertions(site).splitlines() if "offsetof" not in line and "#include" not in line]
+    source = "\n".join(['#include "h.h"', "#define CHECK(x) static_assert(x, #x)", *lines])
+    cuda_cpp.compile_source(source, "PTX", "-arch=compute_80", headers={"h.h": header(site)})
+
+
+def test_prototypes_are_those_of_the_compiled_code(site: Path) -> None:
+    """PTX has the types by which values are really passed; both sides are compared in it."""
+    described = manifest(site)["functions"]
+    addresses = "\n".join(f"out[{index}] = (long long)&{item['name']};" for index, item in enumerate(described))
+    user = f'#include "h.h"\nextern "C" __global__ void user(long long *out) {{ {addresses} }}'
+    code = cuda_cpp.compile_source(
+        user, "LTOIR", "-arch=compute_80", "-dlto", "-rdc=true", headers={"h.h": header(site)}
+    )
+    functions = (site / "devicefunctions/plain.aotcuda/functions.fatbin").read_bytes()
+    linked = cuda_cpp.link([("LTOIR", code), ("FATBIN", functions)], "-lto", "-ptx", "-arch=compute_80")
+    definitions = "\n".join(f'extern "C" __device__ {item["prototype"][:-1]} {{ return {{}}; }}' for item in described)
+    source = f'#include "h.h"\n{definitions}'
+    options = ("-arch=compute_80", "-rdc=true")
+    theirs = cuda_cpp.compile_source(source, "PTX", *options, headers={"h.h": header(site)})
+    ours, expected = (cuda_cpp.prototypes(text.decode()) for text in (linked, theirs))
+    assert {item["name"]: ours[item["name"]] for item in described} == {
+        item["name"]: expected[item["name"]] for item in described
+    }
+
+
+@pytest.mark.parametrize(
+    ("arch", "lto"), [("80", True), ("90", True), ("120", True), ("80", False), ("90", False), ("120", False)]
+)
+def test_nvrtc_code_links_with_and_without_optimisation(arch: str, lto: bool, site: Path) -> None:
+    calls = "p[0] = add_f32(p[1], p[2]); p[1] = scaled(p[1], p + 8);"
+    source = f'#include "h.h"\nextern "C" __global__ void user(float *p) {{ {calls} }}'
+    options = [f"-arch=compute_{arch}", "-rdc=true", *(["-dlto"] if lto else [])]
+    form = "LTOIR" if lto else "PTX"
+    code = cuda_cpp.compile_source(source, form, *options, headers={"h.h": header(site)})
+    functions = (site / "devicefunctions/plain.aotcuda/functions.fatbin").read_bytes()
+    linked = cuda_cpp.link([(form, code), ("FATBIN", functions)], f"-arch=sm_{arch}", *(["-lto"] if lto else []))
+    assert [kernel.name for kernel in cubin.read(linked, "linked").kernels] == ["user"]
+    assert ("CALL" in cuobjdump(linked, "--dump-sass")) is not lto
+
+
+def test_functions_fit_into_a_table_of_function_pointers(cuda: Path, site: Path, tmp_path: Path) -> None:
+    flags = ["-arch=sm_90", "-dlto", *config(site, "includes", "devicefunctions.plain")]
+    libs = config(site, "libs", "devicefunctions.plain")
+    toolkit.run(cuda, cuda / "bin/nvcc", *flags, PROGRAMS / "table.cu", *libs, "-o", tmp_path / "table")
+    code = toolkit.run(cuda, cuda / "bin/cuobjdump", "-sass", tmp_path / "table")
+    assert "Function : apply" in code
+
+
+def test_a_program_that_launches_packaged_kernels_compiles(cuda: Path, site: Path, tmp_path: Path) -> None:
+    includes = config(site, "includes", "devicefunctions.launched")
+    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", *includes, "-isystem", cuda / "include"]
+    toolkit.run(cuda, *command, "-c", PROGRAMS / "launch.cpp", "-o", tmp_path / "launch.o")
+
+
+@pytest.mark.parametrize("tool", ["nvcc", "cmake"])
+def test_both_functions_of_the_example_are_inlined(
+    tool: str, cuda: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(tool) is None and tool == "cmake":
+        pytest.skip("cmake is not installed")
+    folder = built(UDF, tmp_path_factory.mktemp("udf"))
+    program = tmp_path / "filter"
+    if tool == "nvcc":
+        flags = ["-arch=sm_90", "-dlto", *config(folder, "includes", "udf.functions")]
+        libs = config(folder, "libs", "udf.functions")
+        toolkit.run(cuda, cuda / "bin/nvcc", *flags, UDF / "cpp/filter.cu", *libs, "-o", program)
+    else:
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        settings = {
+            "CMAKE_CUDA_ARCHITECTURES": "90",
+            "CMAKE_CUDA_COMPILER": cuda / "bin/nvcc",
+            "Python_EXECUTABLE": sys.executable,
+        }
+        defines = [f"-D{name}={value}" for name, value in settings.items()]
+        toolkit.run(cuda, "cmake", "-S", UDF / "cpp", "-B", tmp_path, *defines)
+        toolkit.run(cuda, "cmake", "--build", tmp_path)
+    code = toolkit.run(cuda, cuda / "bin/cuobjdump", "-sass", program)
+    assert re.findall(r"Function : (\w+)", code) == ["_Z6filterPKfiPfS1_Pi"]
+    assert "CALL" not in code
+    assert "FSETP" in code or "FSET" in code  # the predicate, in the kernel itself
+
+
+def test_config_names_what_is_missing(site: Path, tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "aotcuda", "config")
+    done = projects.run(site, *command, "--libs", "devicefunctions.launched", PYTHONPATH=str(site))
+    assert (done.status, done.out) == (1, "")
+    assert done.said == "devicefunctions.launched exports no device functions, so there is nothing to link"
+    wheel = projects.build_wheel(projects.copy("devicefunctions", tmp_path / "project"))
+    done = projects.run(site, *command, "--includes", wheel)
+    assert done.status == 1
+    assert "install it" in done.said
+    assert projects.run(site, *command, "devicefunctions.plain").status == 2
+
+
+def test_files_of_several_modules_and_of_what_they_link(site: Path) -> None:
+    files = config(site, "files", "devicefunctions.table")
+    assert [Path(file).name for file in files] == ["functions.fatbin", "link0_table.fatbin"]
+    assert all(Path(file).is_file() for file in files)
+    assert config(site, "libs", "devicefunctions.table") == [word for file in files for word in ("-Xnvlink", file)]
+
+
+def test_inspect_prints_headers_and_demangles(site: Path) -> None:
+    command = (sys.executable, "-m", "aotcuda", "inspect")
+    shown = projects.succeed(site, *command, "--header", "devicefunctions.plain", PYTHONPATH=str(site)).out
+    assert shown == header(site)
+    both = projects.succeed(site, *command, "--header", site).out
+    assert header(site) in both
+    assert header(site, "launched") in both
+    text = projects.succeed(site, *command, "devicefunctions.table", PYTHONPATH=str(site)).out
+    assert "_Z6unusedPfi  (linked function, from csrc/table.cu)\n    unused(float*, int)\n" in text
+    said = projects.run(site, *command, "--header", site / "devicefunctions/plain.aotcuda/functions.fatbin")
+    assert (said.status, said.said.endswith("is an image alone; headers come with modules")) == (1, True)

@@ -1,0 +1,96 @@
+"""Packaged device functions in kernels of the second compiler; where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+if importlib.util.find_spec("numba_cuda_mlir") is None:
+    pytest.skip("numba-cuda-mlir is not installed", allow_module_level=True)
+
+FUNCTIONS = """
+def add(x, y):
+    return x + y
+
+def times(x, y):
+    return x * y
+"""
+MODULE = """\
+functions.add_i32 = { python = "add", signature = "int32(int32, int32)" }
+functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
+functions.times = "complex64(complex64, complex64)"
+"""
+USER = """
+import a.k as k
+from numba_cuda_mlir import cuda
+
+@cuda.jit
+def user(x, n):
+    i = cuda.grid(1)
+    x[i] = k.add_f32(x[i], x[i + 1])
+    n[i] = k.add(n[i], k.add_i32(n[i], 2))
+    x[i + 1] = k.add(x[i], x[i + 2])
+
+@cuda.jit
+def crossed(z):
+    z[0] = k.times(z[0], z[1])
+"""
+
+
+@pytest.fixture(scope="module", params=["numba-cuda-mlir", "numba-cuda"])
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to import `a.k` from, built with one compiler or the other."""
+    if request.param == "numba-cuda":
+        pytest.importorskip("numba")
+    folder = tmp_path_factory.mktemp("library")
+    project = projects.write(folder / "project", FUNCTIONS, aotcuda=f'frontend = "{request.param}"', module=MODULE)
+    text = (project / "pyproject.toml").read_text().replace("pkg", "a")
+    (project / "pyproject.toml").write_text(text)
+    (project / "pkg").rename(project / "a")
+    projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "site")
+    return folder / "site"
+
+
+def build(library: Path, folder: Path, module: str) -> projects.Done:
+    project = projects.write(folder / "project", USER, aotcuda='frontend = "numba-cuda-mlir"', module=module)
+    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
+    return projects.run(
+        project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "out", PYTHONPATH=path
+    )
+
+
+def test_its_kernels_call_them_by_either_name(library: Path, tmp_path: Path) -> None:
+    done = build(library, tmp_path, 'kernels.user = "void(float32[::1], int32[::1])"')
+    assert done.status == 0, done.err
+    manifest = json.loads((tmp_path / "out/pkg/k.aotcuda/manifest.json").read_text())
+    assert [(item["name"], item["symbols"]) for item in manifest["linked"]] == [
+        ("a.k", ["add_f32", "add_i32", "times"])
+    ]
+
+
+def test_arguments_that_the_compilers_pass_differently_are_refused(library: Path, tmp_path: Path) -> None:
+    done = build(library, tmp_path, 'kernels.crossed = "void(complex64[::1])"')
+    built_with = json.loads((library / "a/k.aotcuda/manifest.json").read_text())["frontend"]
+    if built_with == "numba-cuda-mlir":
+        assert done.status == 0, done.err
+    else:
+        assert done.status == 1
+        assert "a.k.times cannot be called from a kernel of numba-cuda-mlir" in done.err
+
+
+def test_the_import_imports_no_compiler(library: Path) -> None:
+    script = "import sys, a.k; a.k.add; sys.exit('numba_cuda_mlir' in sys.modules or 'numpy' in sys.modules)"
+    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
+    environ = {**os.environ, "PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
+    assert subprocess.run([sys.executable, "-c", script], env=environ, check=False).returncode == 0

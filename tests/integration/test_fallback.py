@@ -1,0 +1,346 @@
+"""The JIT fallback with the real compiler and the stand-in driver: what wheels carry, what is stale, who compiles."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from integration import projects
+
+pytest_plugins = ["support.stand_in"]
+
+SOURCE = """\
+import os
+
+from numba import cuda
+
+from pkg.helpers import offset
+
+with open(os.environ["BUILDS"], "a") as log:  # this module is imported by builds alone
+    log.write("x")
+
+SCALE = 3
+add_up = cuda.declare_device("add_up", "float32(float32, float32)")
+
+
+@cuda.jit
+def scaled(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = add_up(x[i] * SCALE, offset(i))
+
+
+def plain(x):
+    x[0] = SCALE / 7
+"""
+HELPERS = "SHIFT = 5\n\n\ndef offset(i):\n    return i + SHIFT\n"
+CU = """\
+#include "part.cuh"
+extern "C" __device__ int add_up(float* result, float a, float b) { *result = part(a) + b * TIMES; return 0; }
+"""
+HEADER = '#include "deep/deeper.cuh"\n__device__ inline float part(float a) { return a + DEEP; }\n'
+DEEPER = "#define DEEP 11\n"
+
+MODULE = """\
+link = ["csrc/add.cu"]
+options = { include-dirs = ["include"], defines = { TIMES = "13" } }
+kernels = { scaled = "void(float32[::1])", plain = ["void(float32[::1])", "void(float64[::1])"] }
+"""
+FILES = {
+    "kernel": ("pkg/_k.py", SOURCE, "x[i] * SCALE", "x[i] / SCALE"),
+    "helper": ("pkg/helpers.py", HELPERS, "return i + SHIFT", "return i * SHIFT"),
+    "global": ("pkg/_k.py", SOURCE, "SCALE = 3", "SCALE = 4"),
+    "helper's global": ("pkg/helpers.py", HELPERS, "SHIFT = 5", "SHIFT = 6"),
+    "linked file": ("csrc/add.cu", CU, "+ b *", "- b *"),
+    "header": ("include/part.cuh", HEADER, "a + DEEP", "a - DEEP"),
+    "header's header": ("include/deep/deeper.cuh", DEEPER, "11", "12"),
+}
+
+LAUNCH = """\
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import os
+import aotcuda
+from aotcuda.runtime import driver
+driver.LIBRARY = os.environ["STAND_IN"]  # found by name it would be found by NVRTC too, which asks more of it
+module = aotcuda.load("pkg.k")
+class Array:
+    def __init__(self, typestr):
+        self.__cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": typestr}
+for item in sys.argv[1:]:
+    name, typestr = item.split(":")
+    module.kernels[name][1, 32](Array(typestr))
+heavy = [name for name in ("numba", "numpy", "llvmlite", "dataclasses", "aotcuda.build") if name in sys.modules]
+tiers = {name: [tier.tier for tier in found] for name, found in module.tiers.items()}
+images = [late.artifact.manifest["images"][0]["sha256"] for late in module.fallback.loaded.values()]
+print(json.dumps({"heavy": heavy, "tiers": tiers, "images": images}))
+"""
+
+
+class Machine:
+    """A machine with the stand-in driver and a cache of its own."""
+
+    def __init__(self, cuda, tmp_path):
+        self.cuda = cuda
+        self.log = tmp_path / "builds"
+        self.cache = tmp_path / "cache"
+        self.root = cuda.packages
+
+    @property
+    def builds(self):
+        """How many builds there were."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def environment(self, **variables):
+        own = {"BUILDS": str(self.log), "AOTCUDA_CACHE_DIR": str(self.cache), "PYTHONPATH": self.path}
+        return {**os.environ, **own, "STAND_IN": str(self.cuda.library), **variables}
+
+    @property
+    def path(self):
+        return f"{self.root}:{projects.CHECKOUT}"
+
+    def start(self, *launches, **variables):
+        return subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, *launches],
+            env=self.environment(**variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *launches, **variables):
+        """What the process says that launches `kernel:typestr`, one after the other."""
+        return said(self.start(*launches, **variables))
+
+
+def said(process):
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])
+
+
+@pytest.fixture
+def machine(cuda, tmp_path):
+    return Machine(cuda, tmp_path)
+
+
+def write(folder, *, aotcuda=""):
+    project = projects.write(folder, SOURCE, aotcuda=aotcuda, module=MODULE)
+    for name, text in {path: text for path, text, _, _ in FILES.values()}.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    return project
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel for sm_80 and sm_90."""
+    folder = tmp_path_factory.mktemp("wheel")
+    project = write(folder / "project")
+    return projects.build_wheel(project, AOTCUDA_ARCH="sm_80;sm_90", BUILDS=str(folder / "builds"))
+
+
+@pytest.fixture
+def installed(machine, wheel):
+    """The wheel, installed on the machine; its project is nowhere."""
+    zipfile.ZipFile(wheel).extractall(machine.root)
+    return machine
+
+
+@pytest.fixture
+def checkout(machine):
+    """The project's source tree, never built."""
+    write(machine.root)
+    return machine
+
+
+class TestWheels:
+    def test_a_wheel_carries_what_it_links_and_the_headers_of_that(self, wheel):
+        files = projects.content(wheel)
+        base = "pkg/k.aotcuda/sources/"
+        carried = {name.removeprefix(base): data.decode() for name, data in files.items() if name.startswith(base)}
+        assert carried == {
+            "csrc/add.cu": CU,
+            "include/part.cuh": HEADER,
+            "include/deep/deeper.cuh": DEEPER,
+        }
+        listed = projects.manifest_of(files, "pkg.k")["rebuild"]["files"]
+        assert [item["path"] for item in listed] == sorted(carried)
+
+    def test_with_error_it_carries_none(self, tmp_path):
+        project = write(tmp_path / "project", aotcuda='fallback = "error"')
+        files = projects.content(projects.build_wheel(project, BUILDS=str(tmp_path / "builds")))
+        assert not [name for name in files if "sources" in name]
+        assert "rebuild" not in projects.manifest_of(files, "pkg.k")
+
+    def test_two_builds_carry_the_same(self, tmp_path, wheel):
+        project = write(tmp_path / "elsewhere" / "project")
+        other = projects.build_wheel(project, AOTCUDA_ARCH="sm_80;sm_90", BUILDS=str(tmp_path / "builds"))
+        assert projects.content(other) == projects.content(wheel)
+
+
+class TestCases:
+    def test_other_types_are_compiled_once_and_found_by_the_next_process_with_no_compiler(self, installed):
+        first = installed.run("scaled:<f8", "plain:<f4")
+        second = installed.run("scaled:<f8", "plain:<f4")
+        assert first["tiers"] == second["tiers"] == {"scaled": ["exact", "jit"], "plain": ["exact", "exact"]}
+        assert first["images"] == second["images"]
+        assert second["heavy"] == []
+        assert installed.builds == 1
+
+    def test_another_gpu_gets_the_whole_module(self, installed):
+        installed.cuda.set(devices="12.0")
+        first = installed.run("scaled:<f4")
+        second = installed.run("plain:<f8")
+        assert first["tiers"] == second["tiers"] == {"scaled": ["jit"], "plain": ["jit", "jit"]}
+        assert second["heavy"] == []
+        assert installed.builds == 1
+
+    def test_a_source_tree_is_compiled_as_a_whole(self, checkout):
+        assert checkout.run("scaled:<f4")["tiers"] == {"scaled": ["jit"], "plain": ["jit", "jit"]}
+        assert checkout.run("scaled:<f4")["heavy"] == []
+        assert checkout.builds == 1
+
+    def test_what_numba_refuses_is_said_in_one_line(self, installed):
+        process = installed.start("scaled:<c16")
+        _, err = process.communicate()
+        last = err.splitlines()
+        (line,) = [text for text in last if text.startswith("aotcuda.errors.ArgumentError")]
+        assert "and the JIT fallback failed: " in line
+        assert process.returncode == 1
+
+    def test_inspect_shows_an_entry(self, installed):
+        installed.run("scaled:<f8")
+        done = subprocess.run(
+            [sys.executable, "-m", "aotcuda", "inspect", "--json", str(installed.cache)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        (module,) = json.loads(done.stdout)["modules"]
+        symbols = {symbol["name"]: symbol for symbol in module["symbols"]}
+        (image,) = symbols["scaled"]["images"]
+        assert (symbols["scaled"]["signature"], image["arch"]) == ("void(float64[::1])", "sm_90")
+        assert image["registers"] > 0
+
+
+class TestStale:
+    """After an edit, the next process's launch has the new code; taken back, the old."""
+
+    def follow(self, machine, edit, undo):
+        before = machine.run("scaled:<f4")["images"]
+        edit()
+        after = machine.run("scaled:<f4")["images"]
+        assert machine.run("scaled:<f4")["images"] == after != before
+        assert machine.builds == 2
+        undo()
+        assert machine.run("scaled:<f4")["images"] == before
+
+    @pytest.mark.parametrize("what", FILES)
+    def test_a_file_is_edited(self, checkout, what):
+        name, text, old, new = FILES[what]
+        path = checkout.root / name
+        assert text.count(old) == 1
+        self.follow(checkout, lambda: path.write_text(text.replace(old, new)), lambda: path.write_text(text))
+
+    def test_an_option_is_edited(self, checkout):
+        path = checkout.root / "pyproject.toml"
+        text = path.read_text()
+        self.follow(
+            checkout,
+            lambda: path.write_text(text.replace('TIMES = "13"', 'TIMES = "14"')),
+            lambda: path.write_text(text),
+        )
+
+    def test_a_helper_moves_to_a_new_file_and_is_edited_there(self, checkout):
+        checkout.run("scaled:<f4")
+        new = checkout.root / "pkg" / "more.py"
+        new.write_text(HELPERS)
+        (checkout.root / "pkg" / "helpers.py").write_text("from pkg.more import offset\n")
+        moved = checkout.run("scaled:<f4")
+        new.write_text(HELPERS.replace("SHIFT = 5", "SHIFT = 6"))
+        assert checkout.run("scaled:<f4")["images"] != moved["images"]
+
+    @pytest.mark.parametrize("where", ["environment", "data file", "other package"])
+    def test_a_global_comes_from_elsewhere(self, checkout, where, tmp_path):
+        source = checkout.root / "pkg" / "_k.py"
+        elsewhere = tmp_path / "other"
+        elsewhere.mkdir()
+        value = {
+            "environment": 'int(os.environ.get("SCALE", "3"))',
+            "data file": f"int(open({str(elsewhere / 'scale.txt')!r}).read())",
+            "other package": "__import__('other_package').SCALE",
+        }[where]
+        source.write_text(SOURCE.replace("SCALE = 3", f"SCALE = {value}"))
+        images = []
+        for number in (3, 3, 44):
+            (elsewhere / "scale.txt").write_text(str(number))
+            (elsewhere / "other_package.py").write_text(f"SCALE = {number}\n")
+            variables = {"SCALE": str(number)} if where == "environment" else {}
+            path = f"{checkout.path}:{elsewhere}"
+            images.append(checkout.run("scaled:<f4", PYTHONPATH=path, **variables)["images"])
+        assert images[0] == images[1] != images[2]
+
+
+def test_an_edited_editable_install_gives_the_new_code(machine):
+    from aotcuda.build import api, tree
+
+    project = write(machine.root)
+    (project / "pyproject.toml").write_text((project / "pyproject.toml").read_text().replace("sm_80", "sm_90"))
+    import tomllib
+
+    table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BUILDS", str(machine.log))
+        tree.install(api.build(table, project, editable=True), project)
+    assert machine.run("scaled:<f4")["tiers"]["scaled"] == ["exact"]
+    name, text, old, new = FILES["header's header"]
+    (project / name).write_text(text.replace(old, new))
+    edited = machine.run("scaled:<f4")
+    assert edited["tiers"]["scaled"] == ["jit"]
+    (project / name).write_text(text)
+    assert machine.run("scaled:<f4")["tiers"]["scaled"] == ["exact"]
+    assert machine.builds == 2
+
+
+def test_of_many_processes_that_start_cold_one_compiles(installed):
+    processes = [installed.start("scaled:<f8") for _ in range(64)]
+    results = [said(process) for process in processes]
+    assert all(result == {**results[0], "heavy": result["heavy"]} for result in results)
+    assert results[0]["tiers"]["scaled"] == ["exact", "jit"]
+    assert installed.builds == 1
+    shutil.rmtree(installed.cache)
+    assert installed.run("scaled:<f8")["images"] == results[0]["images"]  # the same bytes, whoever compiles
+
+
+def test_no_front_end_is_said_with_what_to_install(installed):
+    code = LAUNCH.replace("import json, sys, warnings", "import json, sys, warnings; sys.argv[1:] = ['scaled:<f8']")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env=installed.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "needs numba-cuda, which is not installed: pip install 'aotcuda[jit-cu13]'" in done.stderr
+    assert installed.builds == 0
+
+
+def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, tmp_path):
+    """Processes killed at any moment of a late build and its write; the next one is right."""
+    for number in range(6):
+        process = installed.start("scaled:<f8")
+        while process.poll() is None and installed.builds <= number and not list(installed.cache.rglob("entry.json")):
+            pass  # until it has begun to compile, or is done
+        process.kill()
+        process.communicate()
+    assert installed.run("scaled:<f8")["tiers"]["scaled"] == ["exact", "jit"]
+    assert len(list(Path(installed.cache).rglob("entry.json"))) == 1

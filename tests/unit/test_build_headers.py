@@ -1,0 +1,71 @@
+"""Which of a project's headers a CUDA C++ source depends on."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotcuda.build.frontends import LinkInput
+from aotcuda.build.headers import project_files
+
+
+@pytest.fixture
+def project(tmp_path):
+    root = tmp_path / "project"
+
+    def make(**files):
+        for name, text in files.items():
+            path = root / name.replace("__", "/").replace("_h", ".h").replace("_cu", ".cu")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return root
+
+    return make
+
+
+def found(root, include_dirs=(), source="csrc/a.cu"):
+    path = root / source
+    item = LinkInput(kind="cu", name=source, data=path.read_bytes(), folder=str(path.parent))
+    return [path.relative_to(root).as_posix() for path in project_files([item], root.resolve(), include_dirs)]
+
+
+def test_quotes_and_brackets_are_followed_through_headers(project):
+    root = project(
+        csrc__a_cu='#include "b.h"\n  #  include <c.h>\n',
+        csrc__b_h='#include "deep/d.h"',
+        inc__c_h="",
+        csrc__deep__d_h="",
+    )
+    assert found(root, ["inc"]) == ["csrc/a.cu", "csrc/b.h", "csrc/deep/d.h", "inc/c.h"]
+
+
+def test_a_header_finds_its_neighbours_first(project):
+    root = project(csrc__a_cu='#include "x/b.h"', csrc__x__b_h='#include "c.h"', csrc__x__c_h="", csrc__c_h="")
+    assert found(root) == ["csrc/a.cu", "csrc/x/b.h", "csrc/x/c.h"]
+
+
+def test_the_first_folder_that_has_it_wins(project):
+    root = project(csrc__a_cu="#include <c.h>", one__c_h="", two__c_h="")
+    assert found(root, ["two", "one"]) == ["csrc/a.cu", "two/c.h"]
+
+
+def test_headers_in_a_circle_end(project):
+    root = project(csrc__a_cu='#include "b.h"', csrc__b_h='#include "c.h"', csrc__c_h='#include "b.h"')
+    assert found(root) == ["csrc/a.cu", "csrc/b.h", "csrc/c.h"]
+
+
+def test_what_lies_outside_the_project_is_not_its_own(project, tmp_path):
+    (tmp_path / "outside.h").write_text("")
+    root = project(csrc__a_cu='#include "../../outside.h"\n#include <cuda_fp16.h>\n')
+    assert found(root) == ["csrc/a.cu"]
+
+
+def test_sources_in_memory_have_headers_too(project):
+    root = project(inc__c_h="")
+    item = LinkInput(kind="cu", name="memory", data=b"#include <c.h>")
+    assert project_files([item], root.resolve(), ["inc"]) == ((root / "inc/c.h").resolve(),)
+
+
+def test_binaries_are_carried_and_not_searched(project):
+    root = project(csrc__a_cu='#include "b.h"', csrc__b_h="")
+    item = LinkInput(kind="object", name="csrc/a.cu", data=b'#include "b.h"', folder=str(root / "csrc"))
+    assert project_files([item], root.resolve(), []) == ((root / "csrc/a.cu").resolve(),)

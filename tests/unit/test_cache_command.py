@@ -1,0 +1,80 @@
+"""`aotcuda cache dir`, `list` and `clear`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aotcuda import cli
+from aotcuda.runtime.cache import Artifact, Cache
+from support import late
+from support.manifests import kernel
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    return Cache(str(tmp_path / "cache"), pytest.fail)
+
+
+def put(cache, key, age, **record):
+    whole, data = late.manifest([kernel("axpy", "void(int32)")])
+    base = {"module": "mypkg.kernels", "kernel": "axpy", "signature": "void(int32)", "target": "sm_90"}
+    cache.put(key, Artifact(whole, data, {**base, **record, "foreign": {}, "variables": {}}))
+    path = os.path.join(cache.path(key), "entry.json")
+    now = os.stat(path).st_mtime
+    os.utime(path, (now - age, now - age))
+
+
+def test_dir_prints_the_folder_alone(cache, capsys):
+    assert cli.main(["cache", "dir"]) == 0
+    assert capsys.readouterr().out == f"{cache.root}\n"
+    assert not os.path.exists(cache.root)
+
+
+def test_list_shows_kernels_targets_sizes_and_ages(cache, capsys):
+    put(cache, "ab" + "0" * 62, 3 * 86400)
+    put(cache, "cd" + "0" * 62, 130, kernel=None, signature=None, target="sm_120")
+    assert cli.main(["cache", "list"]) == 0
+    header, first, second, total = capsys.readouterr().out.splitlines()
+    assert header.split() == ["SIZE", "USED", "TARGET", "KERNEL", "ENTRY"]
+    assert "2 min ago  sm_120  mypkg.kernels, all kernels" in first
+    assert "3 d ago  sm_90   mypkg.kernels.axpy void(int32)" in second
+    assert second.endswith("ab" + "0" * 62)
+    assert total.startswith("2 entries, ")
+    assert total.endswith(f" of at most 1.0 GiB, in {cache.root}")
+
+
+def test_list_shows_damaged_entries(cache, capsys):
+    put(cache, "ab" + "0" * 62, 0)
+    os.truncate(os.path.join(cache.path("ab" + "0" * 62), "entry.json"), 3)
+    assert cli.main(["cache", "list"]) == 0
+    assert "damaged, to be replaced when it is next needed" in capsys.readouterr().out
+
+
+def test_clear_empties_it(cache, capsys):
+    put(cache, "ab" + "0" * 62, 0)
+    assert cli.main(["cache", "clear"]) == 0
+    assert capsys.readouterr().out.startswith("1 entries, ")
+    assert cli.main(["cache", "list"]) == 0
+    assert capsys.readouterr().out == f"0 entries, 0 B of at most 1.0 GiB, in {cache.root}\n"
+
+
+def test_a_folder_that_others_can_write_is_refused(cache, capsys):
+    os.mkdir(cache.root)
+    os.chmod(cache.root, 0o777)
+    assert cli.main(["cache", "clear"]) == 1
+    assert "can be written by others (chmod go-w" in capsys.readouterr().err
+
+
+def test_no_home_is_said(monkeypatch, capsys):
+    from aotcuda.runtime import cache
+
+    monkeypatch.setattr(cache, "folder", lambda: None)
+    assert cli.main(["cache", "dir"]) == 1
+    assert capsys.readouterr().err.startswith("aotcuda: there is no cache, because there is no home folder")
+
+
+def test_an_action_is_needed(capsys):
+    assert cli.main(["cache"]) == 2

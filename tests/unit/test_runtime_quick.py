@@ -1,0 +1,644 @@
+"""The quick paths: what they take, what they decline, and that neither shows but by the clock."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, CudaError, LaunchError
+from aotcuda.runtime import accelerate, driver, launch
+from support.manifests import kernel
+
+pytest_plugins = ["support.quick", "support.stand_in"]
+pytestmark = pytest.mark.usefixtures("path")
+
+SAXPY = "void(float32, float32[::1], float32[::1])"
+F4 = np.zeros(4, "<f4")
+ALL_TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+
+
+@pytest.fixture
+def general(monkeypatch):
+    """How many launches went the general way."""
+    seen = []
+    original = launch.Launcher.submit
+
+    def submit(self, *args):
+        seen.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(launch.Launcher, "submit", submit)
+    return seen
+
+
+class Cupy:
+    """A stand-in for the package `cupy`: its current stream, and arrays that count what is asked of them."""
+
+    class ndarray:  # noqa: N801 (CuPy's name)
+        _c_contiguous = _f_contiguous = False
+
+        def __init__(self, array, order="C"):
+            self.interface_read = 0
+            self._array = array
+            self.dtype = np.dtype(array.interface["typestr"])
+            self.shape = array.shape
+            strides = array.interface["strides"]
+            self._c_contiguous = strides is None
+            self._f_contiguous = strides is None and len(self.shape) < 2
+            self.strides = strides or np.zeros(self.shape, self.dtype).strides
+            self.data = types.SimpleNamespace(ptr=array.address)
+
+        ndim = property(lambda self: len(self.shape))
+
+        def __len__(self):
+            return self.shape[0]
+
+        @property
+        def __cuda_array_interface__(self):
+            message = "the interface is for others"
+            raise RuntimeError(message)
+
+    ndarray.__module__ = "cupy"
+
+    def __init__(self, monkeypatch, version=3):
+        self.stream = 0
+        module = types.ModuleType("cupy")
+        module._util = types.SimpleNamespace(CUDA_ARRAY_INTERFACE_EXPORT_VERSION=version)
+        module.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=self.stream))
+        monkeypatch.setitem(sys.modules, "cupy", module)
+        monkeypatch.delitem(sys.modules, "cupy_backends.cuda.stream", raising=False)
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    return Cupy(monkeypatch)
+
+
+def test_the_second_launch_is_quick_and_sends_what_the_first_one_sent(cuda, general):
+    k = cuda.package(kernel("k", SAXPY)).k
+    x, y = cuda.array(F4), cuda.array(F4)
+    for _ in range(3):
+        k[2, 64](1.5, x, y)
+    first, *others = cuda.launches()
+    assert others == [first, first]
+    assert len(general) == 1
+
+
+def test_a_launcher_that_was_kept_is_quick_too(cuda, general):
+    run = cuda.package(kernel("k", "void(int32)")).k[1, 1]
+    for value in range(5):
+        run(value)
+    assert [launch["parameters"] for launch in cuda.launches()] == [f"{value:02x}000000" for value in range(5)]
+    assert len(general) == 1
+
+
+@pytest.mark.parametrize("value", [2**31, "text", 1.0, None, [1]])
+def test_what_does_not_fit_is_refused_after_a_quick_launch_as_before(cuda, value):
+    k = cuda.package(kernel("k", "void(int32, float32[::1])")).k
+    array = cuda.array(F4)
+    with pytest.raises(ArgumentError) as first:
+        k[1, 1](value, array)
+    for _ in range(3):
+        k[1, 1](7, array)
+    with pytest.raises(ArgumentError) as later:
+        k[1, 1](value, array)
+    assert str(later.value) == str(first.value)
+    assert len(cuda.launches()) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros(4, "<f8"),
+        np.zeros(4, "<i4"),
+        np.zeros((2, 2), "<f4"),
+        np.zeros(8, "<f4")[::2],
+        np.zeros(4, ">f4"),
+    ],
+    ids=lambda array: f"{array.dtype.str}-{array.shape}-{array.strides}",
+)
+@pytest.mark.parametrize("library", ["cupy", "interface"])
+def test_dtype_dimensions_and_layout_are_checked_at_every_launch(cuda, cupy, library, wrong):
+    made = Cupy.ndarray if library == "cupy" else lambda array: array
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(3):
+        k[1, 1](made(cuda.array(F4)))
+    with pytest.raises(ArgumentError):
+        k[1, 1](made(cuda.array(wrong)))
+    assert len(cuda.launches()) == 3
+
+
+@pytest.mark.parametrize("args", [(), (1, 2, 3)])
+def test_the_number_of_arguments_is_checked_at_every_launch(cuda, args):
+    k = cuda.package(kernel("k", "void(int32, int32)")).k
+    for _ in range(3):
+        k[1, 1](1, 2)
+    with pytest.raises(ArgumentError, match="takes 2 arguments"):
+        k[1, 1](*args)
+
+
+def test_keywords_are_no_arguments(cuda):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            k[1, 1](a=1)
+        k[1, 1](1)
+
+
+def test_a_read_only_array_is_refused_after_writable_ones(cuda):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    array, locked = cuda.array(F4), cuda.array(F4)
+    locked.interface["data"] = (locked.address, True)
+    k[1, 1](array)
+    k[1, 1](array)
+    with pytest.raises(ArgumentError, match="read-only"):
+        k[1, 1](locked)
+
+
+@pytest.mark.parametrize("library", ["cupy", "interface"])
+def test_overloads_are_told_apart_however_they_follow_each_other(cuda, cupy, general, library):
+    made = Cupy.ndarray if library == "cupy" else lambda array: array
+    module = cuda.package(kernel("k", *[f"void({type_}, {type_}[::1])" for type_ in ALL_TYPES]))
+    arrays = [made(cuda.array(np.zeros(4, type_))) for type_ in ALL_TYPES]
+    order = [0, 9, 3, 3, 9, 0, 5, 1, 2, 4, 6, 7, 8, 8, 0, 9] * 3
+    for number in order:
+        module.k[1, 1](1, arrays[number])
+    assert [int(launch["kernel"].removeprefix("k_")) for launch in cuda.launches()] == order
+    assert len(general) == len(set(order))
+
+
+def test_a_value_that_the_nearest_overload_cannot_hold_goes_to_the_next_one_and_back(cuda):
+    module = cuda.package(kernel("k", "void(int32)", "void(float32)"))
+    for value in (1, 2**40, 2, 2**40, 3):
+        module.k[1, 1](value)
+    assert [launch["kernel"] for launch in cuda.launches()] == ["k_0", "k_1", "k_0", "k_1", "k_0"]
+
+
+def test_a_contiguous_overload_is_preferred_at_every_launch(cuda):
+    module = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:])"))
+    line, strided = cuda.array(F4), cuda.array(np.zeros(8, "<f4")[::2])
+    for array in (strided, line, strided, line):
+        module.k[1, 1](array)
+    assert [launch["kernel"] for launch in cuda.launches()] == ["k_1", "k_0", "k_1", "k_0"]
+
+
+class TestCupy:
+    """CuPy's arrays, read without their interface."""
+
+    @pytest.mark.parametrize("like", [F4, np.zeros((), "<f4"), np.zeros((3, 4), "<f4"), np.zeros((2, 3, 4), "<f4")])
+    def test_contiguous_arrays(self, cuda, cupy, general, like):
+        axes = ",".join([*[":"] * (like.ndim - 1), "::1"][: like.ndim])
+        k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
+        array = cuda.array(like)
+        for _ in range(2):
+            k[1, 1](Cupy.ndarray(array))
+        expected = np.array([0, 0, like.size, 4, array.address, *like.shape, *like.strides], "<i8").tobytes().hex()
+        assert [launch["parameters"] for launch in cuda.launches()] == [expected, expected]
+        assert len(general) == 1
+
+    def test_strided_arrays(self, cuda, cupy, general):
+        k = cuda.package(kernel("k", "void(float32[:,:])")).k
+        array = cuda.array(np.zeros((4, 6), "<f4")[::2, ::3])
+        for _ in range(2):
+            k[1, 1](Cupy.ndarray(array))
+        assert cuda.launches()[0] == cuda.launches()[1]
+        assert np.frombuffer(cuda.parameters(), "<i8")[5:].tolist() == [2, 2, 48, 12]
+        assert len(general) == 1
+
+    @pytest.mark.parametrize(("launched_on", "current"), [(0, 0), (0, 1), (1, 0), (77, 77), (2, 2)])
+    def test_nothing_is_ordered_where_the_launch_is_on_cupys_current_stream(
+        self, cuda, cupy, general, launched_on, current
+    ):
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        cupy.stream = current
+        for _ in range(3):
+            k[1, 1, launched_on](Cupy.ndarray(cuda.array(F4)))
+        assert cuda.calls("cuEventRecord") == []
+        assert len(general) == 1
+
+    def test_the_launch_waits_for_cupys_current_stream_whenever_it_is_another_one(self, cuda, cupy):
+        k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
+        x, y = Cupy.ndarray(cuda.array(F4)), Cupy.ndarray(cuda.array(F4))
+        for current in (0, 77, 0, 78):
+            cupy.stream = current
+            k[1, 1](x, y)
+        assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77, 78]
+        assert len(cuda.launches()) == 4
+
+    def test_cupy_may_be_told_to_leave_streams_to_its_user(self, cuda, monkeypatch):
+        cupy = Cupy(monkeypatch, version=2)
+        cupy.stream = 77
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        for _ in range(3):
+            k[1, 1](Cupy.ndarray(cuda.array(F4)))
+        assert cuda.calls("cuEventRecord") == []
+        assert len(cuda.launches()) == 3
+
+
+class TestStreamObjects:
+    """Streams of libraries in a configuration."""
+
+    def test_they_are_quick_too(self, cuda, general):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for value in range(3):
+            k[1, 1, types.SimpleNamespace(ptr=77)](value)
+        assert [launch["stream"] for launch in cuda.launches()] == [77, 77, 77]
+        assert len(general) == 1
+
+    def test_a_launcher_keeps_its_stream_alive_and_the_kernel_does_not(self, cuda):
+        import weakref
+
+        class Stream:
+            ptr = 77
+
+        k = cuda.package(kernel("k", "void(int32)")).k
+        stream = Stream()
+        alive = weakref.ref(stream)
+        run = k[1, 1, stream]
+        del stream
+        run(1)
+        assert alive() is not None
+        assert run.grid == (1, 1, 1)
+        assert "stream 0x4d" in repr(run)
+        del run
+        assert alive() is None
+
+
+class TestErrors:
+    """What the driver reports on a quick launch."""
+
+    def test_it_is_raised_as_on_any_other(self, cuda):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        k[4, 32](1)
+        k[4, 32](2)
+        cuda.set(fail="cuLaunchKernel=701")
+        with pytest.raises(CudaError, match=r"k could not be launched on GPU 0 .* with grid \(4, 1, 1\)") as caught:
+            k[4, 32](3)
+        assert caught.value.name == "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+
+    def test_a_failed_launch_is_not_tried_again(self, cuda):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        cuda.set(fail="cuLaunchKernel=2@3")
+        k[1, 1](1)
+        k[1, 1](2)
+        with pytest.raises(CudaError, match="OUT_OF_MEMORY"):
+            k[1, 1](3)
+        k[1, 1](4)
+        assert [launch["parameters"][:2] for launch in cuda.launches()] == ["01", "02", "04"]
+
+    def test_a_thread_without_a_context_gets_one_and_its_launch(self, cuda):
+        run = cuda.package(kernel("k", "void(int32)")).k[1, 1]
+        run(1)
+        run(2)
+        thread = threading.Thread(target=run, args=(3,))
+        thread.start()
+        thread.join()
+        assert [launch["parameters"][:2] for launch in cuda.launches()] == ["01", "02", "03"]
+
+    def test_an_argument_that_raises_when_it_is_read_raises(self, cuda):
+        class Broken:
+            fine = None
+
+            @property
+            def __cuda_array_interface__(self):
+                if self.fine is None:
+                    message = "out of order"
+                    raise OSError(message)
+                return self.fine.interface
+
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        argument = Broken()
+        argument.fine = cuda.array(F4)
+        k[1, 1](argument)
+        k[1, 1](argument)
+        argument.fine = None
+        with pytest.raises(OSError, match="out of order"):
+            k[1, 1](argument)
+
+
+def test_unloading_ends_what_was_quick_and_the_next_launch_loads_again(cuda):
+    module = cuda.package(kernel("k", "void(int32)"))
+    run = module.k[1, 1]
+    run(1)
+    run(2)
+    module.__aotcuda__.unload()
+    run(3)
+    run(4)
+    assert [launch["parameters"][:2] for launch in cuda.launches()] == ["01", "02", "03", "04"]
+    assert len(cuda.calls("cuLibraryLoadData")) == 2
+
+
+def test_cooperative_kernels_are_launched_as_such_every_time(cuda):
+    k = cuda.package(kernel("k", "void(int32)", cooperative=True)).k
+    for value in range(3):
+        k[1, 1](value)
+    assert [launch["cooperative"] for launch in cuda.launches()] == [True] * 3
+
+
+def test_what_one_launcher_learnt_the_others_know(cuda, general):
+    k = cuda.package(kernel("k", SAXPY)).k
+    x, y = cuda.array(F4), cuda.array(F4)
+    for grid in (1, 2, 3, (4, 5), 1):
+        k[grid, 64](1.5, x, y)
+    assert [launch["grid"][0] for launch in cuda.launches()] == [1, 2, 3, 4, 1]
+    assert len(general) == 1
+
+
+@pytest.mark.parametrize(
+    "configuration", [((1, 65536), 32), (1, 1025), (1, (1, 1, 65)), (1, (32, 33)), (1, 32, 0, 300_000), (2**31, 1)]
+)
+def test_a_configuration_is_checked_after_another_one_was_quick(cuda, configuration):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    k[1, 32](1)
+    k[1, 32](2)
+    with pytest.raises(LaunchError):
+        k[configuration](3)
+    assert len(cuda.launches()) == 2
+
+
+def test_more_shared_memory_is_asked_for_after_launches_without(cuda, general):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    for shared in (0, 0, 100_000, 100_000, 0, 200_000):
+        k[1, 32, 0, shared](1)
+    assert [launch["shared"] for launch in cuda.launches()] == [0, 0, 100_000, 100_000, 0, 200_000]
+    assert len(cuda.calls("cuKernelSetAttribute")) == 1
+    assert len(general) <= 2
+
+
+def test_forall_is_quick_and_covers_other_numbers_of_elements(cuda, general):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    for n in (1000, 1000, 5000, 1000, 0):
+        k.forall(n)(1)
+    assert [launch["grid"][0] for launch in cuda.launches()] == [2, 2, 7, 2]
+    assert len(general) == 1
+    assert len(cuda.calls("cuOccupancyMaxPotentialBlockSize")) == 1
+
+
+class TestSeveralGpus:
+    """Where every launch has to ask which context is current."""
+
+    def test_each_launch_goes_to_the_current_gpu(self, cuda):
+        cuda.set(devices="9.0,8.0")
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for device in (0, 1, 0, 0, 1, 1):
+            driver.get().make_current(device)
+            k[1, 1](device)
+        assert [launch["device"] for launch in cuda.launches()] == [0, 1, 0, 0, 1, 1]
+
+    def test_an_array_on_another_gpu_is_refused_after_others_were_taken(self, cuda):
+        cuda.set(devices="9.0,9.0")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        driver.get().make_current(0)
+        here, there = cuda.array(F4, device=0), cuda.array(F4, device=1)
+        for _ in range(3):
+            k[1, 1](here)
+        with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* lies on GPU 1"):
+            k[1, 1](there)
+        driver.get().make_current(1)
+        k[1, 1](there)
+        assert [launch["device"] for launch in cuda.launches()] == [0, 0, 0, 1]
+
+    def test_the_accelerator_is_quick_there_too(self, cuda, path, general):
+        cuda.set(devices="9.0,8.0")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        driver.get().make_current(1)
+        for _ in range(4):
+            k[1, 1](cuda.array(F4, device=1))
+        assert [launch["device"] for launch in cuda.launches()] == [1] * 4
+        assert len(general) == (1 if path == "accelerator" else 4)
+
+
+def test_threads_launch_at_once(cuda):
+    k = cuda.package(kernel("k", "void(int32)", "void(float64)")).k
+    errors = []
+    barrier = threading.Barrier(4)
+
+    def work(number):
+        try:
+            driver.get().make_current(0)
+            barrier.wait()
+            for round_ in range(50):
+                k[1, number + 1](number if round_ % 2 else float(number))
+        except Exception as error:  # noqa: BLE001 (reported below)
+            errors.append(error)
+
+    driver.get()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    seen = [(launch["kernel"], launch["block"][0], bytes.fromhex(launch["parameters"])) for launch in cuda.launches()]
+    for number in range(4):
+        assert seen.count(("k_0", number + 1, np.int32(number).tobytes())) == 25
+        assert seen.count(("k_1", number + 1, np.float64(number).tobytes())) == 25
+
+
+def test_launches_leave_the_memory_as_it_was(cuda, monkeypatch):
+    import tracemalloc
+
+    monkeypatch.delenv("FAKE_CUDA_LOG")
+    run = cuda.package(kernel("k", SAXPY)).k[1, 1]
+    x, y = cuda.array(F4), cuda.array(F4)
+    for _ in range(100):
+        run(1.0, x, y)
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            run(1.0, x, y)
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(2000):
+            run(1.0, x, y)
+        assert tracemalloc.get_traced_memory()[0] - before < 1000
+    finally:
+        tracemalloc.stop()
+
+
+class _Tensor(ctypes.Structure):
+    """`DLTensor`."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+_Read = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
+_CurrentStream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+class _Exchange(ctypes.Structure):
+    """`DLPackExchangeAPI`."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2),
+        ("previous", ctypes.c_void_p),
+        ("unused", ctypes.c_void_p * 3),
+        ("read", _Read),
+        ("stream", _CurrentStream),
+    )
+
+
+class Tensor:
+    """A `torch.Tensor` that offers DLPack's exchange in C; its attributes are as on the general path."""
+
+    current_stream = 0
+    reads = 0
+
+    def __init__(self, array, *, code=2, bits=32, negative=False, device=2):
+        self.shape = array.shape
+        self._array = array
+        self._code, self._bits, self._device = code, bits, device
+        self._negative = negative
+        self._strides = array.interface["strides"] or np.zeros(self.shape, "<f4").strides
+        self._shape = (ctypes.c_int64 * max(len(self.shape), 1))(*self.shape)
+        self._steps = (ctypes.c_int64 * max(len(self.shape), 1))(*[step // 4 for step in self._strides])
+
+    is_cuda = property(lambda self: self._device == 2)
+    ndim = property(lambda self: len(self.shape))
+
+    def __len__(self):
+        return self.shape[0]
+
+    def is_neg(self):
+        return self._negative
+
+    def is_conj(self):
+        return False
+
+    def is_contiguous(self):
+        return self._array.interface["strides"] is None
+
+    def element_size(self):
+        return 4
+
+    def stride(self):
+        return tuple(self._steps[: self.ndim])
+
+    def data_ptr(self):
+        return self._array.address
+
+    def get_device(self):
+        return 0
+
+
+class _Dtype:
+    def __str__(self):
+        return "torch.float32"
+
+
+FLOAT32 = _Dtype()
+Tensor.__module__ = "torch"
+
+
+@_Read
+def _read(tensor, out):
+    Tensor.reads += 1
+    found = out.contents
+    found.data, found.offset = tensor.data_ptr() - 8, 8
+    found.device[:] = (tensor._device, 0)
+    found.ndim, found.code, found.bits, found.lanes = tensor.ndim, tensor._code, tensor._bits, 1
+    found.shape, found.strides = tensor._shape, tensor._steps
+    return 0
+
+
+@_CurrentStream
+def _current_stream(_type, _device, out):
+    out[0] = Tensor.current_stream
+    return 0
+
+
+_API = _Exchange((1, 3), None, (None,) * 3, _read, _current_stream)
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.restype, _capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_NAME = b"dlpack_exchange_api"  # a capsule does not copy its name
+Tensor.__dlpack_c_exchange_api__ = _capsule(ctypes.addressof(_API), _NAME, None)
+
+
+class TestTorchExchange:
+    """PyTorch's tensors through DLPack's exchange in C, which the accelerator reads."""
+
+    @pytest.fixture(autouse=True)
+    def torch(self, monkeypatch):
+        module = types.ModuleType("torch")
+        module._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: Tensor.current_stream)
+        monkeypatch.setitem(sys.modules, "torch", module)
+        monkeypatch.setattr(Tensor, "current_stream", 0)
+        monkeypatch.setattr(Tensor, "reads", 0)
+
+    def tensor(self, array, **changes):
+        made = Tensor(array, **changes)
+        made.dtype = FLOAT32
+        return made
+
+    @pytest.mark.parametrize("like", [F4, np.zeros((3, 4), "<f4"), np.zeros((0, 4), "<f4"), np.zeros((), "<f4")])
+    def test_contiguous_tensors(self, cuda, path, general, like):
+        axes = ",".join([*[":"] * (like.ndim - 1), "::1"][: like.ndim])
+        k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
+        tensor = self.tensor(cuda.array(like))
+        for _ in range(3):
+            k[1, 1](tensor)
+        assert len({launch["parameters"] for launch in cuda.launches()}) == 1
+        assert len(general) == 1
+        assert (Tensor.reads > 0) == (path == "accelerator")
+
+    def test_strided_tensors(self, cuda, general):
+        k = cuda.package(kernel("k", "void(float32[:,:])")).k
+        tensor = self.tensor(cuda.array(np.zeros((4, 6), "<f4").T))
+        for _ in range(3):
+            k[1, 1](tensor)
+        assert {tuple(np.frombuffer(bytes.fromhex(call["parameters"]), "<i8")[5:]) for call in cuda.launches()} == {
+            (6, 4, 4, 24)
+        }
+        assert len(general) == 1
+
+    def test_what_is_not_contiguous_is_refused_where_it_must_be(self, cuda):
+        k = cuda.package(kernel("k", "void(float32[:,::1])")).k
+        for _ in range(2):
+            k[1, 1](self.tensor(cuda.array(np.zeros((4, 6), "<f4"))))
+        with pytest.raises(ArgumentError, match="not contiguous in C"):
+            k[1, 1](self.tensor(cuda.array(np.zeros((4, 6), "<f4").T)))
+
+    @pytest.mark.parametrize("changes", [{"negative": True}, {"device": 1}])
+    def test_lazy_negatives_and_host_tensors_are_refused(self, cuda, changes):
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        for _ in range(2):
+            k[1, 1](self.tensor(cuda.array(F4)))
+        with pytest.raises(ArgumentError):
+            k[1, 1](self.tensor(cuda.array(F4), **changes))
+        assert len(cuda.launches()) == 2
+
+    def test_the_launch_waits_for_torchs_current_stream_whenever_it_is_another_one(self, cuda):
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        tensor = self.tensor(cuda.array(F4))
+        for stream in (0, 0, 77, 0):
+            Tensor.current_stream = stream
+            k[1, 1](tensor)
+        assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77]
+        assert len(cuda.launches()) == 4
+
+
+def test_another_versions_accelerator_is_left_alone(cuda, monkeypatch):
+    monkeypatch.setattr(accelerate, "_found", [])
+    monkeypatch.setitem(sys.modules, "aotcuda_accelerator", types.SimpleNamespace(VERSION=99))
+    assert accelerate.accelerator() is None
+
+
+def test_the_environment_can_leave_the_accelerator_out(cuda, monkeypatch):
+    monkeypatch.setattr(accelerate, "_found", [])
+    monkeypatch.setenv("AOTCUDA_ACCELERATOR", "0")
+    monkeypatch.setitem(sys.modules, "aotcuda_accelerator", types.SimpleNamespace(VERSION=accelerate._VERSION))
+    assert accelerate.accelerator() is None
