@@ -279,15 +279,20 @@ def check_file(data: bytes, file: File, where: str) -> None:
 
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    # Python's own implementation first: hashlib loads OpenSSL, which takes 3 ms of an import that may take 15.
-    try:
-        from _sha2 import sha256  # noqa: PLC0415 (an import with `load = "first-use"` must not pay for it)
-    except ImportError:  # Python 3.11, or one built without it
+    # hashlib loads OpenSSL: 3 ms of an import that may take 15. Python's own implementation is there at once, and
+    # slower, so what is large goes to OpenSSL all the same.
+    if len(data) < _LARGE:
+        try:
+            from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (paid for when it is needed)
+        except ImportError:  # Python 3.11 has it under another name, and others may not have it at all
+            from hashlib import sha256  # noqa: PLC0415
+    else:
         from hashlib import sha256  # noqa: PLC0415
+    text: str = sha256(data).hexdigest()
+    return text
 
-    return sha256(data).hexdigest()
 
-
+_LARGE = 1 << 20
 _KEYS = frozenset(
     [
         "format",

@@ -62,6 +62,24 @@ def prepare_imports(roots: Sequence[str], generated: Mapping[str, Sequence[str]]
     sys.path[:0] = [root for root in roots if root not in sys.path]
     sys.meta_path.insert(0, _Generated(generated))
     importlib.invalidate_caches()
+    _distrust_bytecode(tuple(f"{Path(root, name.partition('.')[0])}/" for root in roots for name in generated))
+
+
+def _distrust_bytecode(folders: tuple[str, ...]) -> None:
+    """Import modules below `folders` from their sources, whatever bytecode lies beside them.
+
+    Python takes bytecode for current if size and time in whole seconds are the source's. A source that was edited twice
+    in a second would be compiled as it was before, and kept under the digest of what it is now.
+    """
+    loader = importlib.machinery.SourceFileLoader
+    stats = loader.path_stats
+
+    def path_stats(self: importlib.machinery.SourceFileLoader, path: str) -> Mapping[str, Any]:
+        if path.startswith(folders):
+            raise OSError(path)  # as for a loader that knows no times: bytecode is then left out of account
+        return stats(self, path)
+
+    loader.path_stats = path_stats  # type: ignore[method-assign, assignment]
 
 
 def load(unit: Unit, root: str) -> object:

@@ -147,7 +147,7 @@ def test_arguments_that_fit_no_signature_are_refused(features, arguments, messag
 )
 def test_grids_and_blocks_that_the_gpu_cannot_take_are_refused(features, grid, block):
     x = cupy.asarray(X)
-    with pytest.raises(aotcuda.LaunchError, match="grid|block"):
+    with pytest.raises(aotcuda.LaunchError, match=r"grid|block"):
         features.square[grid, block](x, x)
 
 

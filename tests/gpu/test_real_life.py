@@ -147,7 +147,7 @@ def test_bfloat16_arrays_are_taken(real):
 
 
 def test_registers_are_limited(features):
-    import gpufeatures.limited as limited
+    from gpufeatures import limited
 
     limited.__aotcuda__.preload()
     registers = ctypes.c_int()

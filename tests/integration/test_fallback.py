@@ -344,3 +344,20 @@ def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, t
         process.communicate()
     assert installed.run("scaled:<f8")["tiers"]["scaled"] == ["exact", "jit"]
     assert len(list(Path(installed.cache).rglob("entry.json"))) == 1
+
+
+def test_bytecode_of_a_source_as_it_was_is_not_taken_for_it(checkout):
+    """Python itself takes it, if the edit kept size and time in seconds."""
+    import py_compile
+
+    helper = checkout.root / "pkg" / "helpers.py"
+    edited = HELPERS.replace("SHIFT = 5", "SHIFT = 6")
+    helper.write_text(edited)
+    as_edited = checkout.run("scaled:<f4")["images"]
+    helper.write_text(HELPERS)
+    os.utime(helper, (1_000_000_000, 1_000_000_000))
+    py_compile.compile(str(helper))
+    helper.write_text(edited)
+    os.utime(helper, (1_000_000_000, 1_000_000_000))
+    shutil.rmtree(checkout.cache)
+    assert checkout.run("scaled:<f4")["images"] == as_edited

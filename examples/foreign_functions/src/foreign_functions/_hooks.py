@@ -18,4 +18,5 @@ def upload(code):
 
 def check(error):
     if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"{error.name} while the table of weights was filled")
+        message = f"{error.name} while the table of weights was filled"
+        raise RuntimeError(message)
