@@ -79,7 +79,7 @@ def _distrust_bytecode(folders: tuple[str, ...]) -> None:
             raise OSError(path)  # as for a loader that knows no times: bytecode is then left out of account
         return stats(self, path)
 
-    loader.path_stats = path_stats  # type: ignore[method-assign, assignment]
+    loader.path_stats = path_stats  # type: ignore[method-assign]
 
 
 def load(unit: Unit, root: str) -> object:
