@@ -86,16 +86,20 @@ def environment(current: Mapping[str, str]) -> dict[str, str]:
     if toolkit := _toolkit(sys.path):
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is
         # installed on the machine must not take the place of the one that the build asked for.
-        found["CUDA_PATH"] = str(toolkit)
+        found["CUDA_PATH"] = found["CUDA_HOME"] = str(toolkit)
         found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(toolkit / "lib"), current.get("LD_LIBRARY_PATH")]))
     return found
 
 
 def _toolkit(paths: list[str]) -> Path | None:
-    """The CUDA toolkit among the installed packages: the folder that `nvidia-*` wheels of CUDA 13 share."""
+    """The CUDA toolkit among the installed packages: the folder that `nvidia-*` wheels of CUDA 13 share.
+
+    A folder without compilers, as other packages need it for their libraries, is none: there the machine's toolkit is
+    the one to use.
+    """
     for path in paths:
         candidate = Path(path, "nvidia", "cu13")
-        if any(candidate.glob("lib/libnvrtc.so.*")):
+        if any(candidate.glob("lib/libnvrtc.so.*")) and any(candidate.glob("lib/libnvvm.so.*")):
             return candidate
     return None
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:.*will likely result in GPU under-utilization"),  # Numba, of small grids
+]
 cupy = pytest.importorskip("cupy")
 
 REPOSITORY = Path(__file__).parents[2]

@@ -216,7 +216,8 @@ def test_figures_agree_with_the_manifests(features):
     shared = features.square.get_shared_mem_per_block()
     for overload in record["overloads"]:
         assert registers[overload["signature"]] == overload["resources"]["sm_90"]["registers"]
-        assert shared[overload["signature"]] == overload["resources"]["sm_90"]["shared"]
+        # The image also counts 1 KiB that CUDA reserves from compute capability 9.0 on, where it says so at all.
+        assert overload["resources"]["sm_90"]["shared"] - shared[overload["signature"]] in (0, 1024)
     assert features.square.get_max_threads_per_block(SQUARE) == 1024
 
 

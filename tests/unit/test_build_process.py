@@ -52,6 +52,10 @@ def test_the_toolkit_among_the_packages_comes_before_that_of_the_machine(
     library = tmp_path / "second" / "nvidia" / "cu13" / "lib"
     library.mkdir(parents=True)
     (library / "libnvrtc.so.13").touch()
+    (library / "libnvvm.so.4").touch()
+    without_compilers = tmp_path / "first" / "nvidia" / "cu13" / "lib"
+    without_compilers.mkdir(parents=True)
+    (without_compilers / "libnvrtc.so.13").touch()  # as other packages install it for themselves
     monkeypatch.setattr(sys, "path", ["", str(tmp_path / "first"), str(tmp_path / "second")])
     found = process.environment({"CUDA_PATH": "/usr/local/cuda", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64"})
     assert found["CUDA_PATH"] == str(library.parent)
