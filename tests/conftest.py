@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
+_KEPT = ("AOTCUDA_ACCELERATOR",)  # which of the two launch paths the tests go
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 
 
@@ -18,6 +19,6 @@ _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 def _quiet_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [*os.environ]:
-            if name.startswith(_PREFIXES) or name in _NAMES:
+            if (name.startswith(_PREFIXES) or name in _NAMES) and name not in _KEPT:
                 patch.delenv(name)
         yield

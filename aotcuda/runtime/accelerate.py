@@ -95,7 +95,10 @@ def learn(
     driver = program.driver
     device = entries[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if program.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
-    learnt: bool = launcher.kernel.records.learn(
+    kernel = launcher.kernel
+    if kernel.records is None:  # a kernel that was made late, or forgot what it knew
+        kernel.records = accelerator().Records()
+    learnt: bool = kernel.records.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple(zip(plans, [entry.kernel.value for entry in entries], strict=True)),
