@@ -9,6 +9,10 @@ import sys
 from environments import ROOT, check_machine, environment, make, say
 
 
+# One process for each core; a file's tests stay together, since they share what they build.
+PARALLEL = ("-n", "auto", "--dist", "loadfile")
+
+
 def main() -> None:
     """Make the environment and become pytest in it: its last line and exit status are this script's."""
     check_machine()
@@ -16,7 +20,7 @@ def main() -> None:
     python = make("test", "--editable", f"{ROOT}[test]")
     say("pytest")
     os.chdir(ROOT)
-    os.execve(python, [str(python), "-m", "pytest", *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
+    os.execve(python, [str(python), "-m", "pytest", *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
 
 
 if __name__ == "__main__":
