@@ -8,7 +8,6 @@ import sys
 
 from environments import ROOT, check_machine, environment, make, say
 
-
 # One process for each core; a file's tests stay together, since they share what they build.
 PARALLEL = ("-n", "auto", "--dist", "loadfile")
 

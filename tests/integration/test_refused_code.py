@@ -53,6 +53,16 @@ def told(folder: Path, mistakes: dict[str, Mistake]) -> list[str]:
 
 
 COMPILING = {
+    "device_array": Mistake(
+        """
+        def makes(x):
+            y = x.copy()  # device_array
+            x[0] = y[1]
+        """,
+        'kernels.makes = "void(float32[::1])"',
+        """{M}.kernels.makes: void(float32[::1]): it makes an array on the device, which a packaged kernel cannot do
+        ({F}:device_array); pass one in""",
+    ),
     "unknown_attribute": Mistake(
         """
         def attribute(x):
@@ -187,14 +197,14 @@ COMPILING = {
         """{M}.functions.pair: int32(int32): it returns UniTuple(int32 x 2), where its signature says int32
         ({F}:another_result); make the two agree""",
     ),
-    "a_tuple_for_c": Mistake(
+    "text_for_c": Mistake(
         """
-        def tuple_result(x):
-            return (x, x)
+        def text_result(x):
+            return "text"
         """,
-        'functions.tuple_result = "UniTuple(int32, 2)(int32)"',
-        """{M}.functions.tuple_result: UniTuple(int32, 2)(int32): it returns UniTuple(int32, 2), which has no type in
-        the C ABI; return a number, bool, complex or pointer, or write through a pointer argument""",
+        'functions.text_result = "unicode_type(int32)"',
+        """{M}.functions.text_result: unicode_type(int32): it returns unicode_type, which has no type in the C ABI;
+        return a number, bool, complex, datetime, pointer or a tuple of these, or write through a pointer argument""",
     ),
     "an_optional_for_c": Mistake(
         """
@@ -203,7 +213,8 @@ COMPILING = {
         """,
         'functions.optional_argument = "int32(Optional(float32))"',
         """{M}.functions.optional_argument: int32(Optional(float32)): argument 'x' is of type OptionalType(float32),
-        which has no type in the C ABI; take a number, bool, complex, pointer, array, or tuple of these""",
+        which has no type in the C ABI; take a number, bool, complex, datetime, pointer, record, array, or tuple of
+        these""",
     ),
     **{
         f"a_kernel_that_takes_{name}": Mistake(
