@@ -21,14 +21,13 @@ The classes below give the object's shape. All numbers are in bytes unless they 
 
 from __future__ import annotations
 
-import json
 import os
 
 from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal, NotRequired, TypedDict
+    from typing import Any, Literal, NotRequired, TypedDict
 
     class File(TypedDict):
         """A file of the data folder."""
@@ -196,6 +195,8 @@ def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
 
 def dump(manifest: Manifest) -> bytes:
     """The manifest as the bytes of its file; equal objects give equal bytes."""
+    import json  # noqa: PLC0415 (only builds write manifests)
+
     return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
@@ -211,7 +212,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
         ManifestError: The bytes were altered, are not a manifest, or are of a newer format version.
     """
     try:
-        manifest = json.loads(data)
+        manifest = _decoded(data)
         version = manifest["format"]
     except (ValueError, LookupError, TypeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
@@ -233,6 +234,34 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
         raise ManifestError(message)
     result: Manifest = manifest
     return result
+
+
+class _Decoding:
+    """What `_json.make_scanner` asks for: plain JSON, as `json.loads` reads it."""
+
+    strict = True
+    object_hook = object_pairs_hook = memo = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+
+
+def _decoded(data: bytes) -> Any:
+    """The JSON value that `data` is; ValueError or RecursionError if it is none."""
+    # The package json imports re, which takes most of 7 ms. Its reader is a C function, and needs neither; where that
+    # is not to be had, or says that something is wrong, the package decides.
+    try:
+        from _json import make_scanner  # noqa: PLC0415 (first-use imports pay for nothing)
+
+        text = data.decode()
+        value, end = make_scanner(_Decoding())(text, 0)  # type: ignore[arg-type]
+        if not text[end:].strip():
+            return value
+    except (ImportError, AttributeError, TypeError, StopIteration):
+        pass
+    import json  # noqa: PLC0415
+
+    return json.loads(data)
 
 
 def read(path: str, *, sha256: str | None = None) -> Manifest:
@@ -284,8 +313,11 @@ def digest(data: bytes) -> str:
     if len(data) < _LARGE:
         try:
             from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (paid for when it is needed)
-        except ImportError:  # Python 3.11 has it under another name, and others may not have it at all
-            from hashlib import sha256  # noqa: PLC0415
+        except ImportError:
+            try:
+                from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (Python 3.11's name)
+            except ImportError:
+                from hashlib import sha256  # noqa: PLC0415
     else:
         from hashlib import sha256  # noqa: PLC0415
     text: str = sha256(data).hexdigest()
