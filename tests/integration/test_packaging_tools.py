@@ -166,6 +166,7 @@ def test_an_editable_build_replaces_the_files_of_the_one_before(flat: Path) -> N
     config.write_text(re.sub(r"\[.*\.functions\]\nfused = .*", "", text))
     editable(flat)
     assert generated(flat) == [
+        "flat/kernels.aotcuda/flat_kernels.h",
         "flat/kernels.aotcuda/kernels.fatbin",
         "flat/kernels.aotcuda/manifest.json",
         "flat/kernels.py",
@@ -207,7 +208,7 @@ def test_the_environment_variable_replaces_the_list_of_targets(flat: Path) -> No
         ("sm_90a", "sass"),
         ("compute_75", "ptx"),
     ]
-    assert [image["arch"] for image in manifest["ltoir"]] == ["sm_75", "sm_90a"]
+    assert [image["arch"] for image in manifest["ltoir"]] == ["sm_75", "sm_90a", "compute_75"]
 
 
 def test_progress_is_one_line_on_a_terminal_that_is_gone_at_the_end(flat: Path) -> None:

@@ -53,16 +53,6 @@ def told(folder: Path, mistakes: dict[str, Mistake]) -> list[str]:
 
 
 COMPILING = {
-    "device_array": Mistake(
-        """
-        def makes(x):
-            y = x.copy()  # device_array
-            x[0] = y[1]
-        """,
-        'kernels.makes = "void(float32[::1])"',
-        """{M}.kernels.makes: void(float32[::1]): it makes an array on the device, which a packaged kernel cannot do
-        ({F}:device_array); pass one in""",
-    ),
     "unknown_attribute": Mistake(
         """
         def attribute(x):
@@ -231,6 +221,16 @@ COMPILING = {
             ("optional_in_tuple", "Tuple((int32, Optional(float32)))", "x[1]", "OptionalType(float32)"),
         ]
     },
+    "device_array": Mistake(
+        """
+        def makes(x):
+            y = x.copy()  # device_array
+            x[0] = y[1]
+        """,
+        'kernels.makes = "void(float32[::1])"',
+        """{M}.kernels.makes: void(float32[::1]): it makes an array on the device, which a packaged kernel cannot do
+        ({F}:device_array); pass one in""",
+    ),
 }
 
 
