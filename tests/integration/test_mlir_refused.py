@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("mlir")
 
 # The same code, of which this compiler says something else.
 OTHERWISE = {
-    "text_for_c": """{M}.functions.text_result: unicode_type(int32): it allocates memory on the device (Numba's NRT), which
-    a packaged kernel cannot do""",
+    "text_for_c": """{M}.functions.text_result: unicode_type(int32): it allocates memory on the device (Numba's NRT),
+    which a packaged kernel cannot do""",
     "no_implementation": """{M}.kernels.adds: void(float32[:]): AttributeError: 'UnicodeType' object has no attribute
     'dtype' ({F}:no_implementation)""",
     "undefined_name": "{M}.kernels.undefined: void(float32[:]): NameError: name 'nowhere' is not defined ({F}:15)",
