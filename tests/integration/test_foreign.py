@@ -233,6 +233,28 @@ def test_what_cannot_be_linked_is_refused_by_name(tmp_path, case):
     assert said in done.err.splitlines()[0], done.err
 
 
+WITH_CALLBACKS = """
+from numba import cuda
+def up(code): pass
+def down(code): pass
+code = cuda.CUSource(
+    'extern "C" __device__ float twice(float x) { return 2.0f * x; }',
+    name="memory.cu", setup_callback=up, teardown_callback=down,
+)
+twice = cuda.declare_device("twice", "float32(float32)", abi="c", link=code)
+again = cuda.declare_device("twice", "float32(float32)", abi="c", link=[code])
+@cuda.jit
+def k(x):
+    x[0] = twice(x[0]) + again(x[1])
+"""
+
+
+def test_callbacks_of_an_object_in_memory_are_kept_by_name_and_once(tmp_path):
+    files = projects.content(projects.build_wheel(build(tmp_path, WITH_CALLBACKS)))
+    kept = {"setup": "pkg._k:up", "teardown": "pkg._k:down", "origin": "memory.cu"}
+    assert projects.manifest_of(files, "pkg.k")["callbacks"] == [kept]
+
+
 def test_the_compilers_own_message_is_shown_with_file_and_line(tmp_path):
     done = refused(build(tmp_path, files={"csrc/f.cu": CU + "\nint f( {\n"}, module=KERNEL + 'link = ["csrc/f.cu"]'))
     assert "csrc/f.cu(3): error:" in done.err
