@@ -105,7 +105,7 @@ def _measure(statements: dict[str, tuple[str, str]], packages: Path, runs: int) 
             if name == _NUMBA and number > _NUMBA_RUNS:
                 continue
             path = os.pathsep.join(filter(None, [str(packages.resolve()), os.environ.get("PYTHONPATH")]))
-            environment = {**os.environ, "PYTHONPATH": path, "AOTCUDA_LOAD": load}
+            environment = machine.environment(PYTHONPATH=path, AOTCUDA_LOAD=load)
             started = time.perf_counter()
             subprocess.run([sys.executable, "-c", statement], check=True, env=environment, cwd="/")
             elapsed = time.perf_counter() - started

@@ -41,6 +41,11 @@ def driver() -> ctypes.CDLL | None:
         return None
 
 
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a process whose start is measured; its first run leaves the bytecode that installs have."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **more}
+
+
 def parser(description: str | None, name: str) -> argparse.ArgumentParser:
     """A command line with `--out`, where the result named `name` goes."""
     made = argparse.ArgumentParser(description=description)

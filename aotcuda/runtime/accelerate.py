@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from _thread import allocate_lock
 
 from aotcuda.runtime import arrays
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.plan import Plan
     from aotcuda.runtime.program import Entry, Program
 
-_VERSION = 1
+_VERSION = 2
 """Of the interface between the two; another one's accelerator is left alone."""
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3}
@@ -32,6 +33,8 @@ _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _watching = False
+_lock = allocate_lock()
+"""Of a kernel's `records`: launchers that did not share them would not share what they learn."""
 
 
 def accelerator() -> Any:
@@ -57,11 +60,13 @@ def in_front(launcher: Launcher) -> Any:
     if module is None:
         return launcher
     kernel = launcher.kernel
-    if kernel.records is None:
-        kernel.records = module.Records()
+    with _lock:
+        records = kernel.records
+        if records is None:
+            records = kernel.records = module.Records()
     dimensions = (*launcher.grid, *launcher.block, launcher.shared)
     try:
-        launcher.front = module.Launcher(launcher, kernel.records, dimensions, launcher.stream)
+        launcher.front = module.Launcher(launcher, records, dimensions, launcher.stream)
     except OverflowError:  # no grid has so many blocks; the launch says so
         return launcher
     return launcher.front
@@ -95,16 +100,14 @@ def learn(
     driver = program.driver
     device = entries[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if program.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
-    kernel = launcher.kernel
-    if kernel.records is None:  # a kernel that was made late, or forgot what it knew
-        kernel.records = accelerator().Records()
-    learnt: bool = kernel.records.learn(
+    # The launcher's own: the kernel may have got new ones since it was made late, or was told to forget what it knew.
+    learnt: bool = launcher.front.records.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple(zip(plans, [entry.kernel.value for entry in entries], strict=True)),
         live,
         device,
-        _address(driver.launch),
+        _address(driver.call["cuLaunchKernel"]),
         current,
         _address(driver.call["cuPointerGetAttribute"]),
         _limits(group, entries, launcher.shared),

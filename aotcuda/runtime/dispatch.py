@@ -6,6 +6,8 @@
    parameter that was compiled as read-only.
 3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.scalars`). Tuples are taken apart.
 4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
+5. What the JIT fallback has compiled is taken for arguments of the types that it was compiled for, and only where
+   nothing that is packaged fits.
 
 The order of the candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
 Where candidates differ in an array's dtype or number of dimensions, they are kept in groups by these, found by one
@@ -23,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.manifest import Kernel
+    from aotcuda.manifest import Kernel, Parameter
     from aotcuda.runtime.plan import Slot
     from aotcuda.runtime.scalars import Convert
     from aotcuda.runtime.specialise import Bind
@@ -98,19 +100,20 @@ class Dispatch:
         live: Holds one item until the images are unloaded; what launches without asking further looks at it.
     """
 
-    __slots__ = ("_late", "_nested", "_ranked", "_where", "live", "plans")
+    __slots__ = ("_late", "_late_plans", "_nested", "_ranked", "_where", "live", "plans")
 
     def __init__(self, kernel: Kernel, where: str, late: Late | None = None) -> None:
         self._where = where
         self._late = late
         self.plans = [Plan(overload, where) for overload in kernel["overloads"]]
         self.live = [True]
-        self._nested = any(part["kind"] == "tuple" for plan in self.plans for part in plan.parameters)
+        self._nested = any(map(_has_tuple, self.plans))
+        self._late_plans: dict[object, list[Plan]] = {}
         self._ranked: dict[object, _Ranked] = {}
 
     def group(self, args: tuple[object, ...]) -> Group | None:
         """The overloads that the arguments may fit, None if there are none."""
-        key = _types(args) if self._nested else tuple(map(type, args))
+        key = self._key(args)
         ranked = self._ranked.get(key) or self._rank(key, args)
         return ranked.group(args) if ranked is not None else None
 
@@ -131,6 +134,8 @@ class Dispatch:
         selection = _fit(group, args, stream) if group else None
         if selection is None and self._late is not None:  # the JIT fallback may have an overload for them
             selection = self._late(args, stream)
+            if selection is not None:
+                self._keep(args, selection[0])
         if selection is not None:
             return selection
         from aotcuda.runtime.refusal import refusal  # noqa: PLC0415 (only errors come here)
@@ -141,23 +146,40 @@ class Dispatch:
         """Make every quick path of this kernel decline from now on: its images are being unloaded."""
         self.live.clear()
 
+    def _key(self, args: tuple[object, ...]) -> object:
+        return _types(args) if self._nested else tuple(map(type, args))
+
+    def _keep(self, args: tuple[object, ...], plan: Plan) -> None:
+        """From now on find an overload that was compiled late without asking for it again."""
+        if not all(map(_is_exact, plan.parameters, args)):
+            return
+        if not self._nested and _has_tuple(plan):
+            self._nested = True
+            self._ranked.clear()
+        key = self._key(args)
+        kept = self._late_plans.setdefault(key, [])
+        if plan not in kept:
+            kept.append(plan)
+            self._ranked.pop(key, None)
+
     def _rank(self, key: object, args: tuple[object, ...]) -> _Ranked | None:
         """The overloads that arguments of these types may fit, best first; None if there are none."""
         found = []
-        for index, plan in enumerate(self.plans):
+        for index, plan in enumerate((*self.plans, *self._late_plans.get(key, ()))):
             if len(args) != len(plan.parameters):
                 continue
             pairs = list(zip(plan.parameters, args, strict=True))
             ranks = [rank(parameter, arg) for parameter, arg in pairs]
             if None not in ranks:
                 converters = tuple([converter(parameter, arg) for parameter, arg in pairs])
-                found.append((sum(part or 0 for part in ranks), index, plan, converters))
+                nearness = sum(part or 0 for part in ranks)
+                found.append((index >= len(self.plans), nearness, index, plan, converters))
         if not found:
             return None
-        found.sort(key=lambda item: item[:2])
+        found.sort(key=lambda item: item[:3])
         if len(self._ranked) >= _MOST_KEPT:
             self._ranked.clear()
-        ranked = self._ranked[key] = _Ranked([(plan, converters) for _, _, plan, converters in found])
+        ranked = self._ranked[key] = _Ranked([item[3:] for item in found])
         return ranked
 
 
@@ -178,6 +200,25 @@ def _fit(group: Group, args: tuple[object, ...], stream: int) -> Selection | Non
                 continue
             return plan, slot, values, pending
     return None
+
+
+def _is_exact(parameter: Parameter, arg: object) -> bool:
+    """Whether all that a late overload's parameter takes of this argument's type would be compiled for that parameter.
+
+    What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
+    arrays too, and one for large ints the small ones.
+    """
+    kind = parameter["kind"]
+    if kind == "tuple":
+        assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
+        return all(map(_is_exact, parameter["members"], arg))
+    if kind == "array":
+        return parameter["layout"] == "C" and not parameter.get("readonly", False)
+    return kind != "scalar" or parameter["format"] != "Q" or hasattr(arg, "dtype")
+
+
+def _has_tuple(plan: Plan) -> bool:
+    return any(parameter["kind"] == "tuple" for parameter in plan.parameters)
 
 
 def _types(args: tuple[object, ...]) -> tuple[object, ...]:

@@ -57,7 +57,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuKernelGetFunction": (_out, _pointer),
     "cuKernelGetAttribute": (_out, _int, _pointer, _int),
     "cuKernelSetAttribute": (_int, _int, _pointer, _int),
-    "cuLaunchKernelEx": (_out, _pointer, _pointer, _pointer),
+    "cuLaunchKernel": (),  # for the accelerator, which takes its address
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_out, _pointer, _int, _size),
     "cuOccupancyMaxPotentialBlockSize": (_out, _out, _pointer, _pointer, _size, _int),
     "cuEventCreate": (_out, _uint),
@@ -137,7 +137,7 @@ class Driver:
         version: The newest CUDA version that it supports, `(major, minor)`.
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`.
-        launch: `cuLaunchKernel`, called with ready-made ctypes values.
+        launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Driver:
         self._start()
         for name, types in _PROTOTYPES.items():
             self.call[name] = self._function(name, *types)
-        self.launch: Callable[..., int] = self._function("cuLaunchKernel")
+        self.launch: Callable[..., int] = self._function("cuLaunchKernelEx")
         count = _int()
         self.check(self.call["cuDeviceGetCount"](ctypes.byref(count)), "the GPUs could not be counted")
         if count.value == 0:

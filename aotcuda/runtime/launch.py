@@ -6,8 +6,8 @@ import ctypes
 import os
 
 from aotcuda.errors import AotcudaError
+from aotcuda.runtime import configuration, limits, streams
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import limits, streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,32 +17,12 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.limits import Dimensions
-    from aotcuda.runtime.plan import Plan, Slot
+    from aotcuda.runtime.plan import Plan
     from aotcuda.runtime.program import Entry, Program
     from aotcuda.runtime.specialise import Quick
 
-_COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _COOPERATIVE_TOO_LARGE = 720
 _MOST_KEPT = 64
-
-
-class _Attribute(ctypes.Structure):
-    """`CUlaunchAttribute`, as far as it is used."""
-
-    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
-
-
-class _Config(ctypes.Structure):
-    """`CUlaunchConfig`."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", ctypes.c_uint),
-    )
 
 
 class Launcher:
@@ -59,7 +39,7 @@ class Launcher:
 
     __slots__ = (
         "_chains",
-        "_dimensions",
+        "_configurations",
         "_quick",
         "_taught",
         "_verified",
@@ -77,8 +57,7 @@ class Launcher:
         self.block = block
         self.stream = stream
         self.shared = shared
-        # Values that ctypes would otherwise convert at every call.
-        self._dimensions = (*grid, *block, shared, ctypes.c_void_p.from_param(self.stream))
+        self._configurations: dict[bool, object] = {}  # by whether it is for a cooperative launch
         self._verified: set[object] = set()
         self._quick: Quick = _decline  # the one that took the last arguments
         self._chains: dict[Group, Quick] = {}
@@ -150,10 +129,7 @@ class Launcher:
             self._verify(entry, plan)
             if entry.watch is not None:
                 entry.watch.clear(self.stream)
-            if entry.cooperative:
-                code = self._launch_cooperative(program, entry, slot)
-            else:
-                code = program.driver.launch(entry.kernel, *self._dimensions, None, slot[1])
+            code = program.driver.launch(self._configuration(entry), entry.kernel, None, slot[1])
             if code:
                 self._recover(code, program, entry, selection)
             if entry.watch is not None:
@@ -182,8 +158,8 @@ class Launcher:
     def _learn(self, program: Program, group: Group, args: tuple[object, ...]) -> None:
         """Make a quick path for arguments like these.
 
-        None leaves out what needs more at every launch: cooperative launches, and debug builds. The one in Python
-        does not ask which context is current either, as it must be where there are several GPUs or callbacks.
+        None is for debug builds, whose launches wait for the kernel. The one in Python does not ask which context is
+        current either, as it must be where there are several GPUs or callbacks.
         """
         device = program.device if program.device >= 0 else program.driver.current_device() or 0
         if (group, device) in self._taught:
@@ -196,12 +172,12 @@ class Launcher:
             for plan, _ in group.candidates:
                 entry = program.entry(plan, device)
                 self._verify(entry, plan)
-                if entry.cooperative or entry.watch is not None:
+                if entry.watch is not None:
                     return
                 entries.append(entry)
         except AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
             return
-        if self.front is not None:
+        if self.front is not None and not any(entry.cooperative for entry in entries):
             from aotcuda.runtime import accelerate  # noqa: PLC0415 (after the first launch)
 
             if accelerate.learn(self, program, group, entries, self.kernel.live(), args):
@@ -214,13 +190,22 @@ class Launcher:
             group.quick = self.kernel.specialise(group, args)
         same = (0, 1) if self.stream in (0, 1) else (self.stream,)
         chain = [
-            bind(program.driver.launch, ctypes.c_void_p.from_param(entry.kernel.value), *self._dimensions, same)
+            bind(
+                program.driver.launch, self._configuration(entry), ctypes.c_void_p.from_param(entry.kernel.value), same
+            )
             for bind, entry in zip(group.quick, entries, strict=False)
         ]
         if chain:
             if len(self._chains) >= _MOST_KEPT:
                 self._chains.clear()
             self._quick = self._chains[group] = chain[0] if len(chain) == 1 else _in_turn(chain)
+
+    def _configuration(self, entry: Entry) -> object:
+        found = self._configurations.get(entry.cooperative)
+        if found is None:
+            found = configuration.make(self.grid, self.block, self.shared, self.stream, cooperative=entry.cooperative)
+            self._configurations[entry.cooperative] = found
+        return found
 
     def _enter(self, program: Program, selection: Selection) -> int:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
@@ -234,27 +219,12 @@ class Launcher:
                 streams.order(program.driver, ready, self.stream)
         return device
 
-    def _launch_cooperative(self, program: Program, entry: Entry, slot: Slot) -> int:
-        attribute = _Attribute(id=_COOPERATIVE, value=1)
-        config = _Config(
-            grid=self.grid,
-            block=self.block,
-            shared=self.shared,
-            stream=self.stream,
-            attributes=ctypes.pointer(attribute),
-            count=1,
-        )
-        return program.driver.call["cuLaunchKernelEx"](ctypes.byref(config), entry.kernel, None, slot[1])
-
     def _recover(self, code: int, program: Program, entry: Entry, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
         plan, slot, values, _ = selection
         if code == drivers.INVALID_CONTEXT and program.driver.current_device() is None:
             self.kernel.module.enter(program, addresses(plan, values))
-            if entry.cooperative:
-                code = self._launch_cooperative(program, entry, slot)
-            else:
-                code = program.driver.launch(entry.kernel, *self._dimensions, None, slot[1])
+            code = program.driver.launch(self._configuration(entry), entry.kernel, None, slot[1])
         if code:
             raise self._error(code, program, entry.device)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _FATBIN_KINDS = {"ptx": 1, "sass": 2, "ltoir": 8}
 _SCALARS = {
     "bool": "?",
+    "boolean": "?",
     "int8": "b",
     "uint8": "B",
     "int16": "h",
@@ -50,6 +52,13 @@ def fatbin(entries: list[bytes]) -> bytes:
 def parameter(name: str, type_: str, offset: int, *, readonly: bool = False) -> tuple[dict[str, Any], int]:
     """A parameter of a Numba type in the layout that numba-cuda gives it, and the offset of the byte after it."""
     record: dict[str, Any] = {"name": name, "type": type_}
+    written_out = re.fullmatch(r"Array\((\w+), (\d), '([CFA])'(, readonly=True)?\)", type_)
+    if written_out:
+        element, ndim, layout, constant = written_out.groups()
+        axes = [":"] * int(ndim)
+        if layout != "A" and axes:
+            axes[-1 if layout == "C" else 0] = "::1"
+        type_, readonly = f"{element}[{','.join(axes)}]", bool(constant)
     if type_.startswith("("):
         members = []
         for index, member in enumerate(_split(type_[1:-1])):

@@ -84,7 +84,7 @@ class StandIn:
 
     def launches(self) -> list[dict[str, Any]]:
         """The launches so far."""
-        return self.calls("cuLaunchKernel", "cuLaunchKernelEx")
+        return self.calls("cuLaunchKernel")
 
     def parameters(self) -> bytes:
         """The parameter block of the last launch."""

@@ -21,10 +21,11 @@ from aotcuda.errors import (
     StaleBuildError,
 )
 from aotcuda.runtime import key as keys
+from aotcuda.runtime.launch import Launcher
 from support import late, manifests
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in", "support.late_builds"]
+pytest_plugins = ["support.stand_in", "support.late_builds", "support.quick"]
 
 SAXPY = "void(float32, float32[::1])"
 
@@ -103,6 +104,47 @@ class TestTypes:
             "void(float64, float64[::1])",
         ]
         assert np.frombuffer(cuda.parameters()[:8], "<f8") == 0.1
+
+    @pytest.mark.parametrize("values", [(2, 3, 4), (0.5, 1.5, 2.5), (True, False, True), (np.uint64(2),) * 3])
+    def test_later_launches_take_the_quick_path(self, cuda, module, path, monkeypatch, values):
+        general = []
+        submit = Launcher.submit
+        monkeypatch.setattr(Launcher, "submit", lambda *args: (general.append(args), submit(*args)))
+        array = cuda.array(np.zeros(8, "<f8"))
+        with pytest.warns(FallbackWarning):
+            for value in (*values, *values):
+                module.axpy[1, 32](value, array)
+        assert len(cuda.launches()) == 6
+        assert len(general) == 2  # the one that compiles it, and the one that learns how it is found
+        packed = [bytes.fromhex(call["parameters"])[:8] for call in cuda.launches()]
+        width = np.asarray(values[0]).itemsize
+        assert [np.frombuffer(part[:width], np.asarray(values[0]).dtype)[0] for part in packed] == [*values, *values]
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            ((2**63, "C"), (3, "C")),
+            ((2, "A"), (2, "C")),
+            ((2, "F"), (2, "C")),
+            ((2, "readonly"), (2, "C")),
+        ],
+    )
+    def test_a_wider_overload_is_not_taken_for_what_it_was_not_compiled_for(
+        self, cuda, package, builder, first, second
+    ):
+        k = package(kernel("k", "void(float32, float32[:,::1])")).k
+        square = np.zeros((4, 4), "<f8")
+        arrays = {
+            "C": cuda.array(square),
+            "F": cuda.array(np.asfortranarray(square)),
+            "A": cuda.array(np.zeros((4, 8), "<f8")[:, ::2]),
+        }
+        arrays["readonly"] = cuda.array(square, data=(arrays["C"].address, True))
+        with pytest.warns(FallbackWarning):
+            for number, array in (first, first, first, second, second):
+                k[1, 32](number, arrays[array])
+        assert len({request.signature for request in builder.requests}) == 2
+        assert builder.requests[1].signature == "void(int64, float64[:,::1])"
 
     def test_the_next_process_takes_it_from_the_cache_without_a_word(self, cuda, module, builder, monkeypatch):
         array = cuda.array(np.zeros(8, "<f8"))
@@ -327,6 +369,7 @@ class TestError:
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
             module.axpy[1, 32](2, array)
+        module.__aotcuda__.unload()
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         with pytest.raises(ArgumentError):
             module.axpy[1, 32](2, array)

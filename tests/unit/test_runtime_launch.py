@@ -159,16 +159,22 @@ class TestCooperative:
     def test_they_are_launched_as_such(self, cuda, together):
         together[(2, 3), (4, 5), 77, 60_000](9)
         launch = cuda.launches()[0]
-        assert (launch["call"], launch["cooperative"]) == ("cuLaunchKernelEx", True)
+        assert launch["cooperative"] is True
         assert (launch["grid"], launch["block"]) == ([2, 3, 1], [4, 5, 1])
         assert (launch["stream"], launch["shared"], launch["parameters"]) == (77, 60_000, "09000000")
 
+    def test_they_are_launched_as_such_every_time(self, cuda, together):
+        for number in (7, 8, 9):
+            together[2, 3](number)
+        assert [launch["cooperative"] for launch in cuda.launches()] == [True] * 3
+        assert [launch["parameters"][:2] for launch in cuda.launches()] == ["07", "08", "09"]
+
     def test_others_are_not(self, cuda, k):
         k[1, 1](1)
-        assert (cuda.launches()[0]["call"], cuda.launches()[0]["cooperative"]) == ("cuLaunchKernel", False)
+        assert cuda.launches()[0]["cooperative"] is False
 
     def test_a_grid_that_does_not_fit_at_once_is_explained(self, cuda, together):
-        cuda.set(fail="cuLaunchKernelEx=720")
+        cuda.set(fail="cuLaunchKernel=720")
         with pytest.raises(CudaError, match=r"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE.*must fit on the GPU at once"):
             together[100_000, 1024](1)
 

@@ -510,8 +510,8 @@ class Tensor:
     is_cuda = property(lambda self: self._device == 2)
     ndim = property(lambda self: len(self.shape))
 
-    def __len__(self):
-        return self.shape[0]
+    def numel(self):
+        return int(np.prod(self.shape))
 
     def is_neg(self):
         return self._negative
@@ -611,6 +611,16 @@ class TestTorchExchange:
             k[1, 1](self.tensor(cuda.array(np.zeros((4, 6), "<f4"))))
         with pytest.raises(ArgumentError, match="not contiguous in C"):
             k[1, 1](self.tensor(cuda.array(np.zeros((4, 6), "<f4").T)))
+
+    @pytest.mark.parametrize(("axes", "shape"), [("::1", (4,)), (":,::1", (2, 2)), ("", ())])
+    def test_other_numbers_of_dimensions_are_refused(self, cuda, axes, shape):
+        k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
+        for _ in range(2):
+            k[1, 1](self.tensor(cuda.array(np.zeros(shape, "<f4"))))
+        for other in {(), (4,), (2, 2), (1, 2, 2)} - {shape}:
+            with pytest.raises(ArgumentError):
+                k[1, 1](self.tensor(cuda.array(np.zeros(other, "<f4"))))
+        assert len(cuda.launches()) == 2
 
     @pytest.mark.parametrize("changes", [{"negative": True}, {"device": 1}])
     def test_lazy_negatives_and_host_tensors_are_refused(self, cuda, changes):
