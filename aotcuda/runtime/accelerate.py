@@ -1,8 +1,8 @@
 """The accelerator, if it is installed: `aotcuda_accelerator`, an extension module that does the quick path in C.
 
 It is a distribution of its own (`pip install aotcuda[fast]`), so that aotcuda needs no compiler and no wheel for each
-system. It takes what `aotcuda.runtime.specialise` takes, but for tuples and float16 scalars; and it also asks which
-context is current, where there are several GPUs or callbacks. `AOTCUDA_ACCELERATOR=0` leaves it out.
+system. It takes what `aotcuda.runtime.specialise` takes, but for tuples, float16 scalars and cooperative kernels.
+`AOTCUDA_ACCELERATOR=0` leaves it out.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Callbacks:
         Raises:
             CallbackError: One raised; what had been set up is torn down again, and the next launch starts anew.
         """
-        context = self._current()
+        context = self._driver.current_context()
         if context in self._done:
             return
         with self._lock:
@@ -116,12 +116,6 @@ class Callbacks:
     def _at_exit(self) -> None:
         if not drivers.forked:  # what was set up is the parent's
             self.tear_down()
-
-    def _current(self) -> int:
-        context = ctypes.c_void_p()
-        code = self._driver.call["cuCtxGetCurrent"](ctypes.byref(context))
-        self._driver.check(code, "the current context could not be told")
-        return context.value or 0
 
     def _call(self, name: str, which: str, origin: str) -> None:
         try:

@@ -46,7 +46,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuDeviceGetAttribute": (_out, _int, _int),
     "cuDevicePrimaryCtxRetain": (_out, _int),
     "cuCtxSetCurrent": (_pointer,),
-    "cuCtxGetCurrent": (_out,),
+    "cuCtxGetCurrent": (),  # quick launches ask it, and argtypes take time
     "cuCtxGetDevice": (_out,),
     "cuCtxPushCurrent_v2": (_pointer,),
     "cuCtxPopCurrent_v2": (_out,),
@@ -225,6 +225,12 @@ class Driver:
             return None
         self.check(code, "the current context's GPU could not be told")
         return next(device.index for device in self.devices if device.handle == handle.value)
+
+    def current_context(self) -> int:
+        """The handle of the context that is current in this thread, 0 when none is."""
+        handle = _pointer()
+        self.check(self.call["cuCtxGetCurrent"](ctypes.byref(handle)), "the current context could not be told")
+        return handle.value or 0
 
     def make_current(self, index: int) -> None:
         """Make the primary context of a GPU current in this thread; it is what other libraries use too."""

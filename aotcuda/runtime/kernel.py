@@ -105,11 +105,16 @@ class Kernel:
         """A list that is emptied when the images are unloaded."""
         return (self._dispatch or self._make_dispatch()).live
 
-    def specialise(self, group: Group, args: tuple[object, ...]) -> list[Bind]:
+    def specialise(self, program: Program, group: Group, args: tuple[object, ...]) -> list[Bind]:
         """The quick paths of a group's overloads, for arguments of these types; none if one of them cannot have one."""
-        from aotcuda.runtime.specialise import specialise  # noqa: PLC0415 (after the first launch)
+        from aotcuda.runtime.specialise import Place, specialise  # noqa: PLC0415 (after the first launch)
 
-        found = [specialise(plan, args, self.live()) for plan, _ in group.candidates]
+        call = program.driver.call
+        several = len(program.driver.devices) > 1
+        place = Place(
+            call["cuCtxGetCurrent"] if program.device < 0 else None, call["cuPointerGetAttribute"] if several else None
+        )
+        found = [specialise(plan, args, self.live(), place) for plan, _ in group.candidates]
         return [] if None in found else [bind for bind in found if bind is not None]
 
     def preload(self, program: Program, device: int) -> None:

@@ -60,7 +60,8 @@ class Launcher:
         self._configurations: dict[bool, object] = {}  # by whether it is for a cooperative launch
         self._verified: set[object] = set()
         self._quick: Quick = _decline  # the one that took the last arguments
-        self._chains: dict[Group, Quick] = {}
+        # Quick paths, and what was learnt, by the context that they are for; 0 where that does not matter.
+        self._chains: dict[tuple[Group, int], Quick] = {}
         self._taught: set[tuple[Group, int]] = set()
         self.front: Any = None
 
@@ -93,10 +94,13 @@ class Launcher:
         if program is None or module.editable or drivers.forked:
             program = module.ready()
         group = kernel.group(args)
-        chain = self._chains.get(group) if group is not None else None
-        if chain is None and group is not None and group.quick and program.device >= 0 and not module.editable:
-            self._learn(program, group, args)  # another launcher of the kernel had such arguments
-            chain = self._chains.get(group)
+        chain = None
+        if group is not None:
+            context = 0 if program.device >= 0 else program.driver.current_context()
+            chain = self._chains.get((group, context))
+            if chain is None and group.quick and program.device >= 0 and not module.editable:
+                self._learn(program, group, args)  # another launcher of the kernel had such arguments
+                chain = self._chains.get((group, context))
         if chain is not None:
             code = chain(args)
             if code >= 0:
@@ -158,15 +162,16 @@ class Launcher:
     def _learn(self, program: Program, group: Group, args: tuple[object, ...]) -> None:
         """Make a quick path for arguments like these.
 
-        None is for debug builds, whose launches wait for the kernel. The one in Python does not ask which context is
-        current either, as it must be where there are several GPUs or callbacks.
+        None is for debug builds, whose launches wait for the kernel.
         """
-        device = program.device if program.device >= 0 else program.driver.current_device() or 0
-        if (group, device) in self._taught:
+        context, device = 0, program.device
+        if device < 0:  # there are several GPUs, or callbacks, which have to see each context
+            context, device = program.driver.current_context(), program.driver.current_device() or 0
+        if (group, context) in self._taught:
             return
         if len(self._taught) >= _MOST_KEPT:
             self._taught.clear()
-        self._taught.add((group, device))
+        self._taught.add((group, context))
         entries = []
         try:
             for plan, _ in group.candidates:
@@ -182,23 +187,18 @@ class Launcher:
 
             if accelerate.learn(self, program, group, entries, self.kernel.live(), args):
                 return
-        if program.device >= 0:
-            self._specialise(program, group, entries, args)
-
-    def _specialise(self, program: Program, group: Group, entries: list[Entry], args: tuple[object, ...]) -> None:
         if group.quick is None:
-            group.quick = self.kernel.specialise(group, args)
+            group.quick = self.kernel.specialise(program, group, args)
         same = (0, 1) if self.stream in (0, 1) else (self.stream,)
+        ready = ctypes.c_void_p.from_param  # what ctypes would otherwise do at every call
         chain = [
-            bind(
-                program.driver.launch, self._configuration(entry), ctypes.c_void_p.from_param(entry.kernel.value), same
-            )
+            bind(program.driver.launch, self._configuration(entry), ready(entry.kernel.value), same, context, device)
             for bind, entry in zip(group.quick, entries, strict=False)
         ]
         if chain:
             if len(self._chains) >= _MOST_KEPT:
                 self._chains.clear()
-            self._quick = self._chains[group] = chain[0] if len(chain) == 1 else _in_turn(chain)
+            self._quick = self._chains[group, context] = chain[0] if len(chain) == 1 else _in_turn(chain)
 
     def _configuration(self, entry: Entry) -> object:
         found = self._configurations.get(entry.cooperative)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.program import Entry
     from aotcuda.runtime.scalars import Convert
 
-    Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t]
+    Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object]
     Fill = Callable[[list[object], int, tuple[int, ...], tuple[int, ...]], None]
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
@@ -106,13 +106,18 @@ class Plan:
         return struct.Struct(_format(fields, self.size))
 
     def make_slot(self) -> Slot:
-        """A slot: the buffer, a pointer to the `extra` array of `cuLaunchKernel` that tells of it, and its size."""
+        """A slot: the buffer, a pointer to the `extra` array that tells `cuLaunchKernelEx` of it, and its size.
+
+        Then a cell for what the driver answers to questions before a launch, and a pointer to it.
+        """
         buffer = ctypes.create_string_buffer(max(self.size, 1))
         size = ctypes.c_size_t(self.size)
         extra = (ctypes.c_void_p * 5)(
             _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
         )
-        return buffer, ctypes.byref(extra), size  # made here, since ctypes would make one at every call
+        cell = ctypes.c_uint64()
+        # The pointers are made here, since ctypes would make them at every call.
+        return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell)
 
 
 def rank(parameter: Parameter, value: object) -> int | None:

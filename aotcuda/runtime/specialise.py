@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     Bind = Callable[..., Quick]
 
 DECLINED = -1
+_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 _TEMPLATE = """
-def bind(launch, configuration, kernel, same):
+def bind(launch, configuration, kernel, same, context, device):
     def quick(args):
         if not live:
             return -1
@@ -40,6 +41,7 @@ def bind(launch, configuration, kernel, same):
         except IndexError:
             slot = make_slot()
         try:
+            {place}
             pack_into(slot[0], 0, {values})
         except Exception:
             give_back(slot)
@@ -51,23 +53,50 @@ def bind(launch, configuration, kernel, same):
 """
 
 
-def specialise(plan: Plan, args: tuple[object, ...], live: list[bool]) -> Bind | None:
+class Place:
+    """What quick launches ask about contexts and GPUs.
+
+    Attributes:
+        current: `cuCtxGetCurrent`, for a launch that depends on which context is current; None if it does not.
+        attribute: `cuPointerGetAttribute`, where there are several GPUs, and arrays may lie on another one; else None.
+    """
+
+    __slots__ = ("attribute", "current")
+
+    def __init__(self, current: Callable[..., int] | None, attribute: Callable[..., int] | None) -> None:
+        self.current = current
+        self.attribute = attribute
+
+
+def specialise(plan: Plan, args: tuple[object, ...], live: list[bool], place: Place) -> Bind | None:
     """A function that makes the quick function of an overload for a configuration; None if arguments are unusual.
+
+    That function takes `cuLaunchKernelEx`, the configuration, the kernel, the stream's handles, and the context and the
+    GPU that the quick function is for.
 
     Args:
         plan: The overload.
         args: Arguments that it takes.
         live: Empty when the overload's code is not loaded any more.
+        place: What has to be asked about where it is launched.
     """
-    writer = _Writer()
+    writer = _Writer(several=place.attribute is not None)
+    if place.current is not None:
+        writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
     try:
         writer.parameters("args", plan.parameters, args)
     except _UnusualError:
         return None
-    source = _TEMPLATE.format(checks="\n            ".join(writer.checks) or "pass", values=", ".join(writer.values))
+    source = _TEMPLATE.format(
+        checks="\n            ".join(writer.checks) or "pass",
+        place="\n            ".join(writer.places),
+        values=", ".join(writer.values),
+    )
     scope: dict[str, Any] = {
         **writer.names,
         "live": live,
+        "current": place.current,
+        "attribute": place.attribute,
         "take": plan.slots.pop,
         "give_back": plan.slots.append,
         "make_slot": plan.make_slot,
@@ -88,12 +117,15 @@ class _Writer:
 
     Attributes:
         checks: Statements; `return -1` is how they decline.
+        places: Statements that ask the driver, and raise to decline.
         values: The expressions, in the order of the parameter block.
         names: The objects that both refer to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, several: bool) -> None:
+        self._several = several
         self.checks: list[str] = []
+        self.places: list[str] = []
         self.values: list[str] = []
         self.names: dict[str, object] = {}
         self._count = 0
@@ -160,6 +192,8 @@ class _Writer:
         self.checks.append(
             f"if ({name}.dtype is not {dtype} and {name}.dtype != {dtype}) or {name}.ndim != {ndim}{unfit}: return -1"
         )
+        if self._several:
+            self.checks.append(f"if {name}.data.device_id != device: return -1")
         current = arrays.cupy_stream()
         if current is not None and "cupy_stream" not in self.names:
             self.names["cupy_stream"] = current
@@ -178,9 +212,9 @@ class _Writer:
         conjugate = f" or {name}.is_conj()" if "c" in parameter["dtype"] else ""
         unfit = f" or not {name}.is_contiguous()" if layout != "A" else ""
         flat = f" or {name}.ndim != {ndim}" if ndim < 2 else ""  # unpacking a shape tells more dimensions
+        elsewhere = f"not {name}.is_cuda" + (f" or {name}.get_device() != device" if self._several else "")
         self.checks.append(
-            f"if {name}.dtype is not {dtype} or not {name}.is_cuda or {name}.is_neg(){conjugate}{flat}{unfit}: "
-            "return -1"
+            f"if {name}.dtype is not {dtype} or {elsewhere} or {name}.is_neg(){conjugate}{flat}{unfit}: return -1"
         )
         current = arrays.torch_stream()
         if current is not None and "torch_stream" not in self.names:
@@ -210,6 +244,9 @@ class _Writer:
             f"if {interface}['typestr'] != {typestr} or len({shape}) != {ndim}{wrong}: return -1",
             f"if {ready} is not None and {ready} not in same or {interface}.get('mask') is not None: return -1",
         ]
+        if self._several:  # the driver writes an int into the cell
+            elsewhere = f"attribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
+            self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
         extents = [self._fresh("n") for _ in range(ndim)]
         if extents:
             self.checks.append(f"{', '.join(extents)}, = {shape}")

@@ -403,14 +403,65 @@ class TestSeveralGpus:
         k[1, 1](there)
         assert [launch["device"] for launch in cuda.launches()] == [0, 0, 0, 1]
 
-    def test_the_accelerator_is_quick_there_too(self, cuda, path, general):
-        cuda.set(devices="9.0,8.0")
+    @pytest.mark.parametrize("library", ["interface", "cupy", "torch"])
+    def test_launches_are_quick_on_each(self, cuda, general, cupy, torch, library):
+        cuda.set(devices="9.0,9.0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
+        for device in (1, 0, 1, 1, 0):
+            driver.get().make_current(device)
+            k[1, 1](self.array(cuda, library, device, cupy))
+        assert [launch["device"] for launch in cuda.launches()] == [1, 0, 1, 1, 0]
+        assert len(general) == 2
+
+    @pytest.mark.parametrize("library", ["interface", "cupy", "torch"])
+    def test_where_an_array_lies_is_asked_at_every_launch(self, cuda, cupy, torch, library):
+        cuda.set(devices="9.0,9.0")
+        k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
         driver.get().make_current(1)
-        for _ in range(4):
-            k[1, 1](cuda.array(F4, device=1))
-        assert [launch["device"] for launch in cuda.launches()] == [1] * 4
-        assert len(general) == (1 if path == "accelerator" else 4)
+        here, there = self.array(cuda, library, 1, cupy), self.array(cuda, library, 0, cupy)
+        for _ in range(3):
+            k[1, 1](here, here)
+        for wrong in ((there, here), (here, there)):
+            with pytest.raises(ArgumentError, match=r"launched on GPU 1 .* lies on GPU 0"):
+                k[1, 1](*wrong)
+        assert len(cuda.launches()) == 3
+
+    def test_an_array_of_no_elements_lies_nowhere(self, cuda, general):
+        cuda.set(devices="9.0,9.0")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        empty = cuda.array(np.zeros(0, "<f4"), data=(0, False))
+        for _ in range(3):
+            k[1, 1](empty)
+        assert len(cuda.launches()) == 3
+        assert len(general) == 1
+
+    def test_a_thread_with_no_context_gets_one(self, cuda):
+        cuda.set(devices="9.0,9.0")
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for _ in range(3):
+            k[1, 1](1)
+        thread = threading.Thread(target=lambda: k[1, 1](2))
+        thread.start()
+        thread.join()
+        assert [launch["device"] for launch in cuda.launches()] == [0] * 4
+
+    @pytest.fixture
+    def torch(self, monkeypatch):
+        module = types.ModuleType("torch")
+        module._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
+        monkeypatch.setitem(sys.modules, "torch", module)
+
+    @staticmethod
+    def array(cuda, library, device, cupy):
+        found = cuda.array(F4, device=device)
+        if library == "cupy":
+            found = cupy.ndarray(found)
+            found.data.device_id = device
+        elif library == "torch":
+            found = Tensor(found)
+            found.dtype = FLOAT32
+            found.get_device = lambda: device
+        return found
 
 
 def test_threads_launch_at_once(cuda):
