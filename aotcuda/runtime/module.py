@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.choose import Choice
     from aotcuda.runtime.driver import Device
+    from aotcuda.runtime.exports import Exports
     from aotcuda.runtime.fallback import Fallback
-    from aotcuda.runtime.function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.function import DeviceFunction
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.plan import Plan
     from aotcuda.runtime.program import Entry, Program
@@ -53,7 +54,7 @@ class Module:
         self._lock = RLock()
         self.program: Program | None = None
         self._manifest: Manifest | None = None
-        self._exports: dict[str, Kernel | DeviceFunction | DeviceFunctionGroup] = {}
+        self._exports: Exports | None = None
         self._editable: Editable | None = None
         self._fallback: Fallback | None = None
 
@@ -69,16 +70,12 @@ class Module:
     @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels by name."""
-        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is exported)
-
-        return {name: value for name, value in self._exported().items() if isinstance(value, Kernel)}
+        return dict(self._exported().kernels)
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
         """The exported device functions by name."""
-        from aotcuda.runtime.function import DeviceFunction  # noqa: PLC0415 (likewise)
-
-        return {name: value for name, value in self._exported().items() if isinstance(value, DeviceFunction)}
+        return dict(self._exported().functions)
 
     @property
     def chosen(self) -> dict[int, Choice]:
@@ -160,21 +157,14 @@ class Module:
             AttributeError: The module exports no such name.
             ManifestError: The manifest cannot be read.
         """
-        value: object
-        if name == "__all__":
-            value = sorted(self._exported())
-        elif name.startswith("__") and name.endswith("__"):  # the import system asks for some; the manifest has none
-            value = None
-        else:
-            value = self._exported().get(name)
-        if value is None:
-            raise self._unknown(name)
-        self._namespace[name] = value
-        return value
+        if name.startswith("__") and name.endswith("__") and name != "__all__":  # the import system asks for some
+            message = f"module {self.name!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name)
+        return self._exported().attribute(name)
 
     def names(self) -> list[str]:
         """The generated module's `__dir__`."""
-        return sorted({*self._namespace, *self._exported()} - _UNLISTED)
+        return sorted({*self._namespace, *self._exported().names()} - _UNLISTED)
 
     def ready(self) -> Program:
         """The images, loaded and up to date; every launch asks for them.
@@ -260,8 +250,8 @@ class Module:
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""
-        for name in ("__all__", *self._exports):
-            self._namespace.pop(name, None)
+        if self._exports is not None:
+            self._exports.forget_names()
 
     def __repr__(self) -> str:
         if self._manifest is None:
@@ -282,23 +272,14 @@ class Module:
                 self._manifest = manifests.read(self.path, sha256=self._sha256)
             return self._manifest
 
-    def _exported(self) -> dict[str, Kernel | DeviceFunction | DeviceFunctionGroup]:
-        if self._manifest is None or not self._exports:
-            from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _read)
-            from aotcuda.runtime.function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415 (nothing before
-            from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415  something is exported)
+    def _exported(self) -> Exports:
+        if self._exports is None:
+            from aotcuda.runtime.exports import Exports  # noqa: PLC0415 (not before something is asked for)
 
-            manifest = self.manifest
+            _ = self.manifest
             with self._lock:
-                if not self._exports:
-                    self._exports = {
-                        **{record["name"]: Kernel(self, record) for record in manifest["kernels"]},
-                        **{record["name"]: DeviceFunction(self, record) for record in manifest["functions"]},
-                        **{
-                            name: DeviceFunctionGroup(self, name, records)
-                            for name, records in overloaded(manifest).items()
-                        },
-                    }
+                if self._exports is None:
+                    self._exports = Exports(self, self._namespace)
         return self._exports
 
     def _load(self, *, early: bool = False) -> Program:
@@ -332,20 +313,9 @@ class Module:
 
     def adopt(self, program: Program, records: list[manifests.Kernel]) -> None:
         """From now on launch these images, whose kernels are `records`, in place of the ones launched so far."""
-        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is exported)
-
         with self._lock:
             self.program = program
-            exports = self._exported()
-            before = {name: kernel for name, kernel in exports.items() if isinstance(kernel, Kernel)}
-            for name, kernel in before.items():
-                kernel.forget()
-                del exports[name]
-                self._namespace.pop(name, None)
-            for record in records:
-                kernel = before.get(record["name"]) or Kernel(self, record)
-                kernel.__init__(self, record)  # type: ignore[misc]  # users hold it, and it has to be the new one
-                exports[record["name"]] = kernel
+            self._exported().replace_kernels(records)
 
     def _rescue(self, plan: Plan, device: int, choice: Choice) -> Entry:
         return self.fallback.entry(plan, device, choice)
@@ -356,15 +326,6 @@ class Module:
 
             self._editable = Editable(self)
         return self._editable
-
-    def _unknown(self, name: str) -> AttributeError:
-        message = f"module {self.name!r} has no attribute {name!r}"
-        if not name.startswith("__"):
-            from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
-
-            near = get_close_matches(name, self._exported(), n=1)
-            message += f". Did you mean {near[0]!r}?" if near else ""
-        return AttributeError(message, name=name)
 
 
 def load(
