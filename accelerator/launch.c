@@ -8,7 +8,8 @@
  * Nothing is imported or allocated here, but for the ints and tuples that attributes give.
  *
  * Records are immutable and tables of them are replaced, never changed, so that threads of a Python without the GIL read
- * them with no lock.
+ * them with no lock. What was replaced stays until its Records go, since a thread may be in the midst of reading it; with
+ * the GIL too, because reading an argument can run Python code, and so other threads.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -34,7 +35,7 @@
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096, MOST_RECORDS = 256, MOST_SHAPES = 32 };
 
 /* How an argument is read. */
-enum { SCALAR = 0, CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4 };
+enum { SCALAR = 0, CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5 };
 
 typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                             void **);
@@ -72,13 +73,18 @@ enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
 
 static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
     *s_is_contiguous, *s_data_ptr, *s_stride, *s_element_size, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
-    *s_fail, *s_exchange;
+    *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer;
 static PyTypeObject *plan_type, *records_type, *launcher_type;
 
-/* Where CuPy and PyTorch tell their current streams. CuPy's is a C function, or else a Python one. */
-static intptr_t (*cupy_stream)(void);
-static PyObject *cupy_stream_object, *torch_stream_object;
-static int cupy_has_streams = 0;
+/* Where a library tells its current stream. Sources are replaced and never freed: another thread may be asking one. A
+ * process has one of CuPy's and one of PyTorch's. */
+typedef struct {
+    PyObject *object;           /* a Python function, or a capsule that holds the following */
+    intptr_t (*function)(void); /* CuPy's, where it has one in C */
+} Source;
+
+static SHARED(const Source *) cupy_source; /* NULL: streams are left to the user */
+static SHARED(const Source *) torch_source; /* likewise */
 
 /* CUDA cannot be used in a process that forked after it was started. */
 static SHARED(int) disabled = 0;
@@ -229,12 +235,13 @@ static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *num
 static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLongLong(value) : (uint64_t)-1; }
 
 static int cupy_stream_fits(Reading *reading) {
-    if (reading->cupy_checked || !cupy_has_streams)
+    const Source *source = READ(cupy_source);
+    if (reading->cupy_checked || !source)
         return 1;
     reading->cupy_checked = 1;
-    if (cupy_stream)
-        return same_stream(reading, (uintptr_t)cupy_stream()) && !PyErr_Occurred();
-    PyObject *stream = PyObject_CallNoArgs(cupy_stream_object);
+    if (source->function)
+        return same_stream(reading, (uintptr_t)source->function()) && !PyErr_Occurred();
+    PyObject *stream = PyObject_CallNoArgs(source->object);
     if (!stream)
         return 0;
     int64_t handle = attribute_number(stream, s_ptr);
@@ -273,11 +280,12 @@ static int read_cupy(PyObject *array, View *view, Reading *reading) {
 }
 
 static int torch_stream_fits(PyObject *tensor, Reading *reading) {
-    if (reading->torch_checked || !torch_stream_object)
+    const Source *source = READ(torch_source);
+    if (reading->torch_checked || !source)
         return 1;
     reading->torch_checked = 1;
     PyObject *device = PyObject_CallMethodObjArgs(tensor, s_get_device, NULL);
-    PyObject *stream = device ? PyObject_CallFunctionObjArgs(torch_stream_object, device, NULL) : NULL;
+    PyObject *stream = device ? PyObject_CallFunctionObjArgs(source->object, device, NULL) : NULL;
     Py_XDECREF(device);
     uint64_t handle = as_address(stream);
     Py_XDECREF(stream);
@@ -329,8 +337,6 @@ static int read_exchange(PyObject *object, const Exchange *exchange, View *view,
     if ((tensor.device.type != DEVICE_CUDA && tensor.device.type != DEVICE_CUDA_MANAGED) || tensor.ndim < 0 ||
         tensor.ndim > MOST_DIMENSIONS || tensor.dtype.lanes != 1 || tensor.dtype.bits % 8)
         return 0;
-    if (!is_plain_torch(object, tensor.dtype.code == CODE_COMPLEX))
-        return 0;
     view->id = 1 | (uint64_t)tensor.dtype.code << 8 | (uint64_t)tensor.dtype.bits << 16;
     view->address = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
     view->ndim = tensor.ndim;
@@ -350,6 +356,10 @@ static int read_exchange(PyObject *object, const Exchange *exchange, View *view,
     }
     if (step == 0)
         view->c_contiguous = 1;
+    /* Negated lazily is the imaginary part of a conjugate, whose strides are twice another tensor's. */
+    int maybe_complex = tensor.dtype.code == CODE_COMPLEX;
+    if ((maybe_complex || step < 2 || !view->c_contiguous) && !is_plain_torch(object, maybe_complex))
+        return 0;
     if (reading->checked != exchange) {
         void *stream;
         if (exchange->current_stream(tensor.device.type, tensor.device.id, &stream) ||
@@ -360,18 +370,29 @@ static int read_exchange(PyObject *object, const Exchange *exchange, View *view,
     return !PyErr_Occurred();
 }
 
-/* A value of an interface's dictionary: a borrowed reference, NULL if there is none or it is None. */
+/* A value of an interface's dictionary, NULL if there is none or it is None. The reference is the caller's own: some
+ * arrays give the same dictionary each time, and another thread may be putting other values into it. */
 static PyObject *item(PyObject *dictionary, PyObject *key) {
-    PyObject *value = PyDict_GetItemWithError(dictionary, key);
-    return value == Py_None ? NULL : value;
+    PyObject *value;
+#ifdef Py_GIL_DISABLED
+    if (PyDict_GetItemRef(dictionary, key, &value) < 0)
+        return NULL;
+#else
+    value = Py_XNewRef(PyDict_GetItemWithError(dictionary, key));
+#endif
+    if (value != Py_None)
+        return value;
+    Py_DECREF(value);
+    return NULL;
 }
 
-static int read_interface_items(PyObject *dictionary, View *view, Reading *reading) {
-    PyObject *typestr = item(dictionary, s_typestr), *data = item(dictionary, s_data), *shape = item(dictionary, s_shape),
-             *strides = item(dictionary, s_strides), *stream = item(dictionary, s_stream);
+enum { TYPESTR, DATA, SHAPE, STRIDES, STREAM, MASK, ITEMS };
+
+static int read_interface_items(PyObject *const items[ITEMS], View *view, Reading *reading) {
+    PyObject *typestr = items[TYPESTR], *data = items[DATA], *shape = items[SHAPE], *strides = items[STRIDES];
     Py_ssize_t length;
     if (!typestr || !data || !shape || !PyUnicode_Check(typestr) || !PyTuple_Check(data) || PyTuple_Size(data) != 2 ||
-        !PyTuple_Check(shape) || PyTuple_Size(shape) > MOST_DIMENSIONS || item(dictionary, s_mask))
+        !PyTuple_Check(shape) || PyTuple_Size(shape) > MOST_DIMENSIONS || items[MASK])
         return 0;
     const char *text = PyUnicode_AsUTF8AndSize(typestr, &length);
     if (!text || length < 1 || length > 8 || memchr(text, 'V', length)) /* a record's fields are told elsewhere */
@@ -389,16 +410,58 @@ static int read_interface_items(PyObject *dictionary, View *view, Reading *readi
     if (strides && view->ndim) { /* whether they are contiguous depends on the size of an element, which the plan knows */
         view->c_contiguous = -1;
     }
-    if (stream && !same_stream(reading, (uintptr_t)as_address(stream)))
+    if (items[STREAM] && !same_stream(reading, (uintptr_t)as_address(items[STREAM])))
         return 0;
     return !PyErr_Occurred();
 }
 
 static int read_interface(PyObject *array, View *view, Reading *reading) {
-    PyObject *dictionary = PyObject_GetAttr(array, s_interface);
-    int fits = dictionary && PyDict_Check(dictionary) && read_interface_items(dictionary, view, reading);
+    PyObject *const keys[ITEMS] = {s_typestr, s_data, s_shape, s_strides, s_stream, s_mask};
+    PyObject *items[ITEMS] = {NULL}, *dictionary = PyObject_GetAttr(array, s_interface);
+    int fits = dictionary && PyDict_Check(dictionary);
+    for (int i = 0; fits && i < ITEMS; i++)
+        items[i] = item(dictionary, keys[i]);
+    fits = fits && read_interface_items(items, view, reading);
+    for (int i = 0; i < ITEMS; i++)
+        Py_XDECREF(items[i]);
     Py_XDECREF(dictionary);
     return fits;
+}
+
+/* An int, or what int() makes one of: the handles and addresses of Numba's are objects. */
+static uint64_t as_int(PyObject *value) {
+    PyObject *number = value && !PyLong_Check(value) ? PyNumber_Long(value) : Py_XNewRef(value);
+    uint64_t result = as_address(number);
+    Py_XDECREF(number);
+    return result;
+}
+
+/* Numba's own arrays: their interface is a dictionary that Python code makes, at 1 us. What it would say of the stream is
+ * said by the attribute: 0 is none. */
+static int read_numba(PyObject *array, View *view, Reading *reading) {
+    PyObject *dtype = PyObject_GetAttr(array, s_dtype), *shape = PyObject_GetAttr(array, s_shape);
+    Py_ssize_t ndim = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
+    int fits = dtype && ndim >= 0 && ndim <= MOST_DIMENSIONS && read_numbers(shape, view->shape, (int)ndim);
+    view->id = (uint64_t)(uintptr_t)dtype;
+    view->ndim = (int)ndim;
+    view->readonly = 0;
+    view->has_strides = 1;
+    view->unit = 1;
+    view->c_contiguous = -1; /* the plan knows how large an element is */
+    Py_XDECREF(dtype); /* the array has it, and the record that it may match too */
+    Py_XDECREF(shape);
+    if (!fits || !read_attribute_numbers(array, s_strides, view->strides, view->ndim))
+        return 0;
+    PyObject *data = PyObject_GetAttr(array, s_gpu_data);
+    PyObject *pointer = data ? PyObject_GetAttr(data, s_device_pointer) : NULL;
+    view->address = as_int(pointer);
+    Py_XDECREF(pointer);
+    Py_XDECREF(data);
+    PyObject *stream = PyObject_GetAttr(array, s_stream);
+    int none = stream && PyLong_Check(stream) && PyLong_AsLong(stream) == 0;
+    fits = stream && (none || same_stream(reading, (uintptr_t)as_int(stream)));
+    Py_XDECREF(stream);
+    return fits && !PyErr_Occurred();
 }
 
 static int is_contiguous(const View *view, int itemsize, char order) {
@@ -546,6 +609,7 @@ typedef struct Record {
     void *context;  /* NULL: of any context */
     int device;     /* -1: arrays are not asked where they lie */
     uint64_t hash;
+    int arrays;
     uint64_t ids[MOST_ARRAYS];
     int ndims[MOST_ARRAYS];
     PyObject *dtypes; /* keeps the objects alive whose addresses are ids */
@@ -559,6 +623,7 @@ typedef struct Record {
 
 typedef struct Table {
     struct Table *previous; /* kept until the records go: other threads may be reading it */
+    GetCurrent current;     /* NULL: whose context is current does not matter */
     SHARED(int) last;       /* the record that was used last */
     int shapes_count, count, mask;
     const Shape *shapes[MOST_SHAPES];
@@ -568,9 +633,8 @@ typedef struct Table {
 
 typedef struct {
     PyObject_HEAD
-    GetCurrent current; /* NULL: whose context is current does not matter */
     SHARED(Table *) table;
-    Record *all;
+    Record *all; /* read and written by who learns alone */
 } Records;
 
 typedef struct {
@@ -579,7 +643,10 @@ typedef struct {
     Records *records;
     unsigned dimensions[LIMITS];
     void *stream;
+    SHARED(void *) context; /* that a stream of this launcher's own was seen to be of; NULL: not yet */
 } Launcher;
+
+enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these are of whatever context is current */
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
     hash ^= value;
@@ -607,6 +674,7 @@ static int read_arrays(const Shape *shape, PyObject *args, View *views, Reading 
         int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
                    : shape->kinds[i] == EXCHANGE  ? read_exchange(array, shape->exchanges[i], view, reading)
                    : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
+                   : shape->kinds[i] == NUMBA     ? read_numba(array, view, reading)
                                                   : read_torch(array, view, reading);
         if (!fits)
             return -1;
@@ -697,7 +765,7 @@ static int quick(Launcher *self, PyObject *args) {
     if (arrays < 0)
         return DECLINED;
     void *context = NULL;
-    if (records->current && records->current(&context))
+    if (table->current && table->current(&context))
         return DECLINED;
     if (!record_matches(record, shape, context, views, arrays)) {
         record = find(table, shape, context, views, arrays);
@@ -709,6 +777,9 @@ static int quick(Launcher *self, PyObject *args) {
         if (d[i] > record->limits[i])
             return DECLINED;
     if (record->device >= 0 && !lie_on(record, views, arrays))
+        return DECLINED;
+    /* The driver would launch in the stream's context, whichever is current. */
+    if (record->device >= 0 && (uintptr_t)self->stream > LAST_DEFAULT_STREAM && context != READ(self->context))
         return DECLINED;
     _Alignas(16) unsigned char block[MOST_BYTES];
     int number = pack(record, args, views, block);
@@ -758,6 +829,11 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->records = (Records *)Py_NewRef(records);
     memcpy(self->dimensions, d, sizeof d);
     self->stream = (void *)(uintptr_t)stream;
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
+    /* So that threads do not contend for its reference count. It and the launcher behind refer to each other, so it is for
+     * the garbage collector to free anyway. */
+    PyUnstable_Object_EnableDeferredRefcount((PyObject *)self);
+#endif
     return (PyObject *)self;
 }
 
@@ -802,14 +878,17 @@ static void free_record(Record *record) {
     PyMem_Free(record);
 }
 
-/* The objects whose addresses are ids; a list of None where ids are something else. */
-static PyObject *dtypes_of(const Shape *shape, PyObject *args) {
+/* The objects whose addresses are ids; NULL if an array has another one by now, or none. */
+static PyObject *dtypes_of(const Shape *shape, PyObject *args, const View *views) {
     PyObject *dtypes = PyList_New(0);
-    for (int i = 0; dtypes && i < shape->count; i++) {
-        if (shape->kinds[i] != CUPY && shape->kinds[i] != TORCH)
+    for (int i = 0, array = 0; dtypes && i < shape->count; i++) {
+        if (shape->kinds[i] == SCALAR)
+            continue;
+        const View *view = &views[array++];
+        if (shape->kinds[i] != CUPY && shape->kinds[i] != TORCH && shape->kinds[i] != NUMBA)
             continue;
         PyObject *dtype = PyObject_GetAttr(PyTuple_GetItem(args, i), s_dtype);
-        if (!dtype || PyList_Append(dtypes, dtype))
+        if (!dtype || (uint64_t)(uintptr_t)dtype != view->id || PyList_Append(dtypes, dtype))
             Py_CLEAR(dtypes);
         Py_XDECREF(dtype);
     }
@@ -841,11 +920,12 @@ static int fill_plans(Record *record, PyObject *plans, int arguments) {
 }
 
 /* A table with a record more, and without those whose images were unloaded. */
-static Table *extended(const Table *old, const Record *record, const Record *replaced) {
+static Table *extended(const Table *old, const Record *record, const Record *replaced, GetCurrent current) {
     Table *table = PyMem_Calloc(1, sizeof(Table));
     if (!table)
         return NULL;
     table->previous = (Table *)old;
+    table->current = current;
     for (int i = 0; old && i < old->count; i++)
         if (old->records[i] != replaced && PyList_Size(old->records[i]->live) > 0)
             table->records[table->count++] = old->records[i];
@@ -873,75 +953,117 @@ typedef struct {
     PyObject *args, *plans, *live;
     const char *kinds;
     int device;
-    void *launch, *current, *attribute;
+    LaunchKernel launch;
+    GetCurrent current;
+    PointerAttribute attribute;
     unsigned limits[LIMITS];
 } Lesson;
 
-static PyObject *learn(Records *self, const Lesson *lesson) {
-    const Table *old = READ(self->table);
-    Py_ssize_t count = PyTuple_Size(lesson->args);
-    const Shape *shape = NULL;
-    for (const Record *known = self->all; known && !shape; known = known->next)
-        if (types_match(known->shape, lesson->args, count))
-            shape = known->shape;
-    if (old && (old->count == MOST_RECORDS || (!shape && old->shapes_count == MOST_SHAPES)))
-        Py_RETURN_FALSE;
-    int is_new = !shape;
-    if (is_new && !(shape = make_shape(lesson->args, lesson->kinds, count)))
-        return PyErr_NoMemory();
-    View views[MOST_ARRAYS];
+/* The shape of a record, if one is known for arguments of these types. */
+static const Shape *known_shape(Records *self, PyObject *args, Py_ssize_t count) {
+    const Shape *found = NULL;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    for (const Record *record = self->all; record && !found; record = record->next)
+        if (types_match(record->shape, args, count))
+            found = record->shape;
+    Py_END_CRITICAL_SECTION();
+    return found;
+}
+
+/* Everything of a record but where it belongs: asking arguments what they are can run any code, other threads included. */
+static Record *make_record(const Shape *shape, const Lesson *lesson, View *views) {
     Reading reading = {.any_stream = 1};
-    self->current = (GetCurrent)lesson->current;
-    int arrays = read_arrays(shape, lesson->args, views, &reading);
-    Record *record = PyMem_Calloc(1, sizeof(Record));
     void *context = NULL;
-    if (arrays < 0 || !record || (self->current && self->current(&context))) {
+    int arrays = read_arrays(shape, lesson->args, views, &reading);
+    PyObject *dtypes = arrays < 0 ? NULL : dtypes_of(shape, lesson->args, views);
+    if (!dtypes || (lesson->current && lesson->current(&context))) {
+        Py_XDECREF(dtypes);
         PyErr_Clear(); /* an unusual array */
-        goto refused;
+        return NULL;
+    }
+    Record *record = PyMem_Calloc(1, sizeof(Record));
+    if (!record) {
+        Py_DECREF(dtypes);
+        PyErr_NoMemory();
+        return NULL;
     }
     record->shape = shape;
     record->context = context;
     record->device = lesson->device;
-    record->launch = (LaunchKernel)lesson->launch;
-    record->attribute = (PointerAttribute)lesson->attribute;
+    record->launch = lesson->launch;
+    record->attribute = lesson->attribute;
     record->live = Py_NewRef(lesson->live);
     memcpy(record->limits, lesson->limits, sizeof record->limits);
+    record->arrays = arrays;
     for (int i = 0; i < arrays; i++) {
         record->ids[i] = views[i].id;
         record->ndims[i] = views[i].ndim;
     }
     record->hash = hash_of(shape, context, views, arrays);
+    record->dtypes = dtypes;
+    if (fill_plans(record, lesson->plans, shape->count))
+        return record;
+    free_record(record);
+    return NULL;
+}
+
+static int same_shape(const Shape *one, const Shape *other) {
+    return one->count == other->count && memcmp(one->types, other->types, sizeof one->types) == 0;
+}
+
+/* Puts a record into the table, for every thread to see; 0 if it is not needed, or there is no room. No Python code may run
+ * in here: what keeps other threads out is the GIL, or a critical section, and that would let them in. */
+static int add_record(Records *self, Record *record, const View *views, GetCurrent current) {
+    const Table *old = READ(self->table);
     const Record *replaced = NULL;
+    int known = 0;
+    for (const Record *other = self->all; other; other = other->next) {
+        if (other->shape != record->shape && same_shape(other->shape, record->shape))
+            return 0; /* another thread was the first to meet these types; there will be another launch */
+        known |= other->shape == record->shape;
+    }
+    if (old && (old->count == MOST_RECORDS || (!known && old->shapes_count == MOST_SHAPES)))
+        return 0;
     for (int i = 0; old && i < old->count && !replaced; i++)
-        if (record_matches(old->records[i], shape, context, views, arrays))
+        if (record_matches(old->records[i], record->shape, record->context, views, record->arrays))
             replaced = old->records[i];
     if (replaced && memcmp(replaced->limits, record->limits, sizeof record->limits) == 0)
-        goto refused; /* known already: it declined for another reason */
-    record->dtypes = dtypes_of(shape, lesson->args);
-    if (!record->dtypes || !fill_plans(record, lesson->plans, (int)count))
-        goto refused;
-    Table *table = extended(old, record, replaced);
+        return 0; /* known already: it declined for another reason */
+    Table *table = extended(old, record, replaced, current);
     if (!table) {
         PyErr_NoMemory();
-        goto refused;
+        return 0;
     }
     record->next = self->all;
     self->all = record;
     WRITE(self->table, table);
-    Py_RETURN_TRUE;
-refused:
-    if (record)
-        free_record(record);
-    if (is_new)
-        free_shape(shape);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_RETURN_FALSE;
+    return 1;
+}
+
+static PyObject *learn(Records *self, const Lesson *lesson) {
+    Py_ssize_t count = PyTuple_Size(lesson->args);
+    const Shape *shape = known_shape(self, lesson->args, count);
+    int is_new = !shape, added = 0;
+    if (is_new && !(shape = make_shape(lesson->args, lesson->kinds, count)))
+        return PyErr_NoMemory();
+    View views[MOST_ARRAYS];
+    Record *record = make_record(shape, lesson, views);
+    if (record) {
+        Py_BEGIN_CRITICAL_SECTION(self);
+        added = add_record(self, record, views, lesson->current);
+        Py_END_CRITICAL_SECTION();
+    }
+    if (!added) {
+        if (record)
+            free_record(record);
+        if (is_new)
+            free_shape(shape);
+    }
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(added);
 }
 
 static PyObject *records_learn(Records *self, PyObject *arguments) {
     Lesson lesson;
-    PyObject *result;
     Py_ssize_t kinds_count, arrays = 0;
     unsigned long long launch, current, attribute;
     unsigned *l = lesson.limits;
@@ -953,13 +1075,10 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
         arrays += lesson.kinds[i] != SCALAR;
     if (kinds_count != PyTuple_Size(lesson.args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
         Py_RETURN_FALSE;
-    lesson.launch = (void *)(uintptr_t)launch;
-    lesson.current = (void *)(uintptr_t)current;
-    lesson.attribute = (void *)(uintptr_t)attribute;
-    Py_BEGIN_CRITICAL_SECTION(self);
-    result = learn(self, &lesson);
-    Py_END_CRITICAL_SECTION();
-    return result;
+    lesson.launch = (LaunchKernel)(uintptr_t)launch;
+    lesson.current = (GetCurrent)(uintptr_t)current;
+    lesson.attribute = (PointerAttribute)(uintptr_t)attribute;
+    return learn(self, &lesson);
 }
 
 static PyObject *records_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -994,6 +1113,11 @@ static PyObject *launcher_getattro(Launcher *self, PyObject *name) {
     return PyObject_GetAttr(self->slow, name);
 }
 
+static PyObject *launcher_records(Launcher *self, void *unused) {
+    (void)unused;
+    return Py_NewRef((PyObject *)self->records);
+}
+
 static PyObject *launcher_repr(Launcher *self) { return PyObject_Repr(self->slow); }
 
 static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
@@ -1020,24 +1144,31 @@ static void launcher_dealloc(Launcher *self) {
 
 /* -------------------------------------------------------------------------------------------------------------- module */
 
+static PyObject *set_source(SHARED(const Source *) *place, PyObject *object, intptr_t (*function)(void)) {
+    const Source *now = READ(*place);
+    if (object == Py_None) {
+        WRITE(*place, NULL);
+    } else if (!now || now->object != object) {
+        Source *made = PyMem_Malloc(sizeof(Source));
+        if (!made)
+            return PyErr_NoMemory();
+        *made = (Source){Py_NewRef(object), function};
+        WRITE(*place, made);
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_cupy_stream(PyObject *module, PyObject *source) {
     (void)module;
-    cupy_stream = NULL;
-    Py_CLEAR(cupy_stream_object);
-    cupy_has_streams = source != Py_None;
+    intptr_t (*function)(void) = NULL;
     if (PyCapsule_IsValid(source, "intptr_t (void)")) /* a C function of CuPy's, by the name that Cython gives it */
-        cupy_stream = (intptr_t (*)(void))PyCapsule_GetPointer(source, "intptr_t (void)");
-    else
-        cupy_stream_object = Py_NewRef(source);
-    Py_RETURN_NONE;
+        function = (intptr_t (*)(void))PyCapsule_GetPointer(source, "intptr_t (void)");
+    return set_source(&cupy_source, source, function);
 }
 
 static PyObject *set_torch_stream(PyObject *module, PyObject *source) {
     (void)module;
-    Py_CLEAR(torch_stream_object);
-    if (source != Py_None)
-        torch_stream_object = Py_NewRef(source);
-    Py_RETURN_NONE;
+    return set_source(&torch_source, source, NULL);
 }
 
 static PyObject *disable(PyObject *module, PyObject *unused) {
@@ -1063,12 +1194,33 @@ static PyType_Slot records_slots[] = {
 
 static PyType_Spec records_spec = {"aotcuda_accelerator.Records", sizeof(Records), 0, Py_TPFLAGS_DEFAULT, records_slots};
 
+static PyGetSetDef launcher_attributes[] = {
+    {"records", (getter)launcher_records, NULL, "What it looks arguments up in, and has to learn into.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyObject *launcher_enter(Launcher *self, PyObject *context) {
+    uint64_t handle = as_address(context);
+    if (PyErr_Occurred())
+        return NULL;
+    WRITE(self->context, (void *)(uintptr_t)handle);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef launcher_methods[] = {
+    {"enter", (PyCFunction)launcher_enter, METH_O,
+     "enter(context)\n\nRemember that the stream is of this context: a launch there has succeeded."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot launcher_slots[] = {
     {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream): a launcher with a quick path "
                 "before it."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
+    {Py_tp_methods, launcher_methods},
     {Py_tp_getattro, launcher_getattro},
+    {Py_tp_getset, launcher_attributes},
     {Py_tp_repr, launcher_repr},
     {Py_tp_traverse, launcher_traverse},
     {Py_tp_clear, launcher_clear},
@@ -1107,7 +1259,8 @@ static int execute(PyObject *module) {
                  {&s_is_neg, "is_neg"}, {&s_is_conj, "is_conj"}, {&s_is_contiguous, "is_contiguous"},
                  {&s_data_ptr, "data_ptr"}, {&s_stride, "stride"}, {&s_element_size, "element_size"},
                  {&s_get_device, "get_device"}, {&s_interface, "__cuda_array_interface__"}, {&s_typestr, "typestr"},
-                 {&s_stream, "stream"}, {&s_mask, "mask"}, {&s_fail, "fail"}, {&s_exchange, "__dlpack_c_exchange_api__"}};
+                 {&s_stream, "stream"}, {&s_mask, "mask"}, {&s_fail, "fail"}, {&s_exchange, "__dlpack_c_exchange_api__"},
+                 {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*names[i].place && !(*names[i].place = PyUnicode_InternFromString(names[i].text)))
             return -1;
@@ -1120,7 +1273,7 @@ static int execute(PyObject *module) {
     return PyModule_AddObjectRef(module, "Plan", (PyObject *)plan_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 1) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 3) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

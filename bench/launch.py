@@ -9,6 +9,7 @@ idle before each; a figure is the median over the turns. Those that matter are t
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import sys
@@ -28,27 +29,32 @@ if TYPE_CHECKING:
 _BATCH = 256  # the queue of a stream holds about a thousand
 _BASE = "C, one buffer"
 _LIMITS = {"aotcuda, accelerator": 1.0, "aotcuda, Python": 2.5}
+_ROUND = 1000  # launches with the same arrays, when many are made to see whether the memory grows
+# What the memory may grow by: a byte for each of a million launches, and less than an object for each round of them.
+_FLAT = {"kilobytes": 1024, "objects": 999}
 
 
 def main() -> int:
     parser = machine.parser(__doc__, "launch")
     parser.add_argument("--turns", type=int, default=25)
     parser.add_argument("--counts", type=int, nargs="*", default=[0, 1, 4, 8, 16], help="numbers of arrays")
+    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only C, and ways with one of these in the name")
+    parser.add_argument("--launches", type=int, default=1_000_000, help="after which the memory's growth is looked at")
     arguments = parser.parse_args()
     here = machine.describe()
-    kernels = importlib.import_module("benchkernels.kernels")
     synchronize = _synchronize()
+    kernels = importlib.import_module("benchkernels.kernels")
     cases = {"axpy": ("axpy", 3)} | {f"{count} arrays": (f"arrays{count}", count) for count in arguments.counts}
     figures: dict[str, dict[str, dict[str, float]]] = {}
     missing: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for title, (name, count) in cases.items():
             case = peers.Case(kernels, name, count, Path(folder))
-            batches = _batches(case, missing)
+            batches = _batches(case, missing, arguments.only)
             figures[title] = _measure(batches, arguments.turns, synchronize)
             _print(title, figures[title])
     overloads = _overloads(kernels, arguments.turns, synchronize)
-    growth = _growth(kernels)
+    growth = _growth(kernels, arguments.launches // _ROUND, synchronize)
 
     met = {}
     for way, limit in _LIMITS.items():
@@ -56,6 +62,9 @@ def main() -> int:
             found = figures["axpy"].get(f"{way}, {library}")
             if found is not None:
                 met[f"{way}, {library}: at most {limit} us over C"] = found["over_c"] <= limit
+    for way, grown in growth.items():
+        flat = all(grown[what] <= most for what, most in _FLAT.items())
+        met[f"{way}: memory flat over {grown['launches']:,} launches"] = flat
     print()
     for text, verdict in met.items():
         print(f"{text}: {'met' if verdict else 'MISSED'}")
@@ -66,6 +75,7 @@ def main() -> int:
         here,
         unit="microseconds of host time a launch",
         batch=_BATCH,
+        peers=peers.versions(),
         figures=figures,
         overloads=overloads,
         memory=growth,
@@ -75,7 +85,7 @@ def main() -> int:
     return 0 if all(met.values()) else 1
 
 
-def _batches(case: peers.Case, missing: dict[str, str]) -> dict[str, peers.Batch]:
+def _batches(case: peers.Case, missing: dict[str, str], only: list[str] | None) -> dict[str, peers.Batch]:
     """Every way to launch this kernel that works here, each as a function from a number of launches to seconds."""
     found: dict[str, peers.Batch] = {}
     arrays = case.cupy() if _has("cupy") else case.torch() if _has("torch") else case.numba()
@@ -86,8 +96,10 @@ def _batches(case: peers.Case, missing: dict[str, str]) -> dict[str, peers.Batch
             missing.setdefault(name, str(error))
         else:
             found[name] = batch
-    for make_all in (peers.aotcuda_launches, peers.others):
+    for make_all in (peers.aotcuda_launches, peers.others, peers.warps):
         for name, make in make_all(case):
+            if only and not any(text in name for text in only):
+                continue
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -173,19 +185,41 @@ def _overloads(kernels: Any, turns: int, synchronize: Callable[[], object]) -> d
     return found
 
 
-def _growth(kernels: Any, launches: int = 200_000) -> dict[str, int]:
-    """Kilobytes that the process grows by in so many launches."""
-    if not _has("cupy"):
-        return {}
-    import cupy
+def _growth(kernels: Any, rounds: int, synchronize: Callable[[], object]) -> dict[str, dict[str, int]]:
+    """What the process grows by in many launches, in kilobytes and in blocks that Python's allocator has given out.
 
-    arrays = [cupy.zeros(peers.ELEMENTS, "float32") for _ in range(3)]
-    batch = _loop(kernels.axpy[peers.GRID, peers.BLOCK], (2.0, *arrays))
-    batch(20_000)
-    before = _resident()
-    batch(launches)
-    found = {"launches": launches, "kilobytes": _resident() - before}
-    print(f"\nmemory after {launches} launches: {found['kilobytes']:+d} kB")
+    Each round has arrays and a launcher of its own, of CuPy and PyTorch in turn, so that what a launch keeps of its
+    arguments shows too.
+    """
+    libraries = [name for name in ("cupy", "torch") if _has(name)]
+    if not libraries or not rounds:
+        return {}
+    case = peers.Case(kernels, "axpy", 3, Path())
+    found: dict[str, dict[str, int]] = {}
+    for way, make in peers.launchers(case).items():
+
+        def launch(count: int, make: Callable[[], Callable[..., object]] = make) -> None:
+            for number in range(count):
+                _loop(make(), (2.0, *getattr(case, libraries[number % len(libraries)])()))(_ROUND)
+                synchronize()
+
+        try:
+            launch(20)  # pools and caches have what they keep
+        except peers.MissingError:
+            continue
+        gc.collect()
+        kilobytes, objects = _resident(), sys.getallocatedblocks()
+        begin = time.perf_counter()
+        launch(rounds)
+        seconds = time.perf_counter() - begin
+        gc.collect()
+        found[way] = {
+            "launches": rounds * _ROUND,
+            "kilobytes": _resident() - kilobytes,
+            "objects": sys.getallocatedblocks() - objects,
+        }
+        grown = f"{found[way]['kilobytes']:+d} kB, {found[way]['objects']:+d} objects"
+        print(f"\n{way}, memory after {rounds * _ROUND:,} launches ({seconds:.1f} s): {grown}")
     return found
 
 

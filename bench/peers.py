@@ -7,6 +7,7 @@ parameters made beforehand, which is as little as a host can do.
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import importlib.util
 import shutil
 import subprocess
@@ -56,6 +57,9 @@ double loop_ex(LaunchEx launch, void *kernel, unsigned grid, unsigned block, voi
 """
 
 
+_PEERS = ("cupy-cuda13x", "cupy-cuda12x", "torch", "triton", "cuda-core", "warp-lang", "numba-cuda", "numba-cuda-mlir")
+
+
 class MissingError(Exception):
     """A peer is not there, and why."""
 
@@ -77,6 +81,11 @@ class Case:
     @property
     def packaged(self) -> Any:
         return getattr(self._kernels, self.name)
+
+    @property
+    def folder(self) -> Path:
+        """Where sources and caches of the peers may go; it is gone when the comparison is over."""
+        return self._folder
 
     def cupy(self) -> list[Any]:
         import cupy
@@ -175,34 +184,43 @@ def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
     yield "C, one buffer, cuLaunchKernelEx", batch("loop_ex", "cuLaunchKernelEx", kernel, None, extra)
 
 
-def aotcuda_launches(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
-    """This project: with the accelerator and without, for arrays of each library."""
+def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
+    """What makes a launcher of this project's, with the accelerator and without."""
     from aotcuda.runtime import accelerate
     from aotcuda.runtime.launch import Launcher
 
+    def fast() -> Callable[..., object]:
+        if accelerate.accelerator() is None:
+            message = "the accelerator is not installed"
+            raise MissingError(message)
+        made: Callable[..., object] = case.packaged[GRID, BLOCK]
+        return made
+
+    def plain() -> Callable[..., object]:
+        return Launcher(case.packaged, (GRID, 1, 1), (BLOCK, 1, 1), 0, 0)
+
+    return {"aotcuda, accelerator": fast, "aotcuda, Python": plain}
+
+
+def aotcuda_launches(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
+    """This project: with the accelerator and without, for arrays of each library."""
+
+    def kept(way: str, library: str) -> Callable[[], Launch]:
+        return lambda: (made[way](), (2.0, *getattr(case, library)()))
+
+    def indexed() -> Launch:
+        kernel = case.packaged
+
+        def launch(*args: object) -> None:
+            kernel[GRID, BLOCK](*args)
+
+        return launch, (2.0, *case.cupy())
+
+    made = launchers(case)
     for library in ("cupy", "torch", "numba") if case.count else ("cupy",):
         of = f", {library}" if case.count else ""
-
-        def plain(library: str = library) -> Launch:
-            launcher = Launcher(case.packaged, (GRID, 1, 1), (BLOCK, 1, 1), 0, 0)
-            return launcher, (2.0, *getattr(case, library)())
-
-        def fast(library: str = library) -> Launch:
-            if accelerate.accelerator() is None:
-                message = "the accelerator is not installed"
-                raise MissingError(message)
-            return case.packaged[GRID, BLOCK], (2.0, *getattr(case, library)())
-
-        def indexed(library: str = library) -> Launch:
-            kernel = case.packaged
-
-            def launch(*args: object) -> None:
-                kernel[GRID, BLOCK](*args)
-
-            return launch, (2.0, *getattr(case, library)())
-
-        yield f"aotcuda, accelerator{of}", fast
-        yield f"aotcuda, Python{of}", plain
+        for way in made:
+            yield f"{way}{of}", kept(way, library)
         if library == "cupy":
             yield f"aotcuda, k[grid, block](...) each time{of}", indexed
 
@@ -253,20 +271,17 @@ def others(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
 
         return make
 
-    def mlir() -> Launch:
-        from numba_cuda_mlir import cuda
-
-        module = case.python_module()
-        module.grid = cuda.grid
-        arrays = [cuda.device_array(ELEMENTS, "float32") for _ in range(case.count)]
-        return cuda.jit(module.numba_probe)[GRID, BLOCK], (2.0, *arrays)
-
-    def warp(*, recorded: bool) -> Callable[[], Launch]:
+    def mlir(library: str) -> Callable[[], Launch]:
         def make() -> Launch:
-            import warp
+            from numba_cuda_mlir import cuda
 
-            warp.config.quiet = True
-            return _warp(warp, case, recorded=recorded)
+            module = case.python_module()
+            module.grid = cuda.grid
+            if library == "own arrays":
+                arrays = [cuda.device_array(ELEMENTS, "float32") for _ in range(case.count)]
+            else:
+                arrays = getattr(case, library)()
+            return cuda.jit(module.numba_probe)[GRID, BLOCK], (2.0, *arrays)
 
         return make
 
@@ -275,30 +290,59 @@ def others(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
     if case.name == "axpy":
         yield "torch.add(out=)", torch_add
     yield "cuda.core.launch (pointers)", cuda_core
-    yield "Warp", warp(recorded=False)
-    yield "Warp, recorded", warp(recorded=True)
     for library in ("numba", "cupy", "torch") if case.count else ("numba",):
         yield f"numba-cuda, {library}", numba(library)
-    yield "numba-cuda-mlir, own arrays", mlir
+    for library in ("own arrays", "cupy", "torch") if case.count else ("own arrays",):
+        yield f"numba-cuda-mlir, {library}", mlir(library)
 
 
-def _warp(warp: Any, case: Case, *, recorded: bool) -> Launch:
-    names = case.names
-    annotated = ", ".join(["a: float", *(f"{name}: wp.array(dtype=float)" for name in names)])
-    total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in names[1:])])
-    body = f"i = wp.tid()\n    x0[i] = {total}" if names else "i = wp.tid()"
-    path = Path(tempfile.mkdtemp(), f"warp_probe{case.count}.py")
-    path.write_text(f"import warp as wp\n\n@wp.kernel\ndef probe({annotated}):\n    {body}\n", encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(f"{path.stem}_{case.name}", path)
+def warps(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
+    """Warp: a launch, and one that was recorded with its arguments."""
+    compiled: dict[str, Any] = {}
+
+    def warp(library: str = "", *, recorded: bool = False) -> Callable[[], Launch]:
+        def make() -> Launch:
+            import warp
+
+            warp.config.log_level = warp.LOG_WARNING
+            warp.config.kernel_cache_dir = warp.config.kernel_cache_dir or str(case.folder / "warp")
+            if "probe" not in compiled:  # two kernels of one name would replace each other in Warp's module
+                compiled["probe"] = _warp_kernel(case)
+            device = warp.get_device("cuda:0")
+            arrays = getattr(case, library)() if library else _warp_arrays(warp, case, device)
+            kernel, inputs = compiled["probe"], [2.0, *arrays]
+            # Grid and block come out as the others have them: from the threads asked for.
+            if recorded:
+                command = warp.launch(
+                    kernel, dim=ELEMENTS, inputs=inputs, device=device, block_dim=BLOCK, record_cmd=True
+                )
+                return command.launch, ()
+            return (lambda: warp.launch(kernel, dim=ELEMENTS, inputs=inputs, device=device, block_dim=BLOCK)), ()
+
+        return make
+
+    yield "Warp, own arrays", warp()
+    if case.count:
+        yield "Warp, cupy", warp("cupy")
+    yield "Warp, recorded (arguments fixed)", warp(recorded=True)
+
+
+def _warp_kernel(case: Case) -> Any:
+    """The kernel in Warp's Python, from a file: Warp reads its kernels' sources."""
+    annotated = ", ".join(["a: float", *(f"{name}: wp.array(dtype=float)" for name in case.names)])
+    total = " + ".join(["a * x0[i]", *(f"{name}[i]" for name in case.names[1:])])
+    body = f"i = wp.tid()\n    x0[i] = {total}" if case.count else "i = wp.tid()"
+    path = case.folder / f"warp_{case.name}.py"
+    path.write_text(f"import warp as wp\n\n\n@wp.kernel\ndef probe({annotated}):\n    {body}\n", encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    arrays = [warp.zeros(ELEMENTS, dtype=float, device="cuda") for _ in names]
-    arguments = {"dim": ELEMENTS, "inputs": [2.0, *arrays], "device": "cuda"}
-    if recorded:
-        command = warp.launch(module.probe, **arguments, record_cmd=True)
-        return command.launch, ()
-    return (lambda *_: warp.launch(module.probe, **arguments)), ()
+    return module.probe
+
+
+def _warp_arrays(warp: Any, case: Case, device: Any) -> list[Any]:
+    return [warp.zeros(ELEMENTS, dtype=float, device=device) for _ in case.names]
 
 
 def _numba_cuda() -> Any:
@@ -307,3 +351,14 @@ def _numba_cuda() -> Any:
         from numba import config, cuda
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     return cuda
+
+
+def versions() -> dict[str, str]:
+    """The versions of the peers that are installed."""
+    found = {}
+    for name in _PEERS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from aotcuda.runtime.plan import Plan
     from aotcuda.runtime.program import Entry, Program
 
-_VERSION = 2
+_VERSION = 3
 """Of the interface between the two; another one's accelerator is left alone."""
 
-_KINDS = {"cupy": 1, "torch": 2, "interface": 3}
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "numba": 5}
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
 

@@ -5,10 +5,11 @@ strides in bytes, or None for an array that is C-contiguous. It gives None for a
 happen before or be kept alive until the launch goes into `pending`: the handle of a stream that the data is on, or a
 DLPack capsule.
 
-CuPy arrays and PyTorch tensors are read directly: their interfaces would cost more than the launch, and bfloat16
-tensors and those that require gradients have none. Everything else is read through `__cuda_array_interface__`, or else
-DLPack. Either of these says which stream the data is on; for CuPy and PyTorch that is, by their own conventions, the
-library's current stream.
+CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch, and
+bfloat16 tensors and those that require gradients have none. Everything else is read through
+`__cuda_array_interface__`, or else DLPack. Either of these says which stream the data is on. For CuPy and PyTorch that
+is, by their own conventions, the library's current stream; for Numba the one that the array is bound to, if any, as its
+interface would say.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ _TORCH = {
     "torch.complex64": "<c8",
     "torch.complex128": "<c16",
 }
+_NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
+"""Where the class `DeviceNDArray` is whose attributes are known; its subclasses' memory may be another."""
+
 _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
@@ -48,7 +52,10 @@ _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the 
 
 
 def family(array: object) -> str | None:
-    """How arrays of this one's type are read: `"cupy"`, `"torch"`, `"interface"` or `"dlpack"`; None for no array."""
+    """How arrays of this one's type are read; None for no array.
+
+    `"cupy"`, `"torch"` and `"numba"` are read directly, `"interface"` and `"dlpack"` through these.
+    """
     kind = type(array)
     found = _families.get(kind)
     if found is None:
@@ -61,6 +68,8 @@ def family(array: object) -> str | None:
 
 
 def _family_of(kind: type) -> str | None:
+    if kind.__name__ == "DeviceNDArray" and kind.__module__ in _NUMBA and hasattr(kind, "device_ctypes_pointer"):
+        return "numba"
     for base in kind.__mro__:
         if base.__name__ == "Tensor" and base.__module__ == "torch":
             return "torch"
@@ -89,7 +98,7 @@ def identity(array: Any) -> tuple[object, int] | None:
     `element` gives the type string of the first.
     """
     found = family(array)
-    if found in ("cupy", "torch"):
+    if found in ("cupy", "torch", "numba"):
         return array.dtype, array.ndim
     if found == "interface":
         try:
@@ -181,7 +190,23 @@ def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
     return name, tensor.data_ptr(), tensor.shape, strides, False
 
 
-_READERS: dict[str, Reader] = {"cupy": _read_cupy, "torch": _read_torch, "interface": _read_interface}
+def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
+    try:
+        ready = array.stream
+        if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
+            _wait(int(ready), pending, stream)
+        # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
+        return element(array.dtype), array.device_ctypes_pointer.value or 0, array.shape, array.strides, False
+    except (AttributeError, TypeError):  # another version's, made otherwise
+        return _read_interface(array, pending, stream)
+
+
+_READERS: dict[str, Reader] = {
+    "cupy": _read_cupy,
+    "torch": _read_torch,
+    "numba": _read_numba,
+    "interface": _read_interface,
+}
 
 
 def _torch_typestr(dtype: object) -> str:

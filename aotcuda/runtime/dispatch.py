@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 
 from aotcuda.runtime import arrays
+from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.plan import Plan, converter, rank
 
 TYPE_CHECKING = False
@@ -97,7 +98,7 @@ class Dispatch:
 
     Attributes:
         plans: One for each overload, in the configuration's order.
-        live: Holds one item until the images are unloaded; what launches without asking further looks at it.
+        live: Holds one item until the images are unloaded or the process forks; quick launches look at it.
     """
 
     __slots__ = ("_late", "_late_plans", "_nested", "_ranked", "_where", "live", "plans")
@@ -106,7 +107,7 @@ class Dispatch:
         self._where = where
         self._late = late
         self.plans = [Plan(overload, where) for overload in kernel["overloads"]]
-        self.live = [True]
+        self.live = drivers.live_mark()
         self._nested = any(map(_has_tuple, self.plans))
         self._late_plans: dict[object, list[Plan]] = {}
         self._ranked: dict[object, _Ranked] = {}
@@ -144,7 +145,7 @@ class Dispatch:
 
     def retire(self) -> None:
         """Make every quick path of this kernel decline from now on: its images are being unloaded."""
-        self.live.clear()
+        drivers.retire(self.live)
 
     def _key(self, args: tuple[object, ...]) -> object:
         return _types(args) if self._nested else tuple(map(type, args))

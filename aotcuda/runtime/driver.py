@@ -32,6 +32,7 @@ forked = False
 
 _lock = RLock()
 _driver: Driver | None = None
+_marks: dict[int, list[bool]] = {}
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
@@ -63,6 +64,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuEventCreate": (_out, _uint),
     "cuEventRecord": (_pointer, _pointer),
     "cuEventDestroy_v2": (_pointer,),
+    "cuStreamGetCtx": (_pointer, _out),
     "cuStreamWaitEvent": (_pointer, _pointer, _uint),
     "cuPointerGetAttribute": (_out, _int, ctypes.c_uint64),
     "cuMemsetD32Async": (ctypes.c_uint64, _uint, _size, _pointer),
@@ -283,9 +285,24 @@ def check_fork() -> None:
         raise _fork_error()
 
 
+def live_mark() -> list[bool]:
+    """A list of one item that is emptied by `retire`, or by a fork: what launches without asking further looks at."""
+    mark = [True]
+    _marks[id(mark)] = mark
+    return mark
+
+
+def retire(mark: list[bool]) -> None:
+    """Empty a list that `live_mark` gave."""
+    mark.clear()
+    _marks.pop(id(mark), None)
+
+
 def _after_fork() -> None:
     global forked  # noqa: PLW0603
     forked = True
+    for mark in _marks.values():
+        mark.clear()
 
 
 def _fork_error() -> ForkError:

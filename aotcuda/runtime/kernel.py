@@ -224,8 +224,10 @@ class Kernel:
     def _make_dispatch(self) -> Dispatch:
         from aotcuda.runtime.dispatch import Dispatch  # noqa: PLC0415 (as in forall)
 
-        self._dispatch = dispatch = Dispatch(self._record, str(self), self._late)
-        return dispatch
+        with self.module.lock:  # of two, one would not know when the images are unloaded
+            if self._dispatch is None:
+                self._dispatch = Dispatch(self._record, str(self), self._late)
+            return self._dispatch
 
     def _late(self, args: tuple[object, ...], stream: int) -> Selection | None:
         """What the JIT fallback has for arguments that no packaged overload takes, if it may have anything."""

@@ -77,13 +77,12 @@ class Launcher:
             CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
             CudaError: The driver reports an error.
         """
-        if not drivers.forked:
-            code = self._quick(args)
-            if not code:
-                return
-            if code > 0:
-                self.fail(code, args)
-                return
+        code = self._quick(args)
+        if not code:
+            return
+        if code > 0:
+            self.fail(code, args)
+            return
         self.launch(args)
 
     def launch(self, args: tuple[object, ...]) -> None:
@@ -167,6 +166,8 @@ class Launcher:
         context, device = 0, program.device
         if device < 0:  # there are several GPUs, or callbacks, which have to see each context
             context, device = program.driver.current_context(), program.driver.current_device() or 0
+        if self.front is not None:
+            self.front.enter(context)  # this launch went there, so its stream is of that context
         if (group, context) in self._taught:
             return
         if len(self._taught) >= _MOST_KEPT:
@@ -214,6 +215,7 @@ class Launcher:
         device = self.kernel.module.enter(program, places)
         if len(program.driver.devices) > 1:
             program.check_reach(places, device, str(self.kernel))
+            program.check_stream(self.stream, device, str(self.kernel))
         for ready in {item for item in pending if isinstance(item, int)}:
             if not streams.same(ready, self.stream):
                 streams.order(program.driver, ready, self.stream)

@@ -41,6 +41,7 @@ class Module:
         path: The file of its manifest.
         editable: Whether it is installed as editable, and checked against its sources.
         program: The loaded images; None until something needs them.
+        lock: Held while something of the module is made or replaced.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Module:
         self.editable = editable
         self._namespace = namespace
         self._sha256 = sha256
-        self._lock = RLock()
+        self.lock = RLock()
         self.program: Program | None = None
         self._manifest: Manifest | None = None
         self._exports: Exports | None = None
@@ -202,7 +203,7 @@ class Module:
             from aotcuda.errors import CallbackError  # noqa: PLC0415 (an import with load = "first-use" needs none)
 
             if isinstance(error, CallbackError):
-                with self._lock:
+                with self.lock:
                     if self.program is program:
                         self._discard()
             raise
@@ -213,7 +214,7 @@ class Module:
         Raises:
             CudaError: The driver refuses.
         """
-        with self._lock:
+        with self.lock:
             self._discard()
 
     def load_early(self) -> None:
@@ -267,7 +268,7 @@ class Module:
     def _read(self) -> Manifest:
         from aotcuda import manifest as manifests  # noqa: PLC0415 (it imports json, which first-use must not pay for)
 
-        with self._lock:
+        with self.lock:
             if self._manifest is None:
                 self._manifest = manifests.read(self.path, sha256=self._sha256)
             return self._manifest
@@ -277,7 +278,7 @@ class Module:
             from aotcuda.runtime.exports import Exports  # noqa: PLC0415 (not before something is asked for)
 
             _ = self.manifest
-            with self._lock:
+            with self.lock:
                 if self._exports is None:
                     self._exports = Exports(self, self._namespace)
         return self._exports
@@ -287,7 +288,7 @@ class Module:
 
         _ = self.manifest  # a damaged one is said before a missing driver
         driver.check_fork()  # before the lock, which a thread of the parent may have held
-        with self._lock:
+        with self.lock:
             if self.program is None:
                 from aotcuda.errors import DriverTooOldError, NoImageError  # noqa: PLC0415 (as above)
 
@@ -313,7 +314,7 @@ class Module:
 
     def adopt(self, program: Program, records: list[manifests.Kernel]) -> None:
         """From now on launch these images, whose kernels are `records`, in place of the ones launched so far."""
-        with self._lock:
+        with self.lock:
             self.program = program
             self._exported().replace_kernels(records)
 

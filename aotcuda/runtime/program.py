@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 
 from aotcuda import manifest as manifests
-from aotcuda.errors import ArgumentError, CudaError
+from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import streams
 from aotcuda.runtime.choose import choose
 
 TYPE_CHECKING = False
@@ -163,6 +164,30 @@ class Program:
                     "copy the array, or make that GPU's context current"
                 )
                 raise ArgumentError(message)
+
+    def check_stream(self, stream: int, device: int, name: str) -> None:
+        """Raise LaunchError if a stream is of another context than the current one: the launch would go there.
+
+        For a kernel of no context the driver takes the context from the stream, unless that is a default one.
+        """
+        if stream <= streams.LAST_DEFAULT:
+            return
+        owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
+        code = self.driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
+        self.driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {name}")
+        if (owner.value or 0) == self.driver.current_context():
+            return
+        self.driver.check(self.driver.call["cuCtxPushCurrent_v2"](owner), "a stream's context could not be entered")
+        try:
+            home = self.driver.current_device() or 0
+        finally:
+            self.driver.call["cuCtxPopCurrent_v2"](ctypes.byref(popped))
+        devices = self.driver.devices
+        message = (
+            f"{name} is launched on {devices[device]}, and stream {stream:#x} is of a context on {devices[home]}; "
+            "make that context current, or take a stream of this one"
+        )
+        raise LaunchError(message)
 
     def entry(self, plan: Plan, device: int) -> Entry:
         """The overload on a GPU, looked up when first asked for.

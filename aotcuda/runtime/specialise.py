@@ -178,6 +178,8 @@ class _Writer:
             address, extents, strides = self._cupy(name, array, ndim, layout)
         elif found == "torch":
             address, extents, strides = self._torch(name, array, parameter)
+        elif found == "numba":
+            address, extents, strides = self._numba(name, array, parameter)
         elif found == "interface":
             address, extents, strides = self._interface(name, parameter)
         else:
@@ -209,24 +211,66 @@ class _Writer:
         if layout == "F" and ndim > 1:
             raise _UnusualError
         dtype = self._keep("D", tensor.dtype)  # type: ignore[attr-defined]
-        conjugate = f" or {name}.is_conj()" if "c" in parameter["dtype"] else ""
-        unfit = f" or not {name}.is_contiguous()" if layout != "A" else ""
-        flat = f" or {name}.ndim != {ndim}" if ndim < 2 else ""  # unpacking a shape tells more dimensions
-        elsewhere = f"not {name}.is_cuda" + (f" or {name}.get_device() != device" if self._several else "")
-        self.checks.append(
-            f"if {name}.dtype is not {dtype} or {elsewhere} or {name}.is_neg(){conjugate}{flat}{unfit}: return -1"
-        )
+        wrong = [f"{name}.dtype is not {dtype}", f"not {name}.is_cuda"]
+        if self._several:
+            wrong.append(f"{name}.get_device() != device")
+        if ndim == 0:
+            wrong.append(f"{name}.ndim")
+        elif layout == "A":
+            wrong.append(f"{name}.ndim != {ndim}")
+        elif ndim == 1:  # one question for two; single elements may have other strides, and are declined
+            wrong.append(f"{name}.stride() != (1,)")
+        else:  # unpacking the shape tells the number of dimensions
+            wrong.append(f"not {name}.is_contiguous()")
+        self.checks.append(f"if {' or '.join(wrong)}: return -1")
         current = arrays.torch_stream()
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
-            self.checks.append(f"if torch_stream({name}.get_device()) not in same: return -1")
+            self.checks.append("if torch_stream(device) not in same: return -1")
+        # A tensor's len() is a Python function of 0.5 us; its numel() takes a sixth of that.
+        extents = self._extents(name, ndim, length=f"{name}.numel()")
+        if "c" in parameter["dtype"]:
+            self.checks.append(f"if {name}.is_neg() or {name}.is_conj(): return -1")
+        elif ndim == 0 or layout == "A":
+            self.checks.append(f"if {name}.is_neg(): return -1")
+        else:  # negated lazily is the imaginary part of a conjugate, and contiguous only if it is a single number
+            self.checks.append(f"if {' == '.join(extents)} == 1 and {name}.is_neg(): return -1")
         strides = ""
         if layout == "A":
             strides = self._fresh("t")
             itemsize = arrays.item_bytes(parameter["dtype"])
             self.checks.append(f"{strides} = [step * {itemsize} for step in {name}.stride()]")
-        # A tensor's len() is a Python function of 0.5 us; its numel() takes a sixth of that.
-        return f"{name}.data_ptr()", self._extents(name, ndim, length=f"{name}.numel()"), strides
+        return f"{name}.data_ptr()", extents, strides
+
+    def _numba(self, name: str, array: object, parameter: Parameter) -> tuple[str, list[str], str]:
+        ndim, layout, itemsize = parameter["ndim"], parameter["layout"], arrays.item_bytes(parameter["dtype"])
+        dtype, none = self._keep("D", array.dtype), self._keep("Z", 0)  # type: ignore[attr-defined]
+        address, shape, strides, ready = (self._fresh(letter) for letter in "pstw")
+        extents = [self._fresh("n") for _ in range(ndim)]
+        self.checks += [
+            f"{ready} = {name}.stream",  # 0 for none, an int, or a stream object
+            f"if {ready} is not {none} and int({ready}) not in same: return -1",
+            f"if {name}.dtype is not {dtype} and {name}.dtype != {dtype}: return -1",
+            f"{shape} = {name}.shape",
+            f"{', '.join(extents)}, = {shape}" if extents else f"if {shape}: return -1",
+            f"{strides} = {name}.strides",
+            f"{address} = int({name}.gpu_data.device_pointer)",
+        ]
+        self._lies_here(address)
+        if layout == "A":
+            return address, extents, strides
+        if ndim == 1:
+            self.checks.append(f"if {strides}[0] != {itemsize} and {extents[0]} > 1: return -1")
+        elif ndim:
+            self.names["is_contiguous"] = arrays.is_contiguous
+            self.checks.append(f"if not is_contiguous({shape}, {strides}, {itemsize}, {layout!r}): return -1")
+        return address, extents, ""
+
+    def _lies_here(self, address: str) -> None:
+        """Where there are several GPUs: decline an address on another one."""
+        if self._several:  # the driver writes an int into the cell
+            elsewhere = f"attribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
+            self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
 
     def _interface(self, name: str, parameter: Parameter) -> tuple[str, list[str], str]:
         ndim, layout, dtype = parameter["ndim"], parameter["layout"], parameter["dtype"]
@@ -244,9 +288,7 @@ class _Writer:
             f"if {interface}['typestr'] != {typestr} or len({shape}) != {ndim}{wrong}: return -1",
             f"if {ready} is not None and {ready} not in same or {interface}.get('mask') is not None: return -1",
         ]
-        if self._several:  # the driver writes an int into the cell
-            elsewhere = f"attribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
-            self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
+        self._lies_here(address)
         extents = [self._fresh("n") for _ in range(ndim)]
         if extents:
             self.checks.append(f"{', '.join(extents)}, = {shape}")

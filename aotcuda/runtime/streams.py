@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 LEGACY = 1
 """The handle that means the legacy default stream; 0 means the same to a launch."""
 
+LAST_DEFAULT = 2
+"""The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
+
 _NO_TIMING = 2
 
 

@@ -49,7 +49,7 @@ class Unbuilt(Module):
         return None
 
     def _read(self) -> Manifest:
-        with self._lock:
+        with self.lock:
             if self._manifest is None:
                 self._manifest = self._first().artifact.manifest
             return self._manifest

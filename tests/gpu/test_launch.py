@@ -109,8 +109,12 @@ def test_lazy_conjugates_and_negatives_of_torch_are_refused(square):
     plain = torch.ones(N, device="cuda")
     square[2, 128](plain, plain)
     square[2, 128](plain, plain)
-    with pytest.raises(aotcuda.ArgumentError):
-        square[2, 128](negative, plain)
+    single = negative[0].reshape(1)  # which is contiguous, as no longer one can be
+    assert single.is_neg()
+    square[2, 128](plain[:1], plain)
+    for lazy in (negative, single):
+        with pytest.raises(aotcuda.ArgumentError):
+            square[2, 128](lazy, plain)
 
 
 def test_launches_wait_for_torchs_current_stream(square):

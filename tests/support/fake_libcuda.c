@@ -8,6 +8,7 @@
  *   FAKE_CUDA_SYMBOLS   the kernels that images hold, separated by "," (unset: any name is found)
  *   FAKE_CUDA_KERNEL    "threads=256,shared=1024" (and constant, local, registers): what cuKernelGetAttribute answers
  *   FAKE_CUDA_STORE     "name=value" separated by ",": what a launch stores in globals of the image
+ *   FAKE_CUDA_STREAMS   "119=1" separated by ",": streams of a GPU's context (unset: of the current one)
  *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
  *
  * It takes a fatbin or a cubin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
@@ -620,6 +621,20 @@ EXPORT int cuEventCreate(void **event, unsigned flags) {
     *event = (void *)++next;
     log_line("{\"call\": \"cuEventCreate\", \"flags\": %u}\n", flags);
     return SUCCESS;
+}
+
+EXPORT int cuStreamGetCtx(void *stream, int **context) {
+    ENTER();
+    const char *text = getenv("FAKE_CUDA_STREAMS");
+    unsigned long long handle;
+    int device, used;
+    *context = current;
+    while (text && sscanf(text, "%llu=%d%n", &handle, &device, &used) == 2) {
+        if (handle == (uintptr_t)stream)
+            *context = &contexts[device];
+        text += used + (text[used] == ',');
+    }
+    return *context ? SUCCESS : INVALID_CONTEXT;
 }
 
 EXPORT int cuEventRecord(void *event, void *stream) {

@@ -390,6 +390,30 @@ class TestSeveralGpus:
             k[1, 1](device)
         assert [launch["device"] for launch in cuda.launches()] == [0, 1, 0, 0, 1, 1]
 
+    def test_a_stream_of_another_gpu_is_refused_with_both_named(self, cuda):
+        cuda.set(devices="9.0,9.0", streams="119=1,120=0")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        array, there = cuda.array(F4, device=0), cuda.array(F4, device=1)
+        driver.get().make_current(0)
+        for _ in range(3):
+            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 is of a context on GPU 1"):
+                k[1, 1, 119](array)
+            k[1, 1](array)  # from which the quick paths learn these arguments
+            k[1, 1, 120](array)
+        driver.get().make_current(1)
+        for _ in range(3):
+            k[1, 1, 119](there)
+        assert [(call["device"], call["stream"]) for call in cuda.launches()] == [(0, 0), (0, 120)] * 3 + [(1, 119)] * 3
+
+    def test_the_accelerator_is_quick_on_streams_of_the_current_gpu(self, cuda, general):
+        cuda.set(devices="9.0,9.0", streams="119=1")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        driver.get().make_current(1)
+        launch = k[1, 1, 119]
+        for _ in range(4):
+            launch(cuda.array(F4, device=1))
+        assert len(general) == 1
+
     def test_an_array_on_another_gpu_is_refused_after_others_were_taken(self, cuda):
         cuda.set(devices="9.0,9.0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
@@ -673,13 +697,29 @@ class TestTorchExchange:
                 k[1, 1](self.tensor(cuda.array(np.zeros(other, "<f4"))))
         assert len(cuda.launches()) == 2
 
-    @pytest.mark.parametrize("changes", [{"negative": True}, {"device": 1}])
-    def test_lazy_negatives_and_host_tensors_are_refused(self, cuda, changes):
+    def test_host_tensors_are_refused(self, cuda):
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         for _ in range(2):
             k[1, 1](self.tensor(cuda.array(F4)))
         with pytest.raises(ArgumentError):
-            k[1, 1](self.tensor(cuda.array(F4), **changes))
+            k[1, 1](self.tensor(cuda.array(F4), device=1))
+        assert len(cuda.launches()) == 2
+
+    @pytest.mark.parametrize(
+        ("axes", "like"),
+        [
+            (":", np.zeros(8, "<f4")[::2]),  # as the imaginary parts of several numbers lie
+            ("::1", np.zeros(1, "<f4")),
+            (":,::1", np.zeros((1, 1), "<f4")),
+            ("", np.zeros((), "<f4")),
+        ],
+    )
+    def test_lazy_negatives_are_refused(self, cuda, axes, like):
+        k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
+        for _ in range(2):
+            k[1, 1](self.tensor(cuda.array(like)))
+        with pytest.raises(ArgumentError):
+            k[1, 1](self.tensor(cuda.array(like), negative=True))
         assert len(cuda.launches()) == 2
 
     def test_the_launch_waits_for_torchs_current_stream_whenever_it_is_another_one(self, cuda):

@@ -1,0 +1,419 @@
+"""The programs whose first results `bench/cold_start.py` times: each multiplies, adds, and prints when it did what.
+
+All print the same: a list of marks, which are names of parts and the clock at their end, the result, and notes. The
+parts are `start` (of the process, up to its first line), `import`, `context` (starting the driver and the GPU's
+context), `data` (three small arrays on the GPU), `load` (everything that can be had before a launch: compiling,
+loading), `launch` (the first one, until it is queued) and `result` (until the numbers are on the host).
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PARTS = ("start", "ctypes", "import", "context", "data", "load", "launch", "result", "beyond")
+
+RESULT = [12.0, 24.0, 36.0]
+X, Y = [1, 2, 3], [10, 20, 30]
+
+
+class Way(NamedTuple):
+    """A program that is timed.
+
+    Attributes:
+        code: Python, or "" for the program in C.
+        environment: What it is to find there beside everything else.
+        warm: Whether the caches on disk (of compilers) are those of the runs before; else they are empty.
+        starts_driver: Whether its import may start the driver, so that `import` and `context` cannot be told apart.
+        module: What has to be installed; "" for nothing.
+    """
+
+    code: str
+    environment: dict[str, str] = {}  # noqa: RUF012 (never changed)
+    warm: bool = True
+    starts_driver: bool = False
+    module: str = ""
+
+
+_HEAD = """
+import sys, time
+clock = time.monotonic
+marks = [("start", clock())]
+def mark(name):
+    marks.append((name, clock()))
+notes = {}
+"""
+
+_TAIL = """
+import json
+print(json.dumps([marks, result, notes]))
+"""
+
+# The driver's own calls: what a program without any library needs for memory and a context.
+_DRIVER = """
+import array, ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def check(code):
+    if code:
+        raise SystemExit(f"CUresult {code}")
+class Buffer:
+    def __init__(self, values):
+        self.host = array.array("f", values)
+        self.size = ctypes.c_size_t(4 * len(self.host))
+        self.pointer = ctypes.c_uint64()
+        check(cuda.cuMemAlloc_v2(ctypes.byref(self.pointer), self.size))
+        check(cuda.cuMemcpyHtoD_v2(self.pointer, ctypes.c_void_p(self.host.buffer_info()[0]), self.size))
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (len(self.host),), "typestr": "<f4", "data": (self.pointer.value, False), "version": 3}
+    def read(self):
+        check(cuda.cuMemcpyDtoH_v2(ctypes.c_void_p(self.host.buffer_info()[0]), self.pointer, self.size))
+        return list(self.host)
+mark("ctypes")
+"""
+
+_START = """
+device, context = ctypes.c_int(), ctypes.c_void_p()
+check(cuda.cuInit(0))
+check(cuda.cuDeviceGet(ctypes.byref(device), 0))
+check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+check(cuda.cuCtxSetCurrent(context))
+mark("context")
+"""
+
+_BUFFERS = """
+x, y, out = Buffer([1, 2, 3]), Buffer([10, 20, 30]), Buffer([0, 0, 0])
+mark("data")
+"""
+
+_IMPORT = """
+import benchkernels.kernels as k
+mark("import")
+"""
+
+_LAUNCH = """
+k.__aotcuda__.ready()
+mark("load")
+k.axpy[1, 32](2.0, x, y, out)
+mark("launch")
+result = out.read()
+mark("result")
+notes["image"] = k.__aotcuda__.chosen[0].arch
+"""
+
+_AFTER = _HEAD + _DRIVER + _START + _BUFFERS + _IMPORT + _LAUNCH + _TAIL
+_BEFORE = _HEAD + _DRIVER + _IMPORT + _START + _BUFFERS + _LAUNCH + _TAIL
+
+_SOURCE = r"""
+extern "C" __global__ void axpy(float a, const float *x, const float *y, float *out, long long n)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n)
+        out[i] = a * x[i] + y[i];
+}
+"""
+
+_CUPY = (
+    _HEAD
+    + f"""
+import cupy
+mark("import")
+cupy.cuda.runtime.free(0)  # as cudaFree(0), which does nothing but make the context
+mark("context")
+x, y = cupy.array([1, 2, 3], "float32"), cupy.array([10, 20, 30], "float32")
+out = cupy.empty(3, "float32")
+mark("data")
+kernel = cupy.RawKernel({_SOURCE!r}, "axpy")
+kernel.compile()
+mark("load")
+kernel((1,), (32,), (cupy.float32(2), x, y, out, cupy.int64(3)))
+mark("launch")
+result = out.get().tolist()
+mark("result")
+"""
+    + _TAIL
+)
+
+_TRITON = (
+    _HEAD
+    + """
+import torch
+import cold_triton
+mark("import")
+torch.cuda.synchronize()  # which makes the context
+mark("context")
+x, y = torch.tensor([1.0, 2.0, 3.0], device="cuda"), torch.tensor([10.0, 20.0, 30.0], device="cuda")
+out = torch.empty(3, device="cuda")
+mark("data")
+cold_triton.axpy.warmup(2.0, x, y, out, 3, BLOCK=128, grid=(1,))
+mark("load")
+cold_triton.axpy[(1,)](2.0, x, y, out, 3, BLOCK=128)
+mark("launch")
+result = out.tolist()
+mark("result")
+"""
+    + _TAIL
+)
+
+_CUDA_CORE = (
+    _HEAD
+    + _DRIVER
+    + f"""
+from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+mark("import")
+device = Device(0)
+device.set_current()
+mark("context")
+{_BUFFERS}
+options = ProgramOptions(arch="sm_%d%d" % tuple(device.compute_capability))
+kernel = Program({_SOURCE!r}, "c++", options=options).compile("cubin").get_kernel("axpy")
+mark("load")
+pointers = [buffer.pointer.value for buffer in (x, y, out)]
+launch(
+    device.default_stream, LaunchConfig(grid=1, block=32), kernel, ctypes.c_float(2), *pointers, ctypes.c_longlong(3)
+)
+mark("launch")
+result = out.read()
+mark("result")
+"""
+    + _TAIL
+)
+
+_WARP = (
+    _HEAD
+    + """
+import warp
+import cold_warp
+mark("import")
+warp.config.log_level = warp.LOG_WARNING
+warp.init()
+warp.synchronize_device("cuda:0")
+mark("context")
+x, y = (warp.array(values, dtype=float, device="cuda:0") for values in ([1.0, 2.0, 3.0], [10.0, 20.0, 30.0]))
+out = warp.empty(3, dtype=float, device="cuda:0")
+mark("data")
+warp.load_module(cold_warp, device="cuda:0")
+mark("load")
+warp.launch(cold_warp.axpy, dim=3, inputs=[2.0, x, y, out], device="cuda:0")
+mark("launch")
+result = out.numpy().tolist()
+mark("result")
+"""
+    + _TAIL
+)
+
+# What the launch would do, but in two steps: compile, or load from Numba's cache; then launch.
+_NUMBA = (
+    _HEAD
+    + """
+import warnings
+warnings.simplefilter("ignore")
+import numpy as np
+{imports}
+config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+from {probe} import axpy as kernel
+mark("import")
+cuda.current_context()
+mark("context")
+x, y = cuda.to_device(np.array([1, 2, 3], "f4")), cuda.to_device(np.array([10, 20, 30], "f4"))
+out = cuda.to_device(np.zeros(3, "f4"))
+mark("data")
+{load}
+kernel[1, 32](np.float32(2), x, y, out)
+mark("launch")
+result = out.copy_to_host().tolist()
+mark("result")
+{note}
+"""
+    + _TAIL
+)
+
+_NUMBA_LOAD = """
+kernel.compile(tuple([kernel.typeof_pyval(value) for value in (np.float32(2), x, y, out)]))
+mark("load")
+"""
+
+
+def _numba(probe: str) -> str:
+    imports = "from numba import config, cuda"
+    note = 'notes["cache hits"] = sum(kernel.stats.cache_hits.values())'
+    return _fill(_NUMBA, imports=imports, probe=probe, load=_NUMBA_LOAD, note=note)
+
+
+def _mlir() -> str:
+    imports = "from numba_cuda_mlir import cuda\nfrom numba_cuda_mlir.numba_cuda.core import config"
+    return _fill(_NUMBA, imports=imports, probe="cold_mlir", load="", note="")
+
+
+def _fill(template: str, **values: str) -> str:
+    """`str.format`, but for templates with other braces in them."""
+    for name, value in values.items():
+        template = template.replace(f"{{{name}}}", value)
+    return template
+
+
+_JIT = """
+from {module} import cuda
+@cuda.jit({options})
+def axpy(a, x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = a * x[i] + y[i]
+"""
+
+_PROBES = {
+    "cold_numba": _JIT.format(module="numba", options=""),
+    "cold_numba_cached": _JIT.format(module="numba", options="cache=True"),
+    "cold_mlir": _JIT.format(module="numba_cuda_mlir", options=""),
+    "cold_triton": """
+import triton
+import triton.language as tl
+@triton.jit
+def axpy(a, x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.store(out + i, a * tl.load(x + i, mask=inside) + tl.load(y + i, mask=inside), mask=inside)
+""",
+    "cold_warp": """
+import warp as wp
+@wp.kernel
+def axpy(a: float, x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    out[i] = a * x[i] + y[i]
+""",
+}
+"""Modules that hold the peers' kernels: they read them from files."""
+
+OURS: dict[str, Way] = {
+    "driver alone": Way(_HEAD + _DRIVER + _START + _BUFFERS + f"result = {RESULT}\n" + _TAIL),
+    "C, the same image": Way(""),
+    "aotcuda, first-use": Way(_AFTER, {"AOTCUDA_LOAD": "first-use"}),
+    "aotcuda, import": Way(_AFTER, {"AOTCUDA_LOAD": "import"}),
+    "aotcuda, first-use, no accelerator": Way(_AFTER, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_ACCELERATOR": "0"}),
+    "aotcuda, first-use, before the driver": Way(_BEFORE, {"AOTCUDA_LOAD": "first-use"}, starts_driver=True),
+    "aotcuda, import, before the driver": Way(_BEFORE, {"AOTCUDA_LOAD": "import"}, starts_driver=True),
+}
+
+PEERS: dict[str, Way] = {
+    "CuPy RawKernel, compiled": Way(_CUPY, warm=False, module="cupy"),
+    "CuPy RawKernel, from its cache": Way(_CUPY, module="cupy"),
+    "PyTorch and Triton, compiled": Way(_TRITON, warm=False, module="triton"),
+    "PyTorch and Triton, from its cache": Way(_TRITON, module="triton"),
+    "cuda.core, compiled": Way(_CUDA_CORE, module="cuda.core"),
+    "Warp, compiled": Way(_WARP, warm=False, module="warp"),
+    "Warp, from its cache": Way(_WARP, module="warp"),
+    "numba-cuda": Way(_numba("cold_numba"), module="numba_cuda"),
+    "numba-cuda, cache=True": Way(_numba("cold_numba_cached"), module="numba_cuda"),
+    "numba-cuda-mlir": Way(_mlir(), module="numba_cuda_mlir"),
+}
+
+
+def write_probes(folder: Path) -> None:
+    """Write the modules that the peers' programs import."""
+    folder.mkdir()
+    for name, text in _PROBES.items():
+        Path(folder, f"{name}.py").write_text(text.lstrip(), encoding="utf-8")
+
+
+def c_program() -> str:
+    """The program in C, with the parameter block of the wheel's manifest; its argument is the packaged fatbin."""
+    manifest = packaged().parent / "manifest.json"
+    record = next(
+        item for item in json.loads(manifest.read_text(encoding="utf-8"))["kernels"] if item["name"] == "axpy"
+    )
+    overload: dict[str, Any] = record["overloads"][0]
+    numbers = {"zero": "0", "items": "3", "itemsize": "4", "shape0": "3", "stride0": "4", "step0": "1"}
+    stores = ["*(float *)block = 2.0f;"]
+    for number, parameter in enumerate(overload["parameters"][1:]):
+        for index, word in enumerate(parameter["words"]):
+            value = numbers.get(word, f"memory[{number}]")
+            stores.append(f"*(long long *)(block + {parameter['offset'] + 8 * index}) = {value};")
+    return (
+        _C.replace("@SIZE@", str(overload["parameter_bytes"]))
+        .replace("@SYMBOL@", overload["symbol"])
+        .replace("@STORES@", "\n    ".join(stores))
+    )
+
+
+def packaged() -> Path:
+    """The fatbin of the benchmark's kernels, where they are installed."""
+    spec = find_spec("benchkernels")
+    assert spec is not None and spec.origin is not None, "install the wheel that bench/prepare.py builds"
+    return Path(spec.origin).parent / "kernels.aotcuda" / "kernels.fatbin"
+
+
+_C = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static struct { const char *name; double at; } marks[16];
+static int count;
+static void mark(const char *name)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    marks[count].name = name;
+    marks[count++].at = t.tv_sec + 1e-9 * t.tv_nsec;
+}
+static void *cuda;
+#define CALL(name, ...)                                                                                                \
+    do {                                                                                                               \
+        int (*function)() = (int (*)())dlsym(cuda, #name);                                                             \
+        int code = function ? function(__VA_ARGS__) : -1;                                                              \
+        if (code) {                                                                                                    \
+            fprintf(stderr, #name ": CUresult %d\n", code);                                                            \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+int main(int argc, char **argv)
+{
+    mark("start");
+    cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!cuda || argc < 2)
+        return 1;
+    int device;
+    void *context, *library, *kernel;
+    CALL(cuInit, 0u);
+    CALL(cuDeviceGet, &device, 0);
+    CALL(cuDevicePrimaryCtxRetain, &context, device);
+    CALL(cuCtxSetCurrent, context);
+    mark("context");
+    float values[3][3] = {{1, 2, 3}, {10, 20, 30}, {0, 0, 0}};
+    unsigned long long memory[3];
+    for (int i = 0; i < 3; i++) {
+        CALL(cuMemAlloc_v2, &memory[i], sizeof values[i]);
+        CALL(cuMemcpyHtoD_v2, memory[i], (void *)values[i], sizeof values[i]);
+    }
+    mark("data");
+    FILE *file = fopen(argv[1], "rb");
+    if (!file)
+        return 1;
+    fseek(file, 0, SEEK_END);
+    long size = ftell(file);
+    rewind(file);
+    char *image = malloc(size);
+    if (fread(image, 1, size, file) != (size_t)size)
+        return 1;
+    fclose(file);
+    CALL(cuLibraryLoadData, &library, (void *)image, NULL, NULL, 0u, NULL, NULL, 0u);
+    CALL(cuLibraryGetKernel, &kernel, library, "@SYMBOL@");
+    mark("load");
+    _Alignas(16) char block[@SIZE@];
+    @STORES@
+    size_t bytes = sizeof block;
+    void *extra[] = {(void *)1, block, (void *)2, &bytes, NULL};
+    CALL(cuLaunchKernel, kernel, 1u, 1u, 1u, 32u, 1u, 1u, 0u, NULL, NULL, (void *)extra);
+    mark("launch");
+    CALL(cuMemcpyDtoH_v2, (void *)values[2], memory[2], sizeof values[2]);
+    mark("result");
+    printf("[[");
+    for (int i = 0; i < count; i++)
+        printf("%s[\"%s\", %.9f]", i ? ", " : "", marks[i].name, marks[i].at);
+    printf("], [%g, %g, %g], {}]\n", values[2][0], values[2][1], values[2][2]);
+    return 0;
+}
+"""

@@ -1,0 +1,145 @@
+"""Numba's own arrays, which are read without their interface: the same answers, and the right ones for strides."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+
+import numpy as np
+import pytest
+
+from aotcuda import ArgumentError
+from aotcuda.runtime import arrays, launch
+from support.manifests import kernel
+
+pytest_plugins = ["support.stand_in", "support.quick"]
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from numba.cuda.cudadrv import devicearray
+    from numba.cuda.cudadrv import driver as numba_driver
+
+F4 = np.dtype("float32")
+
+
+@pytest.fixture
+def general(path, monkeypatch):
+    """The launches that went the general way."""
+    seen = []
+    original = launch.Launcher.submit
+
+    def submit(self, *args):
+        seen.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(launch.Launcher, "submit", submit)
+    return seen
+
+
+class Context:
+    """What Numba's memory refers to; nothing is asked of it."""
+
+
+class Stream:
+    """A stream of Numba's, as its arrays keep it."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __int__(self) -> int:
+        return self.handle
+
+
+@pytest.fixture
+def make(cuda, path):
+    """Makes an array of Numba's in the stand-in's memory."""
+    context = Context()
+
+    def make(shape=(8,), strides=None, dtype=F4, device=0, stream=0):
+        strides = np.empty(shape, dtype).strides if strides is None else strides
+        pointer = numba_driver.binding.CUdeviceptr(cuda.allocate(4096, device))
+        memory = numba_driver.MemoryPointer(context=context, pointer=pointer, size=4096)
+        return devicearray.DeviceNDArray(shape, strides, dtype, stream=stream, gpu_data=memory)
+
+    return make
+
+
+def address(array):
+    return array.__cuda_array_interface__["data"][0]
+
+
+def test_the_family_is_of_numbas_class_alone(make):
+    class Other(devicearray.DeviceNDArray):
+        pass
+
+    array = make()
+    assert arrays.family(array) == "numba"
+    array.__class__ = Other
+    assert arrays.family(array) == "interface"
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((), "int64"), ((5,), "float32"), ((3, 4), "complex64")])
+def test_the_view_is_that_of_the_interface(make, shape, dtype):
+    array = make(shape, dtype=np.dtype(dtype))
+    found, expected = arrays.reader(array)(array, [], 0), arrays._read_interface(array, [], 0)
+    assert found[:3] == expected[:3]
+    assert found[3] == np.empty(shape, dtype).strides
+
+
+@pytest.mark.parametrize("layout", ["float32[::1]", "float32[:]"])
+def test_each_launch_packs_its_own_arguments(cuda, make, general, layout):
+    k = cuda.package(kernel("k", f"void({layout})")).k
+    for length in (8, 5, 7, 1):
+        array = make((length,))
+        k[1, 1](array)
+        words = struct.unpack("<7q", cuda.parameters())
+        assert words[2:] == (length, 4, address(array), length, 4)
+    assert len(general) == 1
+
+
+def test_two_dimensions_in_every_layout(cuda, make, general):
+    k = cuda.package(kernel("k", "void(float32[:,::1])", "void(float32[::1,:])", "void(float32[:,:])")).k
+    for _ in range(3):
+        for strides in ((16, 4), (4, 12), (32, 8)):
+            k[1, 1](make((3, 4), strides))
+            assert struct.unpack("<9q", cuda.parameters())[-2:] == strides
+    assert len(general) <= 3
+
+
+def test_broadcast_dimensions_are_not_contiguous(cuda, make):
+    k = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:,::1])")).k
+    for _ in range(2):
+        k[1, 1](make((8,)))
+        for shape, strides in (((8,), (0,)), ((3, 8), (0, 4))):
+            with pytest.raises(ArgumentError, match=r"contiguous|float32\[:,:\]"):
+                k[1, 1](make(shape, strides))
+
+
+@pytest.mark.parametrize(("bound", "launched", "waits"), [(0, 0, 0), (0, 7, 0), (7, 7, 0), (7, 0, 1), (9, 7, 1)])
+def test_a_launch_waits_for_the_stream_that_the_array_is_bound_to(cuda, make, bound, launched, waits):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for count in (1, 2, 3):
+        k[1, 1, launched](make(stream=Stream(bound) if bound else 0))
+        assert len(cuda.calls("cuStreamWaitEvent")) == waits * count
+
+
+def test_other_dtypes_and_dimensions_are_refused_after_right_ones(cuda, make):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(3):
+        k[1, 1](make())
+    for wrong in (make(dtype=np.dtype("float64")), make((2, 4)), make(strides=(8,))):
+        with pytest.raises(ArgumentError):
+            k[1, 1](wrong)
+    assert len(cuda.launches()) == 3
+
+
+def test_an_array_on_another_gpu_is_refused(cuda, make):
+    from aotcuda.runtime import driver
+
+    cuda.set(devices="9.0,9.0")
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    driver.get().make_current(0)
+    for _ in range(3):
+        k[1, 1](make())
+    with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* lies on GPU 1"):
+        k[1, 1](make(device=1))

@@ -1,0 +1,426 @@
+"""Threads: whatever they launch, learn, load and unload at once, every launch has its own arguments and happens once.
+
+With the GIL they take turns as often as the interpreter allows; without it (`python3.14t`) they run at once, which is
+where these tests see most. Nothing here waits for time to pass. What a race can damage is looked at when all threads
+have ended: the stand-in driver has logged each launch with its parameter block, and the tests know what each should be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import sys
+import sysconfig
+import threading
+import types
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotcuda.runtime import accelerate, arrays, dispatch, launch
+from support.manifests import kernel
+
+pytest_plugins = ["support.quick", "support.stand_in"]
+
+THREADS = 6
+ROUNDS = 4
+LAUNCHES = 40
+
+
+@pytest.fixture(autouse=True)
+def _turns(monkeypatch):
+    """Threads take turns in the midst of anything, and classes made here stay out of other tests."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    monkeypatch.setattr(arrays, "_families", {})
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def general(monkeypatch):
+    """The launches that went the general way."""
+    seen = []
+    original = launch.Launcher.submit
+
+    def submit(self, *args):
+        seen.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(launch.Launcher, "submit", submit)
+    return seen
+
+
+def at_once(*works):
+    """Run functions in threads that begin together, and raise what one of them raised."""
+    barrier = threading.Barrier(len(works))
+    errors = []
+
+    def run(work):
+        barrier.wait()
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        message = f"{len(errors)} of {len(works)} threads"
+        raise ExceptionGroup(message, errors)
+
+
+def background(again, work):
+    """Two functions: `work`, and one that does `again` over and over, until the first is done."""
+    done = threading.Event()
+
+    def repeat():
+        while not done.is_set():
+            again()
+
+    def finish():
+        try:
+            work()
+        finally:
+            done.set()
+
+    return repeat, finish
+
+
+def words(array):
+    """What a parameter block holds of a contiguous array."""
+    interface = array.__cuda_array_interface__
+    shape, itemsize = interface["shape"], int(interface["typestr"][2:])
+    strides = [itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+    numbers = [0, 0, int(np.prod(shape)), itemsize, interface["data"][0], *shape, *strides]
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+class Overload:
+    """An overload of the kernel `k`, with arrays of one thread's own for it.
+
+    Attributes:
+        symbol: Its symbol.
+        arrays: The arrays.
+    """
+
+    def __init__(self, cuda, number, form, *likes):
+        self.symbol = f"k_{number}"
+        self.arrays = [cuda.array(like) for like in likes]
+        self._form = form
+
+    def args(self, value):
+        """Arguments with a value of their own."""
+        return (float(value) if self._form == "d" else value, *self.arrays)
+
+    def block(self, value):
+        """The parameter block that belongs to them, in hexadecimal."""
+        scalar = struct.pack(f"<{self._form}", value).ljust(8, b"\0")
+        return (scalar + b"".join(map(words, self.arrays))).hex()
+
+
+SIGNATURES = [
+    "void(int64, float32[::1])",
+    "void(float64, float64[::1])",
+    "void(uint32, int32[:,::1])",
+    "void(int64, float32[::1], float32[::1])",
+]
+
+
+def overloads(cuda, thread):
+    """One `Overload` for each of SIGNATURES; no two threads' arrays have the same size or address."""
+    size = 10 + thread
+    return [
+        Overload(cuda, 0, "q", np.zeros(size, "<f4")),
+        Overload(cuda, 1, "d", np.zeros(size, "<f8")),
+        Overload(cuda, 2, "I", np.zeros((3, size), "<i4")),
+        Overload(cuda, 3, "q", np.zeros(size, "<f4"), np.zeros(2 * size, "<f4")),
+    ]
+
+
+def logged(cuda):
+    """What was launched, and how often."""
+    return Counter((call["kernel"], call["grid"][0], call["block"][0], call["parameters"]) for call in cuda.launches())
+
+
+class Storm:
+    """Threads that do all at once what programs do, on two packaged modules.
+
+    Attributes:
+        expected: What must be launched, and how often.
+    """
+
+    def __init__(self, cuda, module, other):
+        self.cuda = cuda
+        self.module = module
+        self.other = other
+        self.expected = Counter()
+        self.overloads = [overloads(cuda, thread) for thread in range(THREADS + 1)]
+        self._values = itertools.count(1)  # all are different
+
+    def round(self):
+        """All of it once, after the module was unloaded: so the first launches of all threads meet in loading it."""
+        self.module.__aotcuda__.unload()
+        launchers = [lambda thread=thread: self.launch(thread) for thread in range(THREADS)]
+        at_once(*launchers, self.learn, self.reload, self.ask)
+
+    def launch(self, thread):
+        """Every overload in turn: by launchers that all threads share, by one's own, and by ever new ones."""
+        seen = []
+        for number in range(LAUNCHES):
+            overload = self.overloads[thread][(thread + number) % len(SIGNATURES)]
+            grid, block = [(1, 32), (thread + 2, 64), (number + 100, 96)][number % 3]
+            value = next(self._values)
+            self.module.k[grid, block](*overload.args(value))
+            seen.append((overload.symbol, grid, block, overload.block(value)))
+        self.expected.update(seen)
+
+    def learn(self):
+        """Arguments of types that nobody has met, by the launcher that the others use."""
+        seen = []
+        for _ in range(LAUNCHES // 4):
+            array = self.overloads[THREADS][0].arrays[0]
+            fresh = type("Fresh", (type(array),), {})(array.address, np.zeros(9, "<f4"))
+            for _ in range(3):
+                value = next(self._values)
+                self.module.k[1, 32](value, fresh)
+                seen.append(("k_0", 1, 32, (struct.pack("<q", value) + words(fresh)).hex()))
+        self.expected.update(seen)
+
+    def reload(self):
+        """Another module, unloaded and loaded again, which only this thread launches."""
+        seen = []
+        for number in range(LAUNCHES):
+            value = next(self._values)
+            self.other.j[2, 16](value)
+            seen.append(("j_0", 2, 16, struct.pack("<q", value).hex()))
+            if number % 4 == 3:
+                self.other.__aotcuda__.unload()
+        self.expected.update(seen)
+
+    def ask(self):
+        """What tells of a module and its kernels."""
+        for _ in range(LAUNCHES // 4):
+            assert set(self.module.k.get_regs_per_thread()) == set(SIGNATURES)
+            assert "sm_90" in repr(self.module.__aotcuda__)
+            assert list(self.module.__aotcuda__.kernels) == ["k"]
+            assert self.module.__aotcuda__.chosen[0].arch == "sm_90"
+
+
+@pytest.fixture
+def storm(cuda):
+    """A storm on a module that is not loaded yet."""
+    other = cuda.package(kernel("j", "void(int64)"), name="mypkg.others", load="first-use")
+    return Storm(cuda, cuda.package(kernel("k", *SIGNATURES), load="first-use"), other)
+
+
+def test_each_launch_has_its_own_arguments_whatever_others_do(cuda, storm, path, general):
+    storm.module.k[1, 1](0, storm.overloads[0][0].arrays[0])
+    storm.expected[("k_0", 1, 1, storm.overloads[0][0].block(0))] += 1
+    for _ in range(ROUNDS):
+        storm.round()
+    assert logged(cuda) == storm.expected
+
+    # Nothing got lost of what was learnt, so that a launcher would go the general way for ever.
+    launchers = [storm.module.k[1, 32], *(storm.module.k[thread + 2, 64] for thread in range(THREADS))]
+    cases = list(itertools.product(launchers, storm.overloads[0]))
+    for run, overload in cases:
+        run(*overload.args(1))
+    general.clear()
+    for run, overload in cases:
+        run(*overload.args(2))
+    assert general == []
+
+
+def test_unloading_ends_what_all_threads_learnt(cuda, storm, path):
+    storm.round()
+    kept = [storm.module.k[1, 32], *(storm.module.k[thread + 2, 64] for thread in range(THREADS))]
+    storm.module.__aotcuda__.unload()
+    loaded = len(cuda.calls("cuLibraryLoadData"))
+    at_once(*[lambda run=run: run(*storm.overloads[0][0].args(5)) for run in kept])  # of dead images: an invalid handle
+    assert len(cuda.calls("cuLibraryLoadData")) == loaded + 1
+
+
+def test_more_types_than_are_kept_at_all(cuda, path):
+    """Tables fill up and are emptied while others look things up in them."""
+    k = cuda.package(kernel("k", "void(int64, float32[::1])")).k
+    run = k[1, 32]
+    array = cuda.array(np.zeros(9, "<f4"))
+    expected, values = Counter(), itertools.count()
+
+    def launch_all(count):
+        seen = []
+        for _ in range(count):
+            fresh = type("Fresh", (type(array),), {})(array.address, np.zeros(9, "<f4"))
+            for _ in range(2):
+                value = next(values)
+                run(value, fresh)
+                seen.append(("k_0", 1, 32, (struct.pack("<q", value) + words(fresh)).hex()))
+        expected.update(seen)
+
+    at_once(*[lambda: launch_all(40)] * 4)
+    assert logged(cuda) == expected
+
+
+def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cuda, path, monkeypatch):
+    """Of two sets of overloads one would be forgotten, and would stay alive when the images are unloaded."""
+    k = cuda.package(kernel("k", "void(int64)")).k
+    arrived, turns = threading.Semaphore(0), itertools.count()
+    made = []
+    init = dispatch.Dispatch.__init__
+
+    def patient_init(self, *args):
+        made.append(self)
+        if next(turns) == 0:  # until every thread is about to launch
+            for _ in range(THREADS):
+                assert arrived.acquire(timeout=30)
+        init(self, *args)
+
+    def work(value):
+        arrived.release()
+        k[1, 1](value)
+
+    monkeypatch.setattr(dispatch.Dispatch, "__init__", patient_init)
+    at_once(*[lambda value=value: work(value) for value in range(THREADS)])
+    assert len(made) == 1
+
+
+def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, accelerator_module, monkeypatch):
+    arrived, turns = threading.Semaphore(0), itertools.count()
+
+    def patient_records():
+        if next(turns) == 0:  # until every thread is about to make a launcher
+            for _ in range(THREADS):
+                assert arrived.acquire(timeout=30)
+        return accelerator_module.Records()
+
+    patient = types.SimpleNamespace(Records=patient_records, Launcher=accelerator_module.Launcher)
+    monkeypatch.setattr(accelerate, "_found", [patient])
+    k = cuda.package(kernel("k", "void(int64)")).k
+    made = []
+
+    def work(grid):
+        arrived.release()
+        made.append(k[grid, 1])
+
+    at_once(*[lambda grid=grid: work(grid) for grid in range(1, THREADS + 1)])
+    assert {id(run.records) for run in made} == {id(k.records)}
+
+
+def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, accelerator_module, general, monkeypatch):
+    """Reading an argument can run any code, and so other threads."""
+    monkeypatch.setattr(accelerate, "_found", [accelerator_module])
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    plain = cuda.array(np.zeros(9, "<f4"))
+    learning = []
+    learn = accelerate.learn
+
+    def noted(launcher, program, group, entries, live, args):
+        learning.append(args)
+        return learn(launcher, program, group, entries, live, args)
+
+    class Interrupted(type(plain)):
+        @property
+        def __cuda_array_interface__(self):
+            if len(learning) == 1:  # that it is learnt is under way
+                learning.append(None)
+                at_once(lambda: [k[2, 1](plain) for _ in range(2)])
+            return self.interface
+
+    monkeypatch.setattr(accelerate, "learn", noted)
+    interrupted = Interrupted(plain.address, np.zeros(9, "<f4"))
+    k[1, 1](interrupted)
+    assert len(learning) == 3
+    general.clear()
+    k[1, 1](interrupted)
+    k[2, 1](plain)
+    assert general == []
+
+
+class Streamed:
+    """CuPy's arrays, in so far as a launch reads them, on a stream that is current for all of them."""
+
+    class ndarray:  # noqa: N801 (CuPy's name)
+        _c_contiguous = _f_contiguous = True
+        ndim = 1
+
+        def __init__(self, array):
+            self.dtype = np.dtype(array.interface["typestr"])
+            self.shape = array.shape
+            self.data = types.SimpleNamespace(ptr=array.address)
+
+        def __len__(self):
+            return self.shape[0]
+
+    ndarray.__module__ = "cupy"
+
+
+def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypatch):
+    """Where CuPy tells its current stream is written whenever CuPy's arrays are learnt, and read by every launch."""
+    cupy = types.ModuleType("cupy")
+    cupy._util = types.SimpleNamespace(CUDA_ARRAY_INTERFACE_EXPORT_VERSION=3)
+    # Made anew at each question, as a method would be: nobody but the reader keeps it.
+    cupy.cuda = type("cuda", (), {"get_current_stream": lambda _self: types.SimpleNamespace(ptr=77)})()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.delitem(sys.modules, "cupy_backends.cuda.stream", raising=False)
+    k = cuda.package(kernel("k", "void(int64, float32[::1])")).k
+    plain = cuda.array(np.zeros(9, "<f4"))
+    array = Streamed.ndarray(plain)
+
+    def work(stream):
+        for value in range(2 * LAUNCHES):
+            k[1, 1, stream](value, array)
+
+    def learn():
+        if path == "accelerator":
+            accelerate._use_cupy()  # what matters here of all that learning does
+        else:
+            k[1, 1, 77](0, type("ndarray", (Streamed.ndarray,), {})(plain))
+
+    at_once(*background(learn, lambda: at_once(*[lambda: work(0)] * 2, *[lambda: work(77)] * 2)))
+    assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77] * (4 * LAUNCHES)
+
+
+def test_an_interface_may_change_while_it_is_read(cuda, path):
+    """Some arrays give the same dictionary each time."""
+    run = cuda.package(kernel("k", "void(float32[::1])")).k[1, 1]
+    shared = cuda.array(np.zeros(9, "<f4"))
+    possible = [cuda.allocate(64) for _ in range(3)]
+    run(shared)
+    before = shared.address
+    addresses = itertools.cycle(possible)
+
+    def change():
+        shared.interface["data"] = (next(addresses), False)
+        shared.interface["shape"] = (int("9"),)
+
+    def work():
+        for _ in range(5 * LAUNCHES):
+            run(shared)
+
+    at_once(*background(change, lambda: at_once(work, work)))
+    assert {call["parameters"] for call in cuda.launches()} <= {
+        words(type(shared)(address, np.zeros(9, "<f4"))).hex() for address in [before, *possible]
+    }
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a GIL at all times")
+def test_the_accelerator_leaves_the_gil_off(cuda, accelerator_module):
+    folder = Path(accelerator_module.__file__).parent
+    code = f"""
+import json, sys
+sys.path.insert(0, {str(folder)!r})
+before = sys._is_gil_enabled()
+import aotcuda_accelerator
+import mypkg.kernels
+mypkg.kernels.k[1, 1](1)
+print(json.dumps([before, sys._is_gil_enabled(), type(mypkg.kernels.k[1, 1]).__module__]))
+"""
+    cuda.package(kernel("k", "void(int64)"))
+    assert json.loads(cuda.run(code)) == [False, False, "aotcuda_accelerator"]
