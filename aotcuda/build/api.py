@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import aotcuda
 from aotcuda import manifest
-from aotcuda.build import artifacts, config, plan, process, rebuild
+from aotcuda.build import artifacts, config, plan, rebuild, stages
 from aotcuda.build.job import Job
 from aotcuda.errors import ConfigError
 
@@ -57,11 +57,10 @@ def build(
     roots = _import_roots(root, import_roots)
     for module in settings.modules:
         _check_name_is_free(module.name, module.key, roots, root)
-    result = process.run(
+    results = stages.run(
         Job(
             root=str(root),
             import_roots=tuple(map(str, roots)),
-            frontend=settings.frontend,
             arch_key=settings.arch_key,
             plans=plans,
             names=plan.names(plans),
@@ -71,23 +70,24 @@ def build(
     )
     package_root = _package_root(settings.modules[0].name, roots)
     files: dict[str, bytes] = {}
-    for built in result.modules:
+    for result in results:
         sources = _sources(result, table, root, package_root, editable=editable)
-        files |= artifacts.files(
-            settings,
-            built,
-            result,
-            version=aotcuda.__version__,
-            sources=sources,
-            editable=editable,
-            rebuild=rebuild.describe(table, plans, built, os.path.relpath(root, package_root), editable=editable)
-            if settings.fallback == "jit"
-            else None,
-        )
+        for built in result.modules:
+            files |= artifacts.files(
+                settings,
+                built,
+                result,
+                version=aotcuda.__version__,
+                sources=sources,
+                editable=editable,
+                rebuild=rebuild.describe(table, plans, built, os.path.relpath(root, package_root), editable=editable)
+                if settings.fallback == "jit"
+                else None,
+            )
     return Output(
         files=files,
         package_root=os.path.relpath(package_root, root),
-        warnings=result.warnings,
+        warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
     )
 
 

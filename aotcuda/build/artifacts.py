@@ -82,7 +82,7 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         "format": manifest.FORMAT,
         "generator": f"aotcuda {version}",
         "module": module.plan.config.name,
-        "frontend": config.frontend,
+        "frontend": module.plan.frontend,
         "toolchain": result.toolchain,
         "min_driver": _FIRST_DRIVERS.get(result.toolchain["cuda"].partition(".")[0]),
         "load": config.load,  # type: ignore[typeddict-item]

@@ -26,7 +26,7 @@ def survey(
     options: Options,
     include_dirs: Sequence[str],
 ) -> Symbols:
-    """The symbols of one input; prototypes of those that Python declares are checked where it is CUDA C++.
+    """The symbols of one input; prototypes of those that Python declares are checked where they are known.
 
     Raises:
         CompileError: It is CUDA C++ and does not compile.
@@ -39,6 +39,8 @@ def survey(
     if item.kind == "cu" and not item.internal:
         declared = [external for external in externals if external.name in found.functions]
         prototypes.check(item, declared, target, options, include_dirs)
+    if item.header:
+        prototypes.check_header(item, externals, target, options)
     return found
 
 

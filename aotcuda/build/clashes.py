@@ -27,6 +27,7 @@ def check(config: Config) -> None:
         for kernel in module.kernels:
             _check_signatures(kernel)
     _check_module_names(config.modules)
+    _check_linked_modules(config.modules)
     _check_function_names(config.modules)
 
 
@@ -89,6 +90,48 @@ def _check_module_names(modules: Sequence[Module]) -> None:
                         "a single file of that name; rename one of them"
                     )
                     raise ConfigError(message)
+
+
+def _check_linked_modules(modules: Sequence[Module]) -> None:
+    """A module is built after those of the same wheel that it links, so one of them has to be the first."""
+    own = {module.name: module for module in modules}
+    for module in modules:
+        for item in module.link:
+            other = own.get(item.module or "")
+            if other is None:
+                continue
+            if other is module:
+                message = (
+                    f"{item.key}: {other.name} is this very module, whose kernels can call its functions already; "
+                    "remove the item"
+                )
+                raise ConfigError(message)
+            if not other.functions:
+                message = (
+                    f"{item.key}: {other.name} exports no device functions, so there is nothing to link; list them in "
+                    f"{other.key}.functions, or remove the item"
+                )
+                raise ConfigError(message)
+            if module in all_linked(other, modules):
+                message = (
+                    f"{item.key}: {other.name} links {module.name} in its turn, so neither can be built first; move "
+                    "the functions that both need into a third module"
+                )
+                raise ConfigError(message)
+
+
+def all_linked(module: Module, modules: Sequence[Module]) -> list[Module]:
+    """Those of the wheel's `modules` that `module` links, and those that they link."""
+    own = {item.name: item for item in modules}
+    found: list[Module] = []
+    waiting = [module]
+    while waiting:
+        for item in waiting.pop().link:
+            other = own.get(item.module or "")
+            if other is not None and other not in found:
+                found.append(other)
+                waiting.append(other)
+    return found
 
 
 def _check_function_names(modules: Sequence[Module]) -> None:

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from aotcuda.arch import Target
-from aotcuda.build import clashes, overrides, rules
+from aotcuda.build import clashes, frontends, overrides, rules
 from aotcuda.build.keys import ROOT
 from aotcuda.build.records import Record, setting
 from aotcuda.build.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
 
 _FLAG = Flag()
+_FRONT_END = Choice(frontends.NAMES)
 _STRINGS = ListOf(item=Text(), expected="a list of strings that are not empty")
 _BOUNDS = ListOf(
     item=Integer(1, 1024), expected="an integer or a list of 1 to 3 integers", shortest=1, longest=3, single=True
@@ -92,7 +93,8 @@ class LinkItem:
         default=None,
         metadata=setting(
             rules.PYTHON_MODULE,
-            "An installed module that aotcuda built: its device functions, what they link, and its callbacks.",
+            "A module of this wheel, or an installed one that aotcuda built: its device functions, what they link, and "
+            "its callbacks.",
             '"otherpkg.kernels"',
             default="either this or `path`",
             instead_of="path",
@@ -173,6 +175,15 @@ class Module:
     source: str = field(
         metadata=setting(rules.PYTHON_MODULE, "The Python module that holds the functions.", '"mypkg._kernels"')
     )
+    frontend: str | None = field(
+        default=None,
+        metadata=setting(
+            _FRONT_END,
+            "The compiler of this module's functions, where it is not that of the other modules.",
+            '"numba-cuda-mlir"',
+            default="that of `tool.aotcuda`",
+        ),
+    )
     options: Options = field(
         default_factory=Options,
         metadata=setting(
@@ -235,7 +246,7 @@ class Config:
     frontend: str = field(
         default="numba-cuda",
         metadata=setting(
-            Choice(("numba-cuda", "numba-cuda-mlir")), "The compiler of the Python functions.", '"numba-cuda"'
+            _FRONT_END, "The compiler of the Python functions; a module may name another one.", '"numba-cuda"'
         ),
     )
     load: str = field(
@@ -281,6 +292,7 @@ class Config:
         )
     )
     arch_key: str = "tool.aotcuda.arch"
+    frontend_key: str = "tool.aotcuda.frontend"
 
 
 def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aotcuda.arch import Target
     from aotcuda.build.frontends import Callbacks, CompiledFunction, CompiledKernel
+    from aotcuda.build.links import Linked
     from aotcuda.build.plan import ModulePlan
     from aotcuda.build.witness import Witness
     from aotcuda.manifest import Source
@@ -15,12 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One build.
+    """One build, or one of its stages: a worker builds modules of one front end.
 
     Attributes:
         root: The project's folder; the worker runs there.
         import_roots: Folders that the project's packages are imported from, first match first.
-        frontend: Name of the front end.
         arch_key: Where the targets were named.
         plans: What to build.
         names: For every module that the wheel gains, the names that it will have.
@@ -28,17 +30,25 @@ class Job:
         late: It is a late build, for one GPU of this machine: nothing is packed, exported functions are not kept, and
             what the import of the user's modules read is noted.
         carry: The files that are linked are wanted, to be packaged for a late build.
+        linkable: Modules of the same wheel that have been built already and are linked now, as link items.
+        wanted: The modules that others of the wheel link.
     """
 
     root: str
     import_roots: tuple[str, ...]
-    frontend: str
     arch_key: str
     plans: tuple[ModulePlan, ...]
     names: dict[str, tuple[str, ...]]
     jobs: int
     late: bool = False
     carry: bool = False
+    linkable: Mapping[str, Linked] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+
+    @property
+    def frontend(self) -> str:
+        """Name of the front end."""
+        return self.plans[0].frontend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +92,7 @@ class Result:
         sources: The project's files that were imported, by absolute path.
         warnings: What the user should know; the build went on.
         witness: In a late build, what the import of the user's modules read.
+        linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
     """
 
     toolchain: dict[str, str]
@@ -89,3 +100,4 @@ class Result:
     sources: tuple[Source, ...]
     warnings: tuple[str, ...]
     witness: Witness | None = None
+    linkable: Mapping[str, Linked] = field(default_factory=dict)

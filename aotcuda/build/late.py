@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import aotcuda
 from aotcuda import manifest
-from aotcuda.build import api, artifacts, config, plan, process
+from aotcuda.build import api, artifacts, clashes, config, plan, process, stages
 from aotcuda.build.job import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aotcuda.build.job import Result
 
@@ -82,16 +82,14 @@ def build(request: Request) -> Built:
     table = {**request.table, "arch": [request.target]}
     settings = config.parse(table, environ={})
     whole = plan.make(settings)
-    settings = replace(settings, modules=tuple(_wanted(item, request) for item in settings.modules))
-    settings = replace(settings, modules=tuple(item for item in settings.modules if item.name == request.module))
+    settings = replace(settings, modules=_wanted(settings.modules, request))
     root = Path(request.root if Path(request.root).is_dir() else request.package_root).resolve()
     package_root = Path(request.package_root).resolve()
     roots = [package_root] if root.is_relative_to(package_root) else [package_root, root]
-    result = process.run(
+    results = stages.run(
         Job(
             root=str(root),
             import_roots=tuple(map(str, roots)),
-            frontend=settings.frontend,
             arch_key="this machine's GPU",
             plans=plan.make(settings),
             names=dict(request.names or plan.names(whole)),
@@ -100,7 +98,9 @@ def build(request: Request) -> Built:
         ),
         _ENVIRONMENT,
     )
-    (built,) = result.modules
+    (result, built), *_ = [
+        (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
+    ]
     ((_, image),) = built.images
     described = artifacts.describe(settings, built, result, version=aotcuda.__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
@@ -112,15 +112,21 @@ def build(request: Request) -> Built:
     return Built(manifest=described, image=image, foreign=foreign, variables=_variables(result))
 
 
-def _wanted(module: config.Module, request: Request) -> config.Module:
-    if module.name != request.module or request.kernel is None:
-        return module
-    kernels = tuple(
-        replace(kernel, signatures=(request.signature,) if request.signature else kernel.signatures)
-        for kernel in module.kernels
-        if kernel.name == request.kernel
-    )
-    return replace(module, kernels=kernels)
+def _wanted(modules: Sequence[config.Module], request: Request) -> tuple[config.Module, ...]:
+    """What has to be built: the module with what is wanted of it, and the functions of those of the project it links.
+
+    A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
+    """
+    (module,) = [item for item in modules if item.name == request.module]
+    linked = clashes.all_linked(module, modules) if request.project else []
+    if request.kernel is not None:
+        kernels = tuple(
+            replace(kernel, signatures=(request.signature,) if request.signature else kernel.signatures)
+            for kernel in module.kernels
+            if kernel.name == request.kernel
+        )
+        module = replace(module, kernels=kernels)
+    return (module, *(replace(item, kernels=()) for item in linked))
 
 
 def _tops(settings: config.Config) -> set[str]:

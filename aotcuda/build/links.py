@@ -13,7 +13,7 @@ from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
 from aotcuda.inspect import targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from types import FunctionType
 
@@ -39,8 +39,13 @@ class Linked:
     callbacks: tuple[Callbacks, ...]
 
 
-def read(items: Iterable[LinkItem], root: Path) -> Linked:
+def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> Linked:
     """Read the files that `items` name, relative to the project's folder `root`, and check the callbacks.
+
+    Args:
+        items: The configuration's items.
+        root: The project's folder.
+        built: The modules of the same wheel that have been built; they come before installed ones of the same name.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -50,7 +55,7 @@ def read(items: Iterable[LinkItem], root: Path) -> Linked:
     callbacks: list[Callbacks] = []
     for item in items:
         if item.module is not None:
-            other = from_module(item.module, item.key)
+            other = built.get(item.module) or from_module(item.module, item.key)
             inputs += other.inputs
             callbacks += other.callbacks
         else:
@@ -94,22 +99,35 @@ def from_module(name: str, key: str) -> Linked:
     try:
         found = targets.find_module(name)
         described = found.manifest
-        needed = [(file["path"], manifest.read_file(found.where, file)) for file in described["function_links"]]
+        needed = tuple((file["path"], manifest.read_file(found.where, file)) for file in described["function_links"])
     except (TargetError, ManifestError) as error:
         message = f"{key}: {error}; add the package to build-system.requires, or correct the name"
         raise ConfigError(message) from None
     if "functions" not in found.files:
         message = f"{key}: {name} exports no device functions, so there is nothing to link"
         raise ConfigError(message)
-    files = [("functions.fatbin", name, found.files["functions"])]
-    files += [(path, f"{name} {path}", data) for path, data in needed]
-    return Linked(
-        inputs=tuple(
-            LinkInput(kind=KINDS[PurePath(path).suffix], name=title, data=data)  # type: ignore[arg-type]
-            for path, title, data in files
-        ),
-        callbacks=tuple(Callbacks(**item) for item in described["callbacks"]),
-    )
+    callbacks = tuple(Callbacks(**item) for item in described["callbacks"])
+    return packaged(name, found.files["functions"], found.files.get("header", b""), needed, callbacks)
+
+
+def packaged(
+    name: str, functions: bytes, header: bytes, needed: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
+) -> Linked:
+    """A module's device functions as link items.
+
+    Args:
+        name: The module's name.
+        functions: Its `functions.fatbin`.
+        header: Its C header.
+        needed: Name and content of each file that has to be linked with it.
+        callbacks: Those of the module.
+    """
+    others = [
+        LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data)  # type: ignore[arg-type]
+        for path, data in needed
+    ]
+    first = LinkInput(kind="fatbin", name=name, data=functions, header=header)
+    return Linked(inputs=(first, *others), callbacks=callbacks)
 
 
 def importable_name(function: Callable[..., object], what: str) -> str:

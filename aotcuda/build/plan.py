@@ -58,12 +58,16 @@ class ModulePlan:
 
     Attributes:
         config: The module's configuration.
+        frontend: Name of its front end.
+        frontend_key: The key that names it, or would.
         units: Its kernels, one unit a signature, then its functions, in the configuration's order.
         targets: What to link the kernels for, in order.
         ltoir_targets: The compute capabilities that the exported functions are compiled for, as `sm_*` targets.
     """
 
     config: Module
+    frontend: str
+    frontend_key: str
     units: tuple[Unit, ...]
     targets: tuple[Target, ...]
     ltoir_targets: tuple[Target, ...]
@@ -150,6 +154,8 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
         raise ConfigError(message)
     return ModulePlan(
         config=module,
+        frontend=module.frontend or config.frontend,
+        frontend_key=f"{module.key}.frontend" if module.frontend else config.frontend_key,
         units=tuple(units),
         targets=config.arch,
         ltoir_targets=tuple(sorted({code_target(target) for target in config.arch}, key=Target.sort_key)),

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
 from aotcuda import errors
+from aotcuda.build import frontends
 from aotcuda.errors import AotcudaError, BuildError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ sys.path[:] = json.loads(sys.argv.pop(1))
 try:
     from aotcuda.build import worker
 except ImportError as error:
-    message = f"building needs {error.name}, which is not installed; run: pip install 'aotcuda[cu13]'"
+    message = f"building needs {error.name}, which is not installed; run: pip install {sys.argv[3]!r}"
     os.write(int(sys.argv[1]), (json.dumps({"error": "ToolchainError", "message": message}) + "\\n").encode())
     sys.exit(1)
 sys.exit(worker.main())
@@ -51,7 +52,8 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> Result
         output = Path(folder, "result")
         reading, writing = os.pipe()
         paths = json.dumps([path for path in sys.path if path])
-        command = [sys.executable, "-P", "-c", _START, paths, str(writing), str(output)]
+        extra = frontends.extra_of(job.frontend, late=job.late)
+        command = [sys.executable, "-P", "-c", _START, paths, str(writing), str(output), extra]
         with subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

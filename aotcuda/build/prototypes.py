@@ -1,8 +1,9 @@
-"""Comparing the prototypes of CUDA C++ functions with the signatures that Python declares for them.
+"""Comparing the prototypes of linked functions with the signatures that Python declares for them.
 
 LTO links accept a call through a wrong prototype, and the kernel then reads garbage. The comparison is made by the
 compiler: a static assertion for each declared function is added behind the source, on the machine-level kinds of the
 function's types, so that `unsigned` for `int32` or `const float *` for a pointer is no error; `float` for `int32` is.
+For the functions of another packaged module its C header is the source.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aotcuda.build import nvrtc
 from aotcuda.errors import CompileError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Options
@@ -77,12 +78,28 @@ def check(
         found = next((external for external in plain if external.name in wrong), None)
         if found is None:
             return  # the function is not visible by its plain name, as inside a namespace: nothing can be said
+        remedy = (
+            'make the two agree, with abi="c"'
+            if source.header
+            else "make the two agree (in the Numba ABI a function returns int and takes a pointer to its result first)"
+        )
         message = (
             f"{source.name}: {found.name} is defined as {_shown(source, found.name)}, and Python declares it as "
-            f"{_prototype(found)}; make the two agree (in the Numba ABI a function returns int and takes a pointer to "
-            "its result first)"
+            f"{_prototype(found)}; {remedy}"
         )
         raise LinkError(message) from None
+
+
+def check_header(item: LinkInput, declared: Iterable[External], target: Target, options: Options) -> None:
+    """Likewise for the functions of `declared` that the C header of `item`, another module's code, has.
+
+    Raises:
+        LinkError: One is declared otherwise.
+    """
+    text = item.header.decode()
+    names = set(re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", text, re.MULTILINE))
+    known = [external for external in declared if external.name in names]
+    check(replace(item, kind="cu", data=item.header), known, target, options, [])
 
 
 def _shown(source: LinkInput, name: str) -> str:
@@ -91,7 +108,9 @@ def _shown(source: LinkInput, name: str) -> str:
     match = re.search(rf"([\w:<>*&\s]*?)\b{re.escape(name)}\s*\(([^)]*)\)", text)
     if match is None:
         return "something else"
-    result = re.sub(r'\s+|extern|"C"|__device__|__forceinline__|__noinline__|static|inline', " ", match[1]).split()
+    result = re.sub(
+        r'\s+|extern|"C"|__device__|AOTCUDA_DEVICE|__forceinline__|__noinline__|static|inline', " ", match[1]
+    ).split()
     parameters = " ".join(match[2].split())
     return f"{' '.join(result)} {name}({parameters})"
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda import manifest
-from aotcuda.build import check, headers, link, links, nvrtc, pack, pool
+from aotcuda.build import check, header, headers, link, links, nvrtc, pack, pool
 from aotcuda.build.frontends import LinkInput
 from aotcuda.build.job import BuiltModule
+from aotcuda.build.links import Linked
 from aotcuda.build.plan import code_target
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.build.frontends import Callbacks, CompiledFunction, CompiledKernel, FrontEnd
     from aotcuda.build.job import Job
-    from aotcuda.build.links import Linked
     from aotcuda.build.plan import ModulePlan, Unit
     from aotcuda.build.symbols import Symbols
 
@@ -34,6 +35,7 @@ class Steps:
     Attributes:
         warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
+        linkable: What other modules of the wheel link of these, by module; of those that they do.
     """
 
     def __init__(self, job: Job, front: FrontEnd, functions: dict[Unit, object], tell: Callable[..., None]) -> None:
@@ -43,8 +45,9 @@ class Steps:
         self.tell = tell
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
+        self.linkable: dict[str, Linked] = {}
         self.linked: dict[str, Linked] = {
-            plan.config.name: links.read(plan.config.link, Path(job.root)) for plan in job.plans
+            plan.config.name: links.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
         }
         self.done = 0
         self.total = sum(
@@ -65,7 +68,11 @@ class Steps:
         surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
         self.surveyed = surveys
         images = self._link(compiled, merged)
-        return [self._finish(plan, compiled, merged, images, surveys[plan.config.name]) for plan in self.job.plans]
+        modules = [self._finish(plan, compiled, merged, images, surveys[plan.config.name]) for plan in self.job.plans]
+        for built in modules:
+            if built.plan.config.name in self.job.wanted:
+                self.linkable[built.plan.config.name] = self._linkable(built, compiled, merged)
+        return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
         """The project's files that were linked and their headers, with digests; the paths are absolute."""
@@ -209,31 +216,58 @@ class Steps:
 
     def _function_links(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> Iterable[tuple[str, bytes]]:
         """What the exported functions call, for whoever links them: CUDA C++ compiled to LTOIR, the rest as it is."""
-        if not any(function.externals for function in functions):
-            return
         suffixes = {kind: suffix for suffix, kind in links.KINDS.items()}
-        for number, item in enumerate(self._foreign(plan, functions)):
-            joined = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
-            stem = f"link{number}_{Path(item.name).stem}"
-            if item.kind != "cu":
-                yield f"{stem}{suffixes[item.kind]}", joined.data
-                continue
-            tasks = {}
-            for target in plan.function_targets:
-                run = partial(
-                    nvrtc.compile_source,
-                    joined,
-                    code_target(target),
-                    plan.config.options,
-                    self._folders(plan),
-                    lto=target.kind == "sass",
-                )
-                tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
-            yield f"{stem}.fatbin", pack.functions(self._round(tasks).items(), item.name)
+        for number, item in enumerate(self._called(plan, functions)):
+            path = Path(item.name)  # or the name of a module, maybe with a file of its
+            plain = path.stem if path.suffix in links.KINDS else path.name
+            stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
+            if item.kind == "cu":
+                compiled = self._sources_compiled(plan, item, plan.function_targets)
+                yield f"{stem}.fatbin", pack.functions(compiled.items(), item.name)
+            else:
+                yield f"{stem}{suffixes[item.kind]}", item.data
+
+    def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
+        """What has to be linked wherever the exported functions are."""
+        return self._foreign(plan, functions) if any(function.externals for function in functions) else []
+
+    def _sources_compiled(self, plan: ModulePlan, item: LinkInput, targets: Sequence[Target]) -> dict[Target, bytes]:
+        """CUDA C++ compiled for each target: LTOIR for machine code, PTX for PTX."""
+        joined = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
+        arguments = (plan.config.options, self._folders(plan))
+        tasks = {}
+        for target in targets:
+            run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
+            tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
+        return self._round(tasks)
+
+    def _linkable(self, built: BuiltModule, compiled: Compiled, merged: PerTarget) -> Linked:
+        """A module's functions for other modules of the wheel to call: what a user of the wheel would link."""
+        plan, name = built.plan, built.plan.config.name
+        target = plan.ltoir_targets[0]
+        functions = [compiled[unit, target] for unit in plan.functions]
+        declared = header.render(name, [(unit.name, compiled[unit, target]) for unit in plan.functions]).encode()
+        if not self.job.late:
+            return links.packaged(name, built.function_fatbin, declared, built.function_links, built.callbacks)
+        # A late build has one target, and packs nothing.
+        code = merged[name, target]
+        inputs = [LinkInput(kind="ltoir", name=f"code of {name}'s functions", data=code, header=declared)]
+        for item in self._called(plan, functions):
+            if item.kind == "cu":
+                code = self._sources_compiled(plan, item, [target])[target]
+                inputs.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
+            else:
+                inputs.append(item)
+        return Linked(inputs=tuple(inputs), callbacks=built.callbacks)
 
 
 def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
+
+
+def _compile_source(*arguments: Any, lto: bool) -> bytes:
+    os.chdir("/")  # NVRTC writes the current folder into LTOIR
+    return nvrtc.compile_source(*arguments, lto=lto)
 
 
 def _link(*arguments: Any) -> bytes:

@@ -58,7 +58,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     for plan in job.plans:
         for target in plan.targets:
             nvrtc.check_target(target, job.arch_key)
-    front = frontends.get(job.frontend)
+    front = frontends.get(job.frontend, _askers(job), late=job.late)
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
     sources.prepare_imports(job.import_roots, job.names)
@@ -72,7 +72,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
                 functions[unit] = sources.load(unit, job.root)
                 signature = front.resolve(unit, functions[unit])
                 _check_new(unit, understood.setdefault((unit.module, unit.name, signature), unit))
-    steps = Steps(job, front, functions, tell)
+        with attempt():
+            steps = Steps(job, front, functions, tell)  # reads what is linked, other packages' modules among it
     modules = steps.run()
     toolchain = {
         "cuda": ".".join(map(str, nvrtc.toolkit_version())),
@@ -87,7 +88,13 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         sources=(*([] if job.late else sources.project_files(job.import_roots)), *steps.linked_files()),
         warnings=tuple(dict.fromkeys(steps.warnings)),
         witness=seen,
+        linkable=steps.linkable,
     )
+
+
+def _askers(job: Job) -> str:
+    """Who wants the job's front end, as errors say it: the key that names it, and the modules."""
+    return f"{job.plans[0].frontend_key}: the front end of {', '.join(plan.config.name for plan in job.plans)}"
 
 
 def _check_new(unit: Unit, first: Unit) -> None:

@@ -172,7 +172,9 @@ def _of_module(base: Path) -> list[_Folder]:
 def _spec(name: str) -> ModuleSpec | None:
     """Where the top-level module or package `name` would be imported from."""
     finders: list[_Finder] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    return next((spec for finder in finders if (spec := finder.find_spec(name, None)) is not None), None)
+    found = (finder.find_spec(name, None) for finder in finders)
+    # One that lies nowhere is a module made by a program, as a build's placeholders are; a later finder may have files.
+    return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
 
 
 def _read_module(folder: _Folder) -> BuiltModule:

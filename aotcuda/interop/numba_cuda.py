@@ -42,7 +42,7 @@ def numba_type(module: Module, name: str, records: Sequence[Function]) -> Any:
         ManifestError: A packaged file is missing or altered.
         TypeError: A signature cannot be called from here.
     """
-    packaged.check_abi(module, records, "numba-cuda")
+    records = packaged.callable_from(module, records, "numba-cuda")
     typing_context, target_context = cuda_target.typing_context, cuda_target.target_context
     key = _Key(f"{module.name}.{name}")
     library = ExternalCodeLibrary(f"{key.name} (packaged)", target_context.codegen())

@@ -91,25 +91,38 @@ def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
     return LinkCallbacks(setup, teardown)
 
 
-def check_abi(module: Module, records: Sequence[Function], compiler: str) -> None:
-    """Refuse functions whose arguments the two compilers pass in different ways.
+def callable_from(module: Module, records: Sequence[Function], compiler: str) -> list[Function]:
+    """Those of `records` that pass arguments and results as `compiler` does.
 
     Raises:
-        TypeError: The module was built with another compiler, and one of the functions takes a complex number, an array
-            or a tuple.
+        TypeError: The module was built with another compiler, and none of them does: complex arguments, arrays and
+            tuples are passed in different ways.
     """
     built_with = module.manifest["frontend"]
     if built_with == compiler:
-        return
-    for record in records:
-        parameters = record["signature"].partition("(")[2]
-        if re.search(r"complex|\[|Array\(|Tuple\(", parameters):
-            message = (
-                f"{module.name}.{record['name']} cannot be called from a kernel of {compiler}: the module was built "
-                f"with {built_with}, which passes the arguments of {record['signature']} in another way; take numbers "
-                "and pointers"
-            )
-            raise TypeError(message)
+        return list(records)
+    found = [record for record in records if not _differs(record["signature"])]
+    if not found:
+        names = " and ".join(f"{module.name}.{record['name']}" for record in records)
+        signatures = " and ".join(record["signature"] for record in records)
+        message = (
+            f"{names} cannot be called from a kernel of {compiler}: the module was built with {built_with}, which "
+            f"passes the arguments or the result of {signatures} in another way; take and return numbers and pointers"
+        )
+        raise TypeError(message)
+    return found
+
+
+def _differs(signature: str) -> bool:
+    signature = re.sub(r"(datetime|timedelta)64\[\w+\]", "int64", signature)
+    # The arguments are in the last pair of brackets that is not inside another; tuples begin with such a pair as well.
+    depth, begin = 0, 0
+    for index, character in enumerate(signature):
+        depth += (character == "(") - (character == ")")
+        if character == "(" and depth == 1:
+            begin = index
+    result, arguments = signature[:begin], signature[begin:]
+    return "Tuple(" in result or re.search(r"complex|\[|Array\(|Tuple\(", arguments) is not None
 
 
 def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple[str, Mapping[str, Any]]:

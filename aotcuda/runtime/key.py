@@ -14,6 +14,7 @@ import sys
 
 import aotcuda
 from aotcuda import manifest as manifests
+from aotcuda.runtime.recipe import COMPILERS
 from aotcuda.runtime.stale import Sources
 
 TYPE_CHECKING = False
@@ -32,11 +33,14 @@ _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 
 def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> str:
     """The key of a case: hexadecimal, equal in every process for which the result is the same."""
+    compilers = installed()
+    package, _ = COMPILERS.get(recipe.frontend, ("", ""))
     parts = {
         "format": FORMAT,
         "aotcuda": aotcuda.__version__,
         "python": [sys.implementation.cache_tag, sys.prefix],
-        "compilers": installed(),
+        "frontend": [recipe.frontend, compilers.get(package)],
+        "compilers": compilers,
         "toolkit": _toolkit(),
         "module": recipe.module,
         "kernel": kernel,

@@ -11,6 +11,7 @@ from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyEr
 from aotcuda.runtime import cache as caches
 from aotcuda.runtime import key as keys
 from aotcuda.runtime.cache import Artifact, Cache
+from aotcuda.runtime.recipe import COMPILERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.recipe import Recipe
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_FRONT_ENDS = {"numba-cuda": ("numba_cuda", "jit-cu13"), "numba-cuda-mlir": ("numba_cuda_mlir", "jit-mlir-cu13")}
-"""By front end: its package, and the extra that brings it."""
 
 _caches: dict[str | None, Cache] = {}
 _warned: set[str] = set()
@@ -97,9 +96,9 @@ def warn(text: str) -> None:
 
 
 def _check_installed(recipe: Recipe, what: str) -> None:
-    front_end = str(recipe.table.get("frontend", "numba-cuda"))
-    package, extra = _FRONT_ENDS.get(front_end, _FRONT_ENDS["numba-cuda"])
-    if package not in keys.installed() and not _is_importable(package):
+    front_end = recipe.frontend
+    package, extra = COMPILERS.get(front_end, (None, ""))  # an unknown one is for the configuration's check to refuse
+    if package and package not in keys.installed() and not _is_importable(package):
         message = f"{what}: compiling it here needs {front_end}, which is not installed: pip install 'aotcuda[{extra}]'"
         raise DependencyError(message)
     if not sys.executable:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 PYPROJECT = "pyproject.toml"
 
+COMPILERS = {"numba-cuda": ("numba_cuda", "jit-cu13"), "numba-cuda-mlir": ("numba_cuda_mlir", "jit-mlir-cu13")}
+"""By front end: its package, and the extra that brings it for late builds."""
+
 
 class Recipe:
     """What to build a module from.
@@ -41,6 +44,14 @@ class Recipe:
         self.package_root = package_root
         self.names = names
         self.files = files
+
+    @property
+    def frontend(self) -> str:
+        """The front end that the module is built with: its own, or the project's; as the table says, right or wrong."""
+        modules = self.table.get("modules")
+        own = modules.get(self.module) if isinstance(modules, dict) else None
+        named = own.get("frontend") if isinstance(own, dict) else None
+        return str(named or self.table.get("frontend") or "numba-cuda")
 
 
 def packaged(manifest: Manifest, package_root: str) -> Recipe | None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from cuda.pathfinder import find_nvidia_binary_utility
@@ -35,8 +36,14 @@ WHEELS = {
 }
 """Folder of each wheel -> its project, and the AOTCUDA_ARCH that it is built with."""
 
-MLIR_WHEELS = {f"{name}-mlir": name for name in ("quickstart", "foreign", "checked", "gpufeatures")}
+MLIR_WHEELS = {
+    f"{name}-mlir": name
+    for name in ("quickstart", "quickstart-older", "foreign", "checked", "devicefunctions", "gpufeatures")
+}
 """Folder of each wheel that the second front end builds of the same sources -> the one above; where it is installed."""
+
+MIXED_WHEELS = {"mixed": (REPOSITORY / "tests" / "packages" / "mixed", "")}
+"""As WHEELS, for projects with modules of both front ends; where both are installed."""
 
 
 def make_binaries(project: Path) -> None:
@@ -49,8 +56,16 @@ def build(folder: Path) -> None:
     """Build every wheel into a folder of its own below `folder`."""
     make_binaries(WHEELS["foreign"][0])
     for name, (project, arch) in WHEELS.items():
-        _build(project, folder / name, arch)
+        build_one(project, folder / name, arch)
     build_mlir(folder)
+    build_mixed(folder)
+
+
+def build_mixed(folder: Path) -> None:
+    """Build the wheels with modules of both front ends; nothing where one of them is not installed."""
+    if front_ends.installed() and find_spec("numba_cuda") is not None:
+        for name, (project, arch) in MIXED_WHEELS.items():
+            build_one(project, folder / name, arch)
 
 
 def build_mlir(folder: Path) -> None:
@@ -63,10 +78,11 @@ def build_mlir(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as temporary:
             ignored = shutil.ignore_patterns("__pycache__", "dist", "kernels.aotcuda", "kernels.py*")
             copy = Path(shutil.copytree(project, Path(temporary, original), ignore=ignored))
-            _build(front_ends.port(copy, front_ends.ABSENT.get(original, ())), folder / name, arch)
+            build_one(front_ends.port(copy, front_ends.ABSENT.get(original, ())), folder / name, arch)
 
 
-def _build(project: Path, folder: Path, arch: str) -> None:
+def build_one(project: Path, folder: Path, arch: str) -> None:
+    """Build a project's wheel into `folder`, for the targets `arch` if there are any."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     environment = {**os.environ, "AOTCUDA_ARCH": arch}
     subprocess.run([*command, str(project)], check=True, env=environment, stdout=subprocess.DEVNULL)

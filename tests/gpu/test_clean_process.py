@@ -35,8 +35,7 @@ def launched(run_clean):
 
 @pytest.mark.parametrize(("typecode", "dtype"), [("f", "float32"), ("d", "float64")])
 def test_each_signature_gives_numpys_numbers(launched, typecode, dtype):
-    import numpy as np
-
+    np = pytest.importorskip("numpy")
     x, y, out = (np.array(values, dtype) for values in launched[typecode])
     a = np.dtype(dtype).type(0.1)
     wide = a.astype(np.float64) * x.astype(np.float64) + y.astype(np.float64)  # the GPU fuses the two operations

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from gpu import prepare, test_foreign, test_numbers, test_real_life
-from gpu.conftest import GIVEN
+from gpu import mlir_wheels, test_foreign, test_numbers, test_real_life
 from support.front_ends import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
@@ -36,24 +34,7 @@ globals().update(
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with one folder for each wheel, named as the first front end's; its packages are found first."""
-    wheels = Path(GIVEN) if GIVEN else tmp_path_factory.mktemp("wheels")
-    if not GIVEN:
-        prepare.build_mlir(wheels)
-    target = tmp_path_factory.mktemp("installed")
-    for name, original in prepare.MLIR_WHEELS.items():
-        found = list((wheels / name).glob("*.whl"))
-        if not found:
-            pytest.skip("there are no wheels of numba-cuda-mlir (python tests/gpu/prepare.py FOLDER --mlir)")
-        zipfile.ZipFile(found[0]).extractall(target / original)
-    names = ("quickstart", "foreign", "checked", "gpufeatures")
-    before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in names}
-    path = list(sys.path)
-    yield target
-    sys.path[:] = path
-    for name in [name for name in sys.modules if name.partition(".")[0] in names]:
-        del sys.modules[name]
-    sys.modules.update(before)
+    yield from mlir_wheels.install(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

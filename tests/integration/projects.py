@@ -33,6 +33,11 @@ def copy(name: str, folder: Path) -> Path:
     return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.ABSENT.get(name, ()))
 
 
+def source(text: str) -> str:
+    """The text of a Python module that was written for numba-cuda, for the front end that projects are made for."""
+    return text if FrontEnd.name == "numba-cuda" else front_ends.ported(text)
+
+
 MODULE = 'tool.aotcuda.modules."pkg.k"'
 """The key of the module that `write` configures."""
 

@@ -196,7 +196,7 @@ def test_another_package_compiles_with_them_ahead_of_time(library: Path, tmp_pat
         else:
             assert not re.search(rb"\bcall\b", entry.content)
     # Whoever links this package's function needs what it calls.
-    assert [item["path"] for item in manifest["function_links"]] == ["link0_devicefunctions.fatbin"]
+    assert [item["path"] for item in manifest["function_links"]] == ["link0_devicefunctions_plain.fatbin"]
 
 
 def test_the_configuration_can_link_a_packaged_module(library: Path, tmp_path: Path) -> None:

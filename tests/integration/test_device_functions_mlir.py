@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from integration import projects
+from support import front_ends
+from support.images import cuobjdump
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +28,16 @@ def add(x, y):
 
 def times(x, y):
     return x * y
+
+def scale(x, y):
+    return x * y
 """
 MODULE = """\
 functions.add_i32 = { python = "add", signature = "int32(int32, int32)" }
 functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
 functions.times = "complex64(complex64, complex64)"
+functions.scale_f32 = { python = "scale", signature = "float32(float32, float32)" }
+functions.scale_c64 = { python = "scale", signature = "complex64(complex64, complex64)" }
 """
 USER = """
 import a.k as k
@@ -75,7 +83,7 @@ def test_its_kernels_call_them_by_either_name(library: Path, tmp_path: Path) -> 
     assert done.status == 0, done.err
     manifest = json.loads((tmp_path / "out/pkg/k.aotcuda/manifest.json").read_text())
     assert [(item["name"], item["symbols"]) for item in manifest["linked"]] == [
-        ("a.k", ["add_f32", "add_i32", "times"])
+        ("a.k", ["add_f32", "add_i32", "scale_c64", "scale_f32", "times"])
     ]
 
 
@@ -94,3 +102,157 @@ def test_the_import_imports_no_compiler(library: Path) -> None:
     path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
     environ = {**os.environ, "PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
     assert subprocess.run([sys.executable, "-c", script], env=environ, check=False).returncode == 0
+
+
+# Compiles kernels as numba-cuda-mlir does at a launch, for a GPU that it believes to be there.
+JIT = """
+import base64, json, sys
+import devicefunctions.plain as k
+import devicefunctions.table as t
+from numba_cuda_mlir import cuda, tools, types
+from numba_cuda_mlir.numba_cuda.np.numpy_support import from_dtype
+import devicefunctions._hooks as hooks
+import numpy as np
+
+tools._cached_cc = (9, 0)
+particle = np.dtype([("x", "f4"), ("n", "i4"), ("v", "f4", (3,)), ("tag", [("a", "i1"), ("b", "i1")])])
+
+@cuda.jit(device=True, inline="never")
+def helper(x):
+    return t.looked_up(x) + t.looked_up(x + 1)
+
+class Code:
+    handle = 7
+
+hooks.upload = lambda code: hooks.calls.append("setup")
+results = []
+
+def compiled(kernel, signature, **options):
+    dispatcher = cuda.jit(kernel, **options)
+    try:
+        code = dispatcher.compile(signature).metadata["cubin"]
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    hooks.calls.clear()
+    for function in (*dispatcher._module_setup_callbacks, *dispatcher._module_teardown_callbacks):
+        function(Code)
+    from_disk = sum(dispatcher._cache_hits.values())
+    return {"code": base64.b64encode(code).decode(), "calls": [*hooks.calls], "from_disk": from_disk}
+
+"""
+
+
+@pytest.fixture(scope="module")
+def packaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to import `tests/packages/devicefunctions` from, built with numba-cuda-mlir."""
+    folder = tmp_path_factory.mktemp("packaged")
+    project = front_ends.port(projects.copy("devicefunctions", folder / "project"))
+    projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "site")
+    hooks = (project / "devicefunctions" / "_hooks.py").read_bytes()
+    (folder / "site/devicefunctions/_hooks.py").write_bytes(hooks)
+    (folder / "site/devicefunctions/__init__.py").touch()
+    return folder / "site"
+
+
+def compiled(library: Path, folder: Path, *cases: tuple[str, ...], options: str = "") -> list[dict[str, Any]]:
+    """What kernels become: for each case, a body and the types of its arguments `a0`, `a1`..., `sass`, or `error`.
+
+    The types are Python; in JIT there are names for what they need.
+    """
+    lines = [JIT]
+    for number, (body, *types) in enumerate(cases):
+        names = ", ".join(f"a{index}" for index in range(len(types)))
+        lines += [f"def kernel{number}({names}):", f"    {body}"]
+        lines += [f"results.append(compiled(kernel{number}, types.void({', '.join(types)}), {options}))"]
+    text = "\n".join([*lines, "print(json.dumps(results))"])
+    script = folder / "script.py"  # the compiler's cache on disk takes kernels from files, and while they are the same
+    if not script.exists() or script.read_text() != text:
+        script.write_text(text)
+    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
+    own = {"PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
+    done = subprocess.run(
+        [sys.executable, str(script)], env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    results: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    for result in results:
+        assert "error" not in result, result
+        result["sass"] = cuobjdump(base64.b64decode(result["code"]), "--dump-sass")
+    return results
+
+
+ADD = ("a0[0] = k.add(a0[1], a0[2])", "types.float32[::1]")
+EVERY_TYPE = [
+    ("a0[0] = k.times(a0[0], a0[1])", "types.complex64[::1]"),
+    ("a0[0] = k.total(a0)", "types.float32[::1]"),
+    ("a0[0] = k.split(a0[1])[1][0]", "types.float32[::1]"),
+    ("a0[0] = k.polar(a0[1])[1].imag", "types.float32[::1]"),
+    ("a0[0] = k.swapped((a0[1], a0[2]), 1j)", "types.float32[::1]"),
+    ("a0[0] = k.later(a0[0], a1[0])", "types.NPDatetime('ns')[::1]", "types.NPTimedelta('ns')[::1]"),
+    ("a0[0] = k.scaled(a0[0], a1)", "types.float32[::1]", "types.CPointer(types.float32)"),
+    ("a0[0] = k.length(a1[0])", "types.float32[::1]", "from_dtype(particle)[::1]"),
+]
+LOOKED_UP = [
+    ("a0[0] = t.looked_up(1) + t.looked_up(2)", "types.float32[::1]"),
+    ("a0[0] = helper(1)", "types.float32[::1]"),  # compiled by itself; the compiler leaves behind what it links
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "inlined"), [("", True), ("lto=True", True), ("lto=False", False), ("debug=True, opt=False", False)]
+)
+def test_jit_kernels_inline_functions_of_every_type_unless_lto_is_off(
+    packaged: Path, tmp_path: Path, options: str, inlined: bool
+) -> None:
+    for result in compiled(packaged, tmp_path, ADD, *EVERY_TYPE, *LOOKED_UP, options=options):
+        assert ("CALL" not in result["sass"]) == inlined
+
+
+@pytest.mark.parametrize("options", ["", "lto=False"])
+def test_link_items_and_callbacks_come_along_once(packaged: Path, tmp_path: Path, options: str) -> None:
+    results = compiled(packaged, tmp_path, ADD, *LOOKED_UP, options=options)
+    assert [result["calls"] for result in results] == [[], ["setup", "teardown"], ["setup", "teardown"]]
+
+
+def test_the_compilers_cache_on_disk_does_not_keep_what_it_cannot_keep(packaged: Path, tmp_path: Path) -> None:
+    own = ("a0[0] = a0[1]", "types.float32[::1]")
+    first, second = (compiled(packaged, tmp_path, own, *LOOKED_UP, options="cache=True") for _ in range(2))
+    assert [result["from_disk"] for result in first] == [0, 0, 0]
+    assert [result["from_disk"] for result in second] == [1, 0, 0]
+    assert [result["calls"] for result in second] == [[], ["setup", "teardown"], ["setup", "teardown"]]
+
+
+def test_a_function_that_is_passed_differently_leaves_the_others_of_its_name(library: Path, tmp_path: Path) -> None:
+    """`a.k.add` stands for two functions of numbers, `a.k.scale` for one of numbers and one of complex numbers."""
+    script = """
+import json
+import a.k as k
+from numba_cuda_mlir import cuda, tools, types
+tools._cached_cc = (9, 0)
+
+def number(x):
+    x[0] = k.scale(x[0], x[1])
+
+def pair(z):
+    z[0] = k.scale(z[0], z[1])
+
+found = []
+for kernel, dtype in ((number, types.float32), (pair, types.complex64)):
+    try:
+        cuda.jit(kernel).compile(types.void(dtype[::1]))
+        found.append("")
+    except Exception as error:
+        found.append(str(error))
+print(json.dumps([k.__aotcuda__.manifest["frontend"], found]))
+"""
+    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
+    own = {"PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    frontend, (number, pair) = json.loads(done.stdout.splitlines()[-1])
+    assert number == ""
+    if frontend == "numba-cuda":
+        assert "float32" in pair  # the packaged types
+    else:
+        assert pair == ""

@@ -70,14 +70,15 @@ import os
 import aotcuda
 from aotcuda.runtime import driver
 driver.LIBRARY = os.environ["STAND_IN"]  # found by name it would be found by NVRTC too, which asks more of it
-module = aotcuda.load("pkg.k")
+module = aotcuda.load(os.environ.get("MODULE", "pkg.k"))
 class Array:
     def __init__(self, typestr):
         self.__cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": typestr}
 for item in sys.argv[1:]:
     name, typestr = item.split(":")
     module.kernels[name][1, 32](Array(typestr))
-heavy = [name for name in ("numba", "numpy", "llvmlite", "dataclasses", "aotcuda.build") if name in sys.modules]
+heavy = ("numba", "numba_cuda_mlir", "numpy", "llvmlite", "dataclasses", "aotcuda.build")
+heavy = [name for name in heavy if name in sys.modules]
 tiers = {name: [tier.tier for tier in found] for name, found in module.tiers.items()}
 images = [late.artifact.manifest["images"][0]["sha256"] for late in module.fallback.loaded.values()]
 print(json.dumps({"heavy": heavy, "tiers": tiers, "images": images}))
@@ -131,11 +132,16 @@ def machine(cuda, tmp_path):
     return Machine(cuda, tmp_path)
 
 
+def as_written(name, text):
+    """A file's text for the front end that is tested."""
+    return projects.source(text) if name.endswith(".py") else text
+
+
 def write(folder, *, aotcuda=""):
     project = projects.write(folder, SOURCE, aotcuda=aotcuda, module=MODULE)
     for name, text in {path: text for path, text, _, _ in FILES.values()}.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
+        (project / name).write_text(as_written(name, text))
     return project
 
 
@@ -248,6 +254,7 @@ class TestStale:
         name, text, old, new = FILES[what]
         path = checkout.root / name
         assert text.count(old) == 1
+        text = as_written(name, text)
         self.follow(checkout, lambda: path.write_text(text.replace(old, new)), lambda: path.write_text(text))
 
     def test_an_option_is_edited(self, checkout):
@@ -278,7 +285,7 @@ class TestStale:
             "data file": f"int(open({str(elsewhere / 'scale.txt')!r}).read())",
             "other package": "__import__('other_package').SCALE",
         }[where]
-        source.write_text(SOURCE.replace("SCALE = 3", f"SCALE = {value}"))
+        source.write_text(projects.source(SOURCE.replace("SCALE = 3", f"SCALE = {value}")))
         images = []
         for number in (3, 3, 44):
             (elsewhere / "scale.txt").write_text(str(number))
@@ -330,7 +337,9 @@ def test_no_front_end_is_said_with_what_to_install(installed):
         check=False,
     )
     assert done.returncode == 1
-    assert "needs numba-cuda, which is not installed: pip install 'aotcuda[jit-cu13]'" in done.stderr
+    name = projects.FrontEnd.name
+    extra = {"numba-cuda": "jit-cu13", "numba-cuda-mlir": "jit-mlir-cu13"}[name]
+    assert f"needs {name}, which is not installed: pip install 'aotcuda[{extra}]'" in done.stderr
     assert installed.builds == 0
 
 

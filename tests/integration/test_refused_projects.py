@@ -144,8 +144,8 @@ def test_a_configuration_that_cannot_be_built_is_refused_by_the_hook(name: str, 
 def test_a_front_end_whose_compiler_is_missing_is_refused_with_its_extra(tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", GOOD, module=KERNEL, aotcuda='frontend = "numba-cuda-mlir"'))
     assert done.said == (
-        "front end numba-cuda-mlir cannot be imported (No module named 'numba_cuda_mlir'); install it with: "
-        "pip install 'aotcuda[mlir-cu13]'"
+        "tool.aotcuda.frontend: the front end of pkg.k, numba-cuda-mlir, cannot be imported (No module named "
+        "'numba_cuda_mlir'); install it with: pip install 'aotcuda[mlir-cu13]'"
     )
 
 

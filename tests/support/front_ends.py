@@ -68,4 +68,6 @@ def again(tests: ModuleType, without: Mapping[str, str]) -> dict[str, object]:
 
 
 def _is_test(name: str, value: object) -> bool:
-    return name.startswith("test_") or isinstance(value, pytest.FixtureDef | type(pytest.fixture(lambda: None)))
+    return name.startswith(("test_", "Test")) or isinstance(
+        value, pytest.FixtureDef | type(pytest.fixture(lambda: None))
+    )

@@ -65,6 +65,19 @@ def test_code_is_compiled_once_for_each_capability_whatever_it_becomes() -> None
     assert list(map(str, made.ltoir_targets)) == ["sm_75", "sm_90", "sm_90a", "sm_100f"]
 
 
+def test_a_modules_own_front_end_comes_before_the_projects() -> None:
+    def frontend(module: str = "", project: str = "") -> tuple[str, str]:
+        table = tomllib.loads(f'arch = ["sm_80"]\n{project}\n[modules."pkg.k"]\nsource = "pkg._k"\n{module}\n{KERNELS}')
+        (made,) = plan.make(config.parse(table, environ={}))
+        return made.frontend, made.frontend_key
+
+    old, new = 'frontend = "numba-cuda"', 'frontend = "numba-cuda-mlir"'
+    assert frontend() == frontend(project=old) == ("numba-cuda", "tool.aotcuda.frontend")
+    assert frontend(project=new) == ("numba-cuda-mlir", "tool.aotcuda.frontend")
+    assert frontend(new) == frontend(new, project=new) == ("numba-cuda-mlir", f"{M}.frontend")
+    assert frontend(old, project=new) == ("numba-cuda", f"{M}.frontend")
+
+
 def test_a_debug_build_of_kernels_has_no_ptx() -> None:
     with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch: compute_80 is PTX, and .* debug = true"):
         make("options.debug = true\n" + KERNELS, '["sm_80", "compute_80"]')

@@ -45,6 +45,7 @@ single = { signature = "void(int32[:])", launch-bounds = 128 }
 
 [modules.plain]
 source = "mypkg.more"
+frontend = "numba-cuda-mlir"
 kernels = { axpy = "void(float32[:])" }
 """
 
@@ -95,6 +96,7 @@ def test_every_key_arrives_where_it_belongs() -> None:
     )
     assert module.kernels[3].signatures == ("void(int32[:])",)
     assert (plain.key, plain.name) == ("tool.aotcuda.modules.plain", "plain")
+    assert (module.frontend, plain.frontend) == (None, "numba-cuda-mlir")
 
 
 def test_defaults() -> None:

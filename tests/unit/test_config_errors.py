@@ -229,6 +229,13 @@ source = "pkg.k"
 source = "pkg.k.x"
     {M}.source: "pkg.k.x" needs a package "pkg.k", but {M} makes a single file of that name; rename one of them
 
+frontend = "numba"
+    {M}.frontend: expected "numba-cuda" or "numba-cuda-mlir", found the string "numba"; write for example frontend =
+    "numba-cuda-mlir"
+
+front-end = "numba-cuda-mlir"
+    {M}.front-end: unknown key; did you mean frontend?
+
 kernels = {}
     {M}: the module has neither functions nor kernels; add one, or remove the module
 
@@ -548,6 +555,38 @@ source = 's'
 functions.add = 'f8(f8)'
     tool.aotcuda.modules.b.functions.add: the C ABI name is taken by tool.aotcuda.modules.a.functions.add, and
     modules of a wheel may be linked together; rename one of them
+
+[modules.a]
+source = 's'
+functions.add = 'f4(f4)'
+link = [{ module = 'a' }]
+    tool.aotcuda.modules.a.link[0]: a is this very module, whose kernels can call its functions already; remove the
+    item
+
+[modules.a]
+source = 's'
+link = ['x.cu', { module = 'b' }]
+{K}
+[modules.b]
+source = 's'
+{K}
+    tool.aotcuda.modules.a.link[1]: b exports no device functions, so there is nothing to link; list them in
+    tool.aotcuda.modules.b.functions, or remove the item
+
+[modules.a]
+source = 's'
+functions.of_a = 'f4(f4)'
+link = [{ module = 'other' }, { module = 'b' }]
+[modules.b]
+source = 's'
+functions.of_b = 'f4(f4)'
+link = [{ module = 'c' }]
+[modules.c]
+source = 's'
+functions.of_c = 'f4(f4)'
+link = [{ module = 'a' }]
+    tool.aotcuda.modules.a.link[1]: b links a in its turn, so neither can be built first; move the functions that
+    both need into a third module
 
 options.debug = true
 modules.a = { source = 's', {K}, options = { lineinfo = true } }

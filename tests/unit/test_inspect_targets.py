@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import manifest
+from aotcuda.build import sources
 from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
 from aotcuda.inspect.collect import collect
 from support import images, modules
@@ -64,6 +65,15 @@ def test_a_data_folder_without_the_generated_module_can_be_read(tmp_path: Path) 
     package = modules.write_package(tmp_path)
     (package / "kernels.py").unlink()
     assert names(package / "kernels.aotcuda") == ["mypkg.kernels"]
+
+
+def test_a_placeholder_for_a_module_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A late build has placeholders for all modules of the wheel, and links those that lie beside its own.
+    modules.write(tmp_path, *modules.contents("alone"))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    monkeypatch.setattr(sys, "meta_path", [sources._Generated({"alone": ["k"]}), *sys.meta_path])
+    assert names("alone") == ["alone"]
 
 
 @pytest.mark.parametrize(

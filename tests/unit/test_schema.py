@@ -49,6 +49,7 @@ GOOD: dict[str, Any] = {
     "modules": {
         "pkg.kernels": {
             "source": "pkg._kernels",
+            "frontend": "numba-cuda",
             "options": {"fastmath": False},
             "link": ["a.cu", {"path": "b.o", "setup": "pkg._hooks:setup", "teardown": "pkg._hooks:teardown"}],
             "functions": {"add": {"python": "plus", "signature": "int32(int32)"}, "clamp": "float32(float32)"},

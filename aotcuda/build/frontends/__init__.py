@@ -38,6 +38,7 @@ class LinkInput:
             bring them separately; of inputs with the same name and data each piece is linked once.
         internal: It is the front end's own code, of which no line information is kept.
         folder: For `cu` files: where the file lies; headers are searched there first.
+        header: For another module's functions: their prototypes, as its C header has them.
     """
 
     kind: Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
@@ -46,6 +47,7 @@ class LinkInput:
     pieces: tuple[tuple[str, bytes], ...] = ()
     internal: bool = False
     folder: str = ""
+    header: bytes = b""
 
     @property
     def identity(self) -> tuple[str, bytes]:
@@ -183,19 +185,27 @@ class FrontEnd(Protocol):
         """Folders that CUDA C++ sources of the front end's own need."""
 
 
-def get(name: str) -> FrontEnd:
+def extra_of(name: str, *, late: bool = False) -> str:
+    """The extra that installs a front end's compiler, as pip takes it: `aotcuda[cu13]`; for late builds another one."""
+    return f"aotcuda[{'jit-' if late else ''}{_EXTRAS[name]}]"
+
+
+def get(name: str, asker: str, *, late: bool = False) -> FrontEnd:
     """The front end called `name`.
 
+    Args:
+        name: One of `NAMES`.
+        asker: The configuration key and the modules that ask for it, as errors begin.
+        late: It is for a late build.
+
     Raises:
-        ToolchainError: There is none of that name, or its compiler is not installed.
+        ToolchainError: Its compiler is not installed.
     """
-    if name not in NAMES:
-        message = f"tool.aotcuda.frontend: {name!r} is not available in this version; use {' or '.join(NAMES)}"
-        raise ToolchainError(message)
     module_name = f"{__name__}.{name.replace('-', '_')}"
     try:
         return cast("FrontEnd", importlib.import_module(module_name))
     except ImportError as error:
-        extra = f"aotcuda[{_EXTRAS[name]}]"
-        message = f"front end {name} cannot be imported ({error}); install it with: pip install {extra!r}"
+        message = (
+            f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {extra_of(name, late=late)!r}"
+        )
         raise ToolchainError(message) from error

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir import cuda, descriptor, mlir_compiler, mlir_lowering, mlir_optimization, tools
-from numba_cuda_mlir._mlir.ir import MLIRError
+from numba_cuda_mlir._mlir import ir
+from numba_cuda_mlir._mlir.dialects import memref
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering_utilities import context
 from numba_cuda_mlir.numba_cuda.core import config
@@ -92,6 +93,7 @@ def install() -> None:
     _stop_at_llvm_ir()
     _defer_eager_signatures()
     _take_plain_helpers()
+    _bring_arrays_of_helpers()
     _catch_raises()
     _show_errors()
     _refuse_device_arrays()
@@ -263,6 +265,32 @@ def _take_plain_helpers() -> None:
     mlir_lowering.MLIRLower.store_var = store_wrapped
 
 
+def _bring_arrays_of_helpers() -> None:
+    # Of a helper that is called and not inlined (a plain one, or a long one) the compiler copies the functions, and
+    # leaves the shared and constant arrays behind that they name.
+    call = mlir_lowering.MLIRLower.build_user_defined_function_call
+    text_of = mlir_lowering.get_mlir_module_str
+    copied = [""]
+
+    def get_mlir_module_str(metadata: Any) -> str:
+        copied[0] = text_of(metadata)
+        return copied[0]
+
+    def build_user_defined_function_call(self: Any, *args: Any, **more: Any) -> Any:
+        result = call(self, *args, **more)
+        block = self.mlir_gpu_module.regions[0].blocks[0]
+        known = {op.sym_name.value for op in block if isinstance(op, memref.GlobalOp)}
+        module = ir.Module.parse(copied[0])
+        for op in next(iter(module.body)).regions[0].blocks[0]:
+            if isinstance(op, memref.GlobalOp) and op.sym_name.value not in known:
+                with ir.InsertionPoint(block):
+                    block.append(op.clone())
+        return result
+
+    mlir_lowering.get_mlir_module_str = get_mlir_module_str
+    mlir_lowering.MLIRLower.build_user_defined_function_call = build_user_defined_function_call
+
+
 def _catch_raises() -> None:
     # To raise is to store a code that only a debug launch looks at, and to return whatever is at hand. The C ABI has
     # no place for it: callers would take an undefined value for a result.
@@ -342,7 +370,7 @@ def _show_errors() -> None:
         # Prints the whole module where it fails.
         try:
             self.mlir_module.operation.verify()
-        except MLIRError as error:
+        except ir.MLIRError as error:
             reasons = [item.message for item in error.error_diagnostics] or ["no reason given"]
             name, loc = self.func_ir.func_id.func_qualname, self.func_ir.loc
             message = f"numba-cuda-mlir makes invalid MLIR of {name} ({loc.filename}:{loc.line}): {reasons[0]}"

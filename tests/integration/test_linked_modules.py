@@ -1,0 +1,144 @@
+"""`link = [{ module = ... }]` between modules of one wheel: the functions of one in the kernels of the other."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.projects import build_wheel, content, manifest_of, refused, succeed, write
+from support import front_ends
+from support.images import cuobjdump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SOURCE = """
+from numba import cuda
+
+looked_up = cuda.declare_device("looked_up", "float32(int32)", abi="c")
+
+
+def entry(i):
+    return looked_up(i) * 3
+
+
+def shift(x):
+    return x + 7
+"""
+TABLE = """
+__device__ float table[100];
+extern "C" __device__ float looked_up(int i) { return table[i]; }
+"""
+HOOKS = "def upload(code):\n    pass\n"
+LIBRARY = """\
+link = [{ path = "table.cu", setup = "pkg._hooks:upload" }]
+functions.entry = "float32(int32)"
+functions.shift = "float32(float32)"
+"""
+USER = """
+from numba import cuda
+
+entry = cuda.declare_device("entry", "float32(int32)", abi="c")
+shift = cuda.declare_device("shift", "float32(float32)", abi="c")
+
+
+def k(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = shift(entry(i))
+"""
+USERS_MODULE = """
+[tool.aotcuda.modules."pkg.user"]
+source = "pkg._user"
+link = [{ module = "pkg.k" }]
+kernels.k = "void(float32[::1])"
+"""
+
+
+@pytest.fixture(params=["numba-cuda", front_ends.MLIR], autouse=True, scope="module")
+def _front_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == front_ends.MLIR and not front_ends.installed():
+        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects.FrontEnd, "name", request.param)
+        yield
+
+
+def make(folder: Path, user: str = USER, source: str = SOURCE) -> Path:
+    """A project whose module `pkg.user` links `pkg.k`."""
+    project = write(folder / "project", source, module=LIBRARY, rest=USERS_MODULE)
+    (project / "pkg" / "_user.py").write_text(projects.source(user))
+    (project / "pkg" / "_hooks.py").write_text(HOOKS)
+    (project / "table.cu").write_text(TABLE)
+    return project
+
+
+@pytest.fixture(scope="module")
+def files(_front_end: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return content(build_wheel(make(tmp_path_factory.mktemp("linked")), AOTCUDA_ARCH="sm_80;compute_80"))
+
+
+def test_functions_and_what_they_link_become_part_of_the_kernels(files: dict[str, bytes]) -> None:
+    code = cuobjdump(files["pkg/user.aotcuda/kernels.fatbin"], "--dump-sass")
+    assert "FFMA" in code
+    assert "CALL" not in code
+    ptx = cuobjdump(files["pkg/user.aotcuda/kernels.fatbin"], "--dump-ptx")
+    assert re.search(r"fma\.rn\.f32 .*, 0f40400000, 0f40E00000;", ptx)  # times 3 of one function, plus 7 of the other
+    assert re.search(r"\.global .*table\[400\]", ptx)
+    assert ".extern" not in ptx
+
+
+def test_the_callbacks_come_along(files: dict[str, bytes]) -> None:
+    expected = [{"setup": "pkg._hooks:upload", "teardown": None, "origin": "table.cu"}]
+    assert manifest_of(files, "pkg.user")["callbacks"] == manifest_of(files, "pkg.k")["callbacks"] == expected
+
+
+def test_the_manifest_tells_what_was_linked_and_from_which_sources(files: dict[str, bytes]) -> None:
+    manifest = manifest_of(files, "pkg.user")
+    assert manifest["linked"] == [
+        {"name": "pkg.k", "symbols": ["entry", "shift"]},
+        {"name": "pkg.k link0_table.fatbin", "symbols": ["looked_up"]},
+    ]
+    assert {"pkg/_k.py", "pkg/_user.py", "table.cu"} <= {source["path"] for source in manifest["sources"]}
+    assert "pkg/_user.py" not in {source["path"] for source in manifest_of(files, "pkg.k")["sources"]}
+
+
+def test_what_an_earlier_build_left_in_the_tree_is_not_linked(tmp_path: Path, files: dict[str, bytes]) -> None:
+    project = make(tmp_path, source=SOURCE.replace("x + 7", "x + 8"))
+    build = (sys.executable, "-m", "aotcuda", "build", ".", "--out", ".")
+    succeed(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
+    (project / "pkg" / "_k.py").write_text(projects.source(SOURCE))
+    succeed(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
+    built = (project / "pkg" / "user.aotcuda" / "kernels.fatbin").read_bytes()
+    assert built == files["pkg/user.aotcuda/kernels.fatbin"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "declared"),
+    [
+        ('"float32(float32)", abi="c"', '"float32(float64)", abi="c"', "float shift(double)"),
+        ('"float32(float32)", abi="c"', '"float64(float32)", abi="c"', "double shift(float)"),
+        ('"float32(float32)", abi="c"', '"float32(float32)"', "int shift(T *, float)"),
+    ],
+)
+def test_a_function_that_is_declared_otherwise_than_it_was_built_is_refused(
+    tmp_path: Path, old: str, new: str, declared: str
+) -> None:
+    assert USER.count(old) == 1
+    done = refused(make(tmp_path, USER.replace(old, new)))
+    assert done.err == (
+        "aotcuda: pkg.k: shift is defined as float shift(float x), and Python declares it as "
+        f'{declared}; make the two agree, with abi="c"\n'
+    )
+
+
+def test_a_function_that_fails_is_told_once(tmp_path: Path) -> None:
+    done = refused(make(tmp_path, source=SOURCE.replace("x + 7", "x.nothing")))
+    lines = projects.lines_of(done.err)
+    assert len(lines) == 1
+    assert lines[0].startswith('tool.aotcuda.modules."pkg.k".functions.shift')

@@ -1,0 +1,318 @@
+"""One wheel whose modules are built by both front ends, and link each other: `tests/packages/mixed`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.inspect import fatbin
+from integration import projects, test_reproducible
+from integration.projects import BUILD, HATCHLING, build_wheel, content, manifest_of
+from integration.test_fallback import Machine
+from support.front_ends import MLIR, installed
+from support.images import cuobjdump, resource_usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aotcuda.manifest import Manifest
+
+pytestmark = pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
+pytest_plugins = ["support.stand_in"]
+
+OLD = "numba-cuda"
+FRONT_ENDS = {"polynomials": OLD, "waves": MLIR, "fields": OLD}
+KERNELS = {
+    "waves": ["axpy__0", "axpy__1", "evaluate", "reverse"],
+    "fields": ["axpy__0", "axpy__1", "damp", "differences"],
+}
+WORDS = {
+    OLD: ["zero", "zero", "items", "itemsize", "data", "shape0", "stride0"],
+    MLIR: ["data", "data", "zero", "shape0", "step0"],
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(projects.copy("mixed", tmp_path_factory.mktemp("mixed") / "mixed"))
+
+
+@pytest.fixture(scope="module")
+def files(wheel: Path) -> dict[str, bytes]:
+    return content(wheel)
+
+
+@pytest.fixture(scope="module")
+def manifests(files: dict[str, bytes]) -> dict[str, Manifest]:
+    return {name: manifest_of(files, f"mixed.{name}") for name in FRONT_ENDS}
+
+
+def image(files: dict[str, bytes], module: str, arch: str) -> bytes:
+    """A module's image for one target, unpacked."""
+    entries = fatbin.read(files[f"mixed/{module}.aotcuda/kernels.fatbin"], module)
+    return next(entry.content for entry in entries if entry.arch == arch)
+
+
+def code_of(sass: str, kernel: str) -> str:
+    """The machine code of one kernel."""
+    return re.split(r"Function : ", sass.partition(f"Function : {kernel}\n")[2])[0]
+
+
+class TestManifests:
+    def test_each_names_its_own_front_end_and_toolchain(self, manifests: dict[str, Manifest]) -> None:
+        assert {name: manifest["frontend"] for name, manifest in manifests.items()} == FRONT_ENDS
+        for name, front_end in FRONT_ENDS.items():
+            compilers = {OLD, MLIR, "numba", "llvmlite"} & manifests[name]["toolchain"].keys()
+            assert compilers == ({MLIR} if front_end == MLIR else {OLD, "numba", "llvmlite"})
+
+    def test_each_lays_its_arrays_out_as_its_front_end_does(self, manifests: dict[str, Manifest]) -> None:
+        for name, front_end in FRONT_ENDS.items():
+            for kernel in manifests[name]["kernels"]:
+                arrays = [item for item in kernel["overloads"][0]["parameters"] if item["kind"] == "array"]
+                assert [item["words"] for item in arrays] == [WORDS[front_end]] * len(arrays)
+
+    def test_each_lists_its_own_sources_and_those_of_what_it_links(self, manifests: dict[str, Manifest]) -> None:
+        found = {name: {source["path"] for source in manifest["sources"]} for name, manifest in manifests.items()}
+        assert found["polynomials"] == {"csrc/offset.cu", "mixed/__init__.py", "mixed/_polynomials.py"}
+        assert found["waves"] == found["polynomials"] | {"mixed/_waves.py"}
+        assert found["fields"] == found["waves"] | {"mixed/_fields.py"}
+
+    def test_a_late_build_would_take_the_modules_own_front_end(self, manifests: dict[str, Manifest]) -> None:
+        for name, manifest in manifests.items():
+            (own,) = manifest["rebuild"]["table"]["modules"].values()
+            assert own.get("frontend", OLD) == FRONT_ENDS[name]
+
+    def test_inspect_shows_them(self, wheel: Path, manifests: dict[str, Manifest]) -> None:
+        text = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", wheel).out
+        blocks = dict(re.findall(r"^mixed\.(\w+)\n((?:.+\n|\n(?!mixed\.))*)", text, re.MULTILINE))
+        assert {name: re.findall(r"front end +(\S+)", block) for name, block in blocks.items()} == {
+            name: [front_end] for name, front_end in FRONT_ENDS.items()
+        }
+        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        modules = {module["name"]: module for module in json.loads(done.out)["modules"]}
+        assert {name: modules[f"mixed.{name}"]["toolchain"] for name in FRONT_ENDS} == {
+            name: manifest["toolchain"] for name, manifest in manifests.items()
+        }
+        abis = {symbol["abi"] for symbol in modules["mixed.waves"]["symbols"] if symbol["kind"] == "kernel"}
+        assert abis == {MLIR}
+
+
+class TestImages:
+    """What NVIDIA's own tools see: code of both front ends in one image, with nothing left to be linked."""
+
+    @pytest.mark.parametrize("module", KERNELS)
+    @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+    def test_every_kernel_is_an_entry_point(self, files: dict[str, bytes], module: str, arch: str) -> None:
+        symbols = cuobjdump(image(files, module, arch), "--dump-elf-symbols")
+        found = re.findall(r"^STT_FUNC\s+STB_GLOBAL\s+STO_ENTRY\s+(\w+)$", symbols, re.MULTILINE)
+        assert sorted(found) == KERNELS[module]
+        assert "STN_UNDEF" not in symbols.replace("STT_NOTYPE", "")
+
+    @pytest.mark.parametrize("module", KERNELS)
+    def test_the_ptx_calls_nothing_outside(self, files: dict[str, bytes], module: str) -> None:
+        assert ".extern .func" not in image(files, module, "compute_80").decode()
+
+    @pytest.mark.parametrize("module", ["waves", "fields"])
+    def test_functions_of_the_other_front_end_are_inlined(self, files: dict[str, bytes], module: str) -> None:
+        sass = cuobjdump(image(files, module, "sm_80"), "--dump-sass")
+        # (a*x + 2) * x + 1.25, in double precision: constants from Python, and from Python and CUDA C++ together.
+        code = code_of(sass, {"waves": "evaluate", "fields": "damp"}[module])
+        assert re.search(r"DADD .*, 2 ;", code)
+        assert re.search(r"DFMA .*, 1\.25 ;", code)
+        code = code_of(sass, {"waves": "reverse", "fields": "differences"}[module])
+        assert "BAR.SYNC" in code
+        assert "CALL" not in code
+
+    def test_shared_arrays_of_both_front_ends_do_not_overlap(self, files: dict[str, bytes]) -> None:
+        usage = resource_usage(image(files, "fields", "sm_80"))
+        assert int(usage["differences"]["SHARED"]) == 2 * 64 * 4
+        usage = resource_usage(image(files, "waves", "sm_80"))
+        assert int(usage["reverse"]["SHARED"]) == 64 * 4
+
+
+class TestBuilds:
+    def test_the_wheel_depends_on_nothing_but_its_inputs(self, wheel: Path, tmp_path: Path) -> None:
+        command = [sys.executable, "-c", test_reproducible.ALONE, *HATCHLING[1:]]
+        project = test_reproducible.somewhere_else("mixed", tmp_path)
+        other = build_wheel(project, *command, **test_reproducible.OTHER_ENVIRONMENT)
+        assert [name for name, data in content(wheel).items() if content(other)[name] != data] == []
+        assert other.read_bytes() == wheel.read_bytes()
+
+    def test_it_is_the_same_by_way_of_an_sdist(self, wheel: Path, tmp_path: Path) -> None:
+        project = projects.copy("mixed", tmp_path / "mixed")
+        assert build_wheel(project, *BUILD).read_bytes() == wheel.read_bytes()
+        assert list((project / "dist").glob("*.tar.gz"))
+
+    def test_modules_are_what_they_would_be_without_those_that_link_them(
+        self, files: dict[str, bytes], tmp_path: Path
+    ) -> None:
+        project = projects.copy("mixed", tmp_path / "mixed")
+        config = project / "pyproject.toml"
+        before, fields, _ = config.read_text().partition('[tool.aotcuda.modules."mixed.fields"]')
+        config.write_text(before)
+        assert fields
+        alone = content(build_wheel(project))
+        same = [name for name in files if re.search(r"(polynomials|waves)\.aotcuda/.*\.(fatbin|h)$", name)]
+        assert len(same) == 8
+        assert [name for name in same if alone[name] != files[name]] == []
+
+
+def no_compiler(folder: Path, package: str) -> Path:
+    """A folder that, first on the path, makes a compiler one that is not installed."""
+    (folder / package).mkdir(parents=True)
+    text = f"raise ModuleNotFoundError({f'No module named {package!r}'!r}, name={package!r})\n"
+    (folder / package / "__init__.py").write_text(text)
+    return folder
+
+
+class TestMissingCompilers:
+    def test_the_module_that_asked_for_it_is_named_with_the_extra(self, tmp_path: Path) -> None:
+        project = projects.copy("mixed", tmp_path / "mixed")
+        path = no_compiler(tmp_path / "path", "numba_cuda_mlir")
+        done = projects.refused(project, PYTHONPATH=str(path))
+        assert done.err == (
+            'aotcuda: tool.aotcuda.modules."mixed.waves".frontend: the front end of mixed.waves, numba-cuda-mlir, '
+            "cannot be imported (No module named 'numba_cuda_mlir'); install it with: "
+            "pip install 'aotcuda[mlir-cu13]'\n"
+        )
+
+    def test_a_front_end_of_the_project_is_the_projects_key(self, tmp_path: Path) -> None:
+        project = projects.copy("mixed", tmp_path / "mixed")
+        path = no_compiler(tmp_path / "path", "numba")
+        done = projects.refused(project, PYTHONPATH=str(path))
+        assert done.said.startswith(
+            "tool.aotcuda.frontend: the front end of mixed.polynomials, numba-cuda, cannot be imported ("
+        )
+        assert done.said.endswith("; install it with: pip install 'aotcuda[cu13]'")
+
+    def test_neither_is_imported_for_the_other(self, tmp_path: Path) -> None:
+        project = projects.copy("mixed", tmp_path / "mixed")
+        for name, other in (("_polynomials", "numba_cuda_mlir"), ("_waves", "numba"), ("_fields", "numba_cuda_mlir")):
+            source = project / "mixed" / f"{name}.py"
+            check = f'\n\nimport sys\n\nassert "{other}" not in sys.modules\n'
+            source.write_text(source.read_text() + check)
+        build_wheel(project, AOTCUDA_ARCH="sm_80")
+
+
+CALLED = "def doubled(x):\n    return x + x\n"
+CALLER = """
+from numba import cuda
+
+doubled = cuda.declare_device("doubled", "float32(float32)", abi="c")
+
+
+def k(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = doubled(x[i])
+"""
+
+
+@pytest.mark.parametrize("caller", [OLD, MLIR])
+def test_another_packages_functions_are_linked_whoever_compiled_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str
+) -> None:
+    callee = MLIR if caller == OLD else OLD
+    monkeypatch.setattr(projects.FrontEnd, "name", callee)
+    library = projects.write(tmp_path / "library", CALLED, module='functions.doubled = "float32(float32)"')
+    config = library / "pyproject.toml"
+    config.write_text(config.read_text().replace("pkg", "library"))
+    (library / "pkg").rename(library / "library")
+    projects.succeed(library, sys.executable, "-m", "aotcuda", "build", ".", "--out", tmp_path / "site")
+    monkeypatch.setattr(projects.FrontEnd, "name", caller)
+    module = 'link = [{ module = "library.k" }]\nkernels.k = "void(float32[::1])"'
+    project = projects.write(tmp_path / "project", CALLER, module=module)
+    built = content(build_wheel(project, PYTHONPATH=str(tmp_path / "site")))
+    manifest = manifest_of(built, "pkg.k")
+    assert (manifest["frontend"], manifest["linked"]) == (caller, [{"name": "library.k", "symbols": ["doubled"]}])
+    code = cuobjdump(built["pkg/k.aotcuda/kernels.fatbin"], "--dump-sass")
+    assert "FADD" in code
+    assert "CALL" not in code
+
+
+@pytest.fixture(scope="module")
+def machine_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel for one GPU alone."""
+    return build_wheel(projects.copy("mixed", tmp_path_factory.mktemp("sm_80") / "mixed"), AOTCUDA_ARCH="sm_80")
+
+
+@pytest.fixture
+def machine(cuda, tmp_path: Path) -> Machine:
+    return Machine(cuda, tmp_path)
+
+
+def late_manifests(machine: Machine) -> list[Manifest]:
+    return [json.loads(path.read_text()) for path in sorted(machine.cache.rglob("manifest.json"))]
+
+
+class TestFallback:
+    """Late builds take the front end of the module, and need no other."""
+
+    @pytest.fixture
+    def installed(self, machine: Machine, machine_code: Path) -> Machine:
+        zipfile.ZipFile(machine_code).extractall(machine.root)
+        return machine
+
+    @pytest.mark.parametrize(
+        ("module", "kernel", "absent"), [("waves", "reverse", "numba"), ("fields", "differences", "numba_cuda_mlir")]
+    )
+    @pytest.mark.parametrize(("typestr", "device"), [("<f8", "8.0"), ("<f4", "12.0")])
+    def test_a_module_is_compiled_by_its_own_front_end(
+        self, installed: Machine, tmp_path: Path, module: str, kernel: str, absent: str, typestr: str, device: str
+    ) -> None:
+        installed.cuda.set(devices=device)
+        path = f"{no_compiler(tmp_path / 'path', absent)}:{installed.path}"
+        said = installed.run(f"{kernel}:{typestr}", MODULE=f"mixed.{module}", PYTHONPATH=path)
+        assert said["tiers"][kernel] == (["exact", "jit"] if device == "8.0" else ["jit"])
+        (manifest,) = late_manifests(installed)
+        assert manifest["frontend"] == FRONT_ENDS[module]
+        ((image,), (record, *_)) = manifest["images"], [item for item in manifest["kernels"] if item["name"] == kernel]
+        assert image["arch"] == f"sm_{device.replace('.', '')}"
+        assert record["overloads"][0]["parameters"][0]["words"] == WORDS[FRONT_ENDS[module]]
+        assert record["overloads"][0]["parameters"][0]["dtype"] == typestr
+        again = installed.run(f"{kernel}:{typestr}", MODULE=f"mixed.{module}", PYTHONPATH=path)
+        assert (again["images"], again["heavy"]) == (said["images"], [])
+
+    def test_a_gpu_older_than_all_that_a_linked_module_was_built_for_is_refused_by_name(
+        self, installed: Machine
+    ) -> None:
+        installed.cuda.set(devices="7.5")
+        process = installed.start("reverse:<f4", MODULE="mixed.waves")
+        *_, line = [text for text in process.communicate()[1].splitlines() if text.startswith("aotcuda.errors")]
+        assert line.startswith("aotcuda.errors.NoImageError: ")
+        assert "the JIT fallback failed: mixed.waves: mixed.polynomials holds code for compute_80" in line
+        assert "which cannot be linked for sm_75; build it for sm_75 too" in line
+
+    def test_an_edited_source_tree_compiles_what_is_linked_too(self, machine: Machine) -> None:
+        from aotcuda.build import api, tree
+
+        project = projects.copy("mixed", machine.root)
+        table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
+        tree.install(api.build(table, project, editable=True), project)
+        assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["differences"] == ["exact"]
+        source = project / "mixed" / "_polynomials.py"
+        before = source.read_text()
+        source.write_text(before.replace("* x + 2", "* x + 3"))
+        edited = machine.run("differences:<f4", MODULE="mixed.fields")
+        assert edited["tiers"]["damp"] == ["jit"]
+        (manifest,) = late_manifests(machine)
+        assert manifest["frontend"] == OLD
+        (cubin,) = machine.cache.rglob("kernels.cubin")
+        code = code_of(cuobjdump(cubin.read_bytes(), "--dump-sass"), "damp")
+        assert re.search(r"DADD .*, 3 ;", code)
+        assert not re.search(r"DADD .*, 2 ;", code)
+        source.write_text(before)
+        assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["damp"] == ["exact"]
+
+    def test_a_source_tree_that_was_never_built_compiles_what_is_linked_too(self, machine: Machine) -> None:
+        projects.copy("mixed", machine.root)
+        first = machine.run("differences:<f4", MODULE="mixed.fields")
+        assert first["tiers"] == {"axpy": ["jit"] * 2, "damp": ["jit"], "differences": ["jit"]}
+        second = machine.run("differences:<f4", MODULE="mixed.fields")
+        assert (second["images"], second["heavy"]) == (first["images"], [])

@@ -1,0 +1,122 @@
+"""Stages: one front end each, linked modules first, and as few as that takes."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from aotcuda.build import config, plan, stages
+from aotcuda.build.job import Job, Result
+from aotcuda.build.witness import Witness
+from aotcuda.errors import AotcudaError, CompileError
+
+OLD, NEW = "numba-cuda", "numba-cuda-mlir"
+
+
+def project(frontend: str = OLD, **modules: tuple[str, list[str]]) -> tuple[plan.ModulePlan, ...]:
+    """The plans of modules with one function each, from their front end ("" for the project's) and what they link."""
+    lines = ['arch = ["sm_80"]', f'frontend = "{frontend}"']
+    for name, (own, links) in modules.items():
+        lines += [f"[modules.{name}]", f'source = "pkg._{name}"', f'functions.of_{name} = "int32(int32)"']
+        lines += [f'frontend = "{own}"'] if own else []
+        items = ", ".join(f'{{ module = "{link}" }}' for link in links)
+        lines += [f"link = [{items}]"]
+    return plan.make(config.parse(tomllib.loads("\n".join(lines)), environ={}))
+
+
+def split(*args: str, **modules: tuple[str, list[str]]) -> list[tuple[str, str]]:
+    """Front end and modules of each stage."""
+    return [
+        (stage[0].frontend, " ".join(item.config.name for item in stage))
+        for stage in stages.split(project(*args, **modules))
+    ]
+
+
+def test_modules_of_one_front_end_are_one_stage() -> None:
+    assert split(a=("", []), b=(OLD, []), c=("", [])) == [(OLD, "a b c")]
+    assert split(NEW, a=("", []), b=(NEW, [])) == [(NEW, "a b")]
+
+
+def test_each_front_end_is_a_stage_of_its_own() -> None:
+    assert split(a=("", []), b=(NEW, []), c=("", []), d=(NEW, [])) == [(OLD, "a c"), (NEW, "b d")]
+    assert split(NEW, a=("", []), b=(OLD, []), c=("", [])) == [(NEW, "a c"), (OLD, "b")]
+
+
+def test_what_is_linked_comes_first() -> None:
+    assert split(a=("", ["b"]), b=("", ["c"]), c=("", [])) == [(OLD, "c"), (OLD, "b"), (OLD, "a")]
+    assert split(a=("", ["b"]), b=(NEW, ["c"]), c=("", [])) == [(OLD, "c"), (NEW, "b"), (OLD, "a")]
+
+
+def test_a_front_end_that_others_wait_for_comes_first() -> None:
+    assert split(a=("", []), b=(NEW, []), c=("", ["b"])) == [(NEW, "b"), (OLD, "a c")]
+
+
+def test_modules_of_other_packages_are_not_waited_for() -> None:
+    assert split(a=("", ["otherpkg.kernels"]), b=("", ["a"])) == [(OLD, "a"), (OLD, "b")]
+
+
+class Workers:
+    """Stands for worker processes: notes the jobs, and answers that everything was built or that something failed."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
+        self.jobs: list[Job] = []
+
+    def __call__(self, job: Job, variables: object) -> Result:
+        self.jobs.append(job)
+        names = [item.config.name for item in job.plans]
+        if failed := [name for name in names if name in self.failing]:
+            message = f"{failed[0]} does not compile"
+            raise CompileError(message)
+        return Result(
+            toolchain={"compiler": job.frontend},
+            modules=(),
+            sources=tuple({"path": f"/{name}.py", "sha256": name} for name in names),
+            warnings=(),
+            witness=Witness(files=set(names)) if job.late else None,
+            linkable={name: f"functions of {name}" for name in names if name in job.wanted},  # type: ignore[misc]
+        )
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch):
+    def run(workers: Workers, *, late: bool = False, **modules: tuple[str, list[str]]) -> list[Result]:
+        monkeypatch.setattr(stages.process, "run", workers)
+        plans = project(**modules)
+        return stages.run(
+            Job(root="/", import_roots=(), arch_key="", plans=plans, names=plan.names(plans), jobs=1, late=late)
+        )
+
+    return run
+
+
+CHAIN = {"a": ("", ["b"]), "b": (NEW, ["c"]), "c": ("", []), "d": (NEW, [])}
+
+
+def test_a_stage_is_handed_what_it_links_and_no_more(run) -> None:
+    workers = Workers()
+    run(workers, **CHAIN)
+    assert [job.frontend for job in workers.jobs] == [OLD, NEW, OLD]
+    assert [dict(job.linkable) for job in workers.jobs] == [{}, {"c": "functions of c"}, {"b": "functions of b"}]
+    assert {job.wanted for job in workers.jobs} == {("b", "c")}
+
+
+def test_a_result_depends_on_what_it_links(run) -> None:
+    results = run(Workers(), late=True, **CHAIN)
+    assert [{source["sha256"] for source in result.sources} for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
+    assert [result.witness.files for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
+    assert [result.toolchain["compiler"] for result in results] == [OLD, NEW, OLD]
+
+
+def test_what_links_a_module_that_failed_is_not_tried_and_all_else_is(run) -> None:
+    workers = Workers("c")
+    with pytest.raises(AotcudaError, match=r"^c does not compile$"):
+        run(workers, **CHAIN)
+    assert [[item.config.name for item in job.plans] for job in workers.jobs] == [["c"], ["d"]]
+
+
+def test_errors_of_both_front_ends_are_told_together(run) -> None:
+    with pytest.raises(CompileError) as caught:
+        run(Workers("a", "b"), a=("", []), b=(NEW, []))
+    assert str(caught.value).splitlines() == ["a does not compile", "b does not compile"]

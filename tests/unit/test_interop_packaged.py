@@ -1,0 +1,61 @@
+"""Which packaged functions kernels of another compiler can call."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aotcuda.interop import packaged
+
+
+def module(built_with: str) -> Any:
+    return SimpleNamespace(name="a.k", manifest={"frontend": built_with})
+
+
+def records(*signatures: str) -> Any:
+    return [{"name": f"f{index}", "signature": signature} for index, signature in enumerate(signatures)]
+
+
+SAME = [
+    "float32(float32, int8)",
+    "void(CPointer(float32))",
+    "complex64(float32)",
+    "datetime64[ns](datetime64[ns], timedelta64[ns])",
+    "float32(Record(x: float32, n: int32))",
+]
+DIFFERENT = [
+    "float32(complex64)",
+    "float32(float32[::1])",
+    "float32(UniTuple(float32, 2))",
+    "Tuple((int64, Tuple((float32, bool))))(float32)",
+    "UniTuple(float32, 2)(float32)",
+    "float32(Tuple((int8, complex64)), int8)",
+]
+
+
+@pytest.mark.parametrize("signature", [*SAME, *DIFFERENT])
+def test_the_compiler_that_built_them_can_call_all(signature: str) -> None:
+    given = records(signature)
+    assert packaged.callable_from(module("numba-cuda"), given, "numba-cuda") == given
+
+
+@pytest.mark.parametrize("signature", SAME)
+def test_the_other_one_can_call_what_it_passes_alike(signature: str) -> None:
+    given = records(signature)
+    assert packaged.callable_from(module("numba-cuda-mlir"), given, "numba-cuda") == given
+
+
+@pytest.mark.parametrize("signature", DIFFERENT)
+def test_what_is_passed_differently_is_refused_by_name(signature: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        packaged.callable_from(module("numba-cuda"), records(signature), "numba-cuda-mlir")
+    said = str(caught.value)
+    assert said.startswith("a.k.f0 cannot be called from a kernel of numba-cuda-mlir: the module was built with numba")
+    assert signature in said
+
+
+def test_under_one_name_those_stay_that_can_be_called() -> None:
+    same, *_ = given = records(SAME[0], DIFFERENT[0])
+    assert packaged.callable_from(module("numba-cuda"), given, "numba-cuda-mlir") == [same]
