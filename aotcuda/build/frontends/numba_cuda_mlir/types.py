@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 class _Memrefs(Passing):
+    nests_results = False  # their items are members of the one struct
+
     def array_words(self, ndim: int) -> list[Word]:
         return [
             Word("data", "allocated", ""),

@@ -7,7 +7,7 @@
 | datetimes | the count, as `long long` | the same |
 | `CPointer` | a pointer; `void *` where C has no type for what it points to | the same |
 | records | a pointer to a struct | refused |
-| tuples | each item as an argument of its own | a struct of the items |
+| tuples | each item as an argument of its own | a struct of the items; tuples among them as the compiler lays them out |
 | arrays | the parts of the compiler's array descriptor | refused |
 """
 
@@ -96,14 +96,18 @@ class _Abi:
             return self.structs.result(self._items(ty, ty))
         raise self._refused_result(ty)
 
-    def _items(self, ty: Any, whole: Any) -> list[str]:
+    def _items(self, ty: Any, whole: Any, prefix: str = "item") -> list[str]:
         """The declarations of a tuple's items as members of a struct."""
         found = []
         for index, item in enumerate(ty):
+            name = f"{prefix}{index}"
             if (kind := self._returned(item)) is not None:
-                found.append(c_types.declare(kind, f"item{index}"))
+                found.append(c_types.declare(kind, name))
             elif isinstance(item, self._types.BaseTuple) and len(item):
-                found.append(c_types.tuple_member(self._items(item, whole), f"item{index}"))
+                if self._passing.nests_results:
+                    found.append(c_types.tuple_member(self._items(item, whole), name))
+                else:
+                    found += self._items(item, whole, f"{name}_")
             else:
                 raise self._refused_result(whole)
         return found

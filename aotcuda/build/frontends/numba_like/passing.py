@@ -41,7 +41,10 @@ class Passing:
 
     Attributes:
         notation: Its types.
+        nests_results: Whether a tuple inside a tuple that a C ABI function returns is a struct of its own.
     """
+
+    nests_results = True
 
     def __init__(self, notation: Notation) -> None:
         self.notation = notation

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from numba import cuda, float32, float64, int32
+from numba import complex64, cuda, float32, float64, int8, int32
 
 from features._helpers import Colour, eager, fib, for_cpu_too, on_device, plain, thrice, twice
 
@@ -177,6 +177,10 @@ def answer():
 
 def sum_pair(pair):
     return pair[0] + pair[1]
+
+
+def uneven(x):
+    return int8(1), (x, complex64(x), int8(2)), int8(3)
 
 
 def first_item(x):
