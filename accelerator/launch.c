@@ -919,16 +919,20 @@ static int fill_plans(Record *record, PyObject *plans, int arguments) {
     return 1;
 }
 
-/* A table with a record more, and without those whose images were unloaded. */
+/* A table with a record more, and without those whose images were unloaded; NULL, and no error, if there is no room. */
 static Table *extended(const Table *old, const Record *record, const Record *replaced, GetCurrent current) {
     Table *table = PyMem_Calloc(1, sizeof(Table));
-    if (!table)
+    if (!table) {
+        PyErr_NoMemory();
         return NULL;
+    }
     table->previous = (Table *)old;
     table->current = current;
     for (int i = 0; old && i < old->count; i++)
         if (old->records[i] != replaced && PyList_Size(old->records[i]->live) > 0)
             table->records[table->count++] = old->records[i];
+    if (table->count == MOST_RECORDS)
+        goto full;
     table->records[table->count++] = record;
     WRITE(table->last, table->count - 1);
     table->mask = 2 * MOST_RECORDS - 1;
@@ -938,6 +942,8 @@ static Table *extended(const Table *old, const Record *record, const Record *rep
         int known = 0;
         for (int j = 0; j < table->shapes_count; j++)
             known |= table->shapes[j] == shape;
+        if (!known && table->shapes_count == MOST_SHAPES)
+            goto full;
         if (!known)
             table->shapes[table->shapes_count++] = shape;
         int slot = (int)(table->records[i]->hash & (unsigned)table->mask);
@@ -946,6 +952,9 @@ static Table *extended(const Table *old, const Record *record, const Record *rep
         table->slots[slot] = (short)i;
     }
     return table;
+full:
+    PyMem_Free(table);
+    return NULL;
 }
 
 /* What a record is to hold, as Python tells it. */
@@ -1016,24 +1025,17 @@ static int same_shape(const Shape *one, const Shape *other) {
 static int add_record(Records *self, Record *record, const View *views, GetCurrent current) {
     const Table *old = READ(self->table);
     const Record *replaced = NULL;
-    int known = 0;
-    for (const Record *other = self->all; other; other = other->next) {
+    for (const Record *other = self->all; other; other = other->next)
         if (other->shape != record->shape && same_shape(other->shape, record->shape))
             return 0; /* another thread was the first to meet these types; there will be another launch */
-        known |= other->shape == record->shape;
-    }
-    if (old && (old->count == MOST_RECORDS || (!known && old->shapes_count == MOST_SHAPES)))
-        return 0;
     for (int i = 0; old && i < old->count && !replaced; i++)
         if (record_matches(old->records[i], record->shape, record->context, views, record->arrays))
             replaced = old->records[i];
     if (replaced && memcmp(replaced->limits, record->limits, sizeof record->limits) == 0)
         return 0; /* known already: it declined for another reason */
     Table *table = extended(old, record, replaced, current);
-    if (!table) {
-        PyErr_NoMemory();
+    if (!table)
         return 0;
-    }
     record->next = self->all;
     self->all = record;
     WRITE(self->table, table);

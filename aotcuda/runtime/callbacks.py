@@ -48,7 +48,7 @@ class Callbacks:
         handle: What they are given.
     """
 
-    __slots__ = ("_done", "_driver", "_functions", "_lock", "_running", "_where", "handle")
+    __slots__ = ("_done", "_driver", "_failed", "_functions", "_lock", "_running", "_where", "handle")
 
     def __init__(self, manifest: Manifest, handle: object, driver: Driver) -> None:
         self.handle = handle
@@ -58,6 +58,7 @@ class Callbacks:
         self._lock = RLock()
         self._done: dict[int, None] = {}  # contexts that were set up, in order
         self._running: int | None = None
+        self._failed: CallbackError | None = None
 
     def set_up(self) -> None:
         """Run the setup callbacks if the current context has not seen them yet; other threads wait for the end.
@@ -72,6 +73,8 @@ class Callbacks:
             # A callback may launch kernels of its own module: its own thread comes here again and goes on.
             if context in self._done or context == self._running:
                 return
+            if self._failed is not None:  # in a thread that this one waited for, and that unloads the module now
+                raise CallbackError(str(self._failed)) from self._failed
             if not self._done:
                 atexit.register(self._at_exit)
             self._running = context
@@ -79,6 +82,9 @@ class Callbacks:
                 for callbacks in self._functions:
                     if callbacks["setup"] is not None:
                         self._call(callbacks["setup"], "setup", callbacks["origin"])
+            except CallbackError as error:
+                self._failed = error
+                raise
             finally:
                 self._running = None
             self._done[context] = None

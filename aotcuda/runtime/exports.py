@@ -58,14 +58,18 @@ class Exports:
     def replace_kernels(self, records: list[manifests.Kernel]) -> None:
         """Let the kernels be those of `records`; objects that users hold become the new kernels of their name."""
         before, after = self.kernels, {}
-        for name, kernel in before.items():
-            kernel.forget()
-            self._namespace.pop(name, None)
         for record in records:
-            kernel = before.get(record["name"]) or Kernel(self._module, record)
-            kernel.__init__(self._module, record)  # type: ignore[misc]
+            kernel = before.get(record["name"])
+            if kernel is None:
+                kernel = Kernel(self._module, record)
+            else:
+                kernel.renew(record)
             after[record["name"]] = kernel
         self.kernels = after
+        for name, kernel in before.items():
+            if name not in after:
+                kernel.forget()
+            self._namespace.pop(name, None)
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""

@@ -124,10 +124,18 @@ class Kernel:
 
     def forget(self) -> None:
         """Drop all that belongs to loaded images."""
-        dispatch, self._dispatch = self._dispatch, None
+        with self.module.lock:  # as in _make_dispatch
+            dispatch, self._dispatch = self._dispatch, None
         if dispatch is not None:
             dispatch.retire()
         self._launchers.clear()
+        self.records = None  # they keep all that was ever learnt; a launcher that somebody holds has them still
+
+    def renew(self, record: manifests.Kernel) -> None:
+        """Become the kernel of another record, for those who hold this one."""
+        self.signatures = [overload["signature"] for overload in record["overloads"]]
+        self._record = record
+        self.forget()
 
     def plans(self) -> list[Plan]:
         """The packaged overloads, in the order of `signatures`."""

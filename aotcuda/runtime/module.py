@@ -105,11 +105,13 @@ class Module:
     @property
     def fallback(self) -> Fallback:
         """What compiles where nothing in the package fits."""
-        if self._fallback is None:
+        found = self._fallback
+        if found is None:
             from aotcuda.runtime.fallback import Fallback  # noqa: PLC0415 (few programs ever need it)
 
-            self._fallback = Fallback(self)
-        return self._fallback
+            with self.lock:
+                found = self._fallback = self._fallback or Fallback(self)
+        return found
 
     @property
     def setting(self) -> str:
@@ -181,7 +183,10 @@ class Module:
 
         driver.check_fork()
         program = self.program or self._load()
-        return self._of_today().program(program) if self.editable else program
+        if not self.editable:
+            return program
+        with self.lock:  # of threads that find an edit, one has it compiled, and the others wait
+            return self._of_today().program(self.program or self._load())
 
     def preload(self) -> None:
         """Load everything now: the images, a context if there is none, and the code of every kernel on its GPU.
@@ -322,11 +327,13 @@ class Module:
         return self.fallback.entry(plan, device, choice)
 
     def _of_today(self) -> Editable:
-        if self._editable is None:
+        found = self._editable
+        if found is None:
             from aotcuda.runtime.stale import Editable  # noqa: PLC0415 (only editable installs come here)
 
-            self._editable = Editable(self)
-        return self._editable
+            with self.lock:
+                found = self._editable = self._editable or Editable(self)
+        return found
 
 
 def load(

@@ -147,8 +147,9 @@ class Program:
             found = (self.driver.pointer_device(address) for address in addresses if address)
             device = next((index for index in found if index is not None), 0)
             self.driver.make_current(device)
-        if self.callbacks is not None:
-            self.callbacks.set_up()
+        callbacks = self.callbacks  # another thread may be unloading
+        if callbacks is not None:
+            callbacks.set_up()
         return device
 
     def check_reach(self, addresses: Sequence[int], device: int, name: str) -> None:

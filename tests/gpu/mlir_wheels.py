@@ -34,8 +34,13 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in packages}
     path = list(sys.path)
     yield target
+    ours = [name for name in sys.modules if name.partition(".")[0] in packages]
+    for name in ours:
+        packaged = vars(sys.modules[name]).get("__aotcuda__")
+        if packaged is not None and packaged.program is not None:
+            packaged.unload()  # teardown callbacks are found by their names, which are soon another wheel's
     sys.path[:] = path
-    for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+    for name in ours:
         del sys.modules[name]
     sys.modules.update(before)
 

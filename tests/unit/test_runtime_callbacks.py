@@ -150,6 +150,41 @@ def test_threads_that_come_second_wait_until_setup_is_done(cuda, hooks, package)
     assert order == ["set up", *["launched"] * 4]
 
 
+def test_threads_that_waited_for_a_setup_that_raises_raise_too(cuda, hooks, package):
+    """They must not set up what it unloads: a setup that launches would wait for it, and it for the setup."""
+    module = package()
+    entered, finish = threading.Event(), threading.Event()
+
+    def fail(_):
+        hooks.calls.append("up")
+        entered.set()
+        assert finish.wait(30)
+        message = "no table"
+        raise OSError(message)
+
+    hooks.up = fail
+    program = module.__aotcuda__.ready()
+    errors = []
+
+    def enter():
+        driver.get().make_current(0)
+        try:
+            program.enter(())
+        except aotcuda.CallbackError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=enter) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert entered.wait(30)
+    finish.set()
+    for thread in threads:
+        thread.join()
+    assert hooks.calls == ["up"]
+    assert len(errors) == 3
+    assert len(set(errors)) == 1
+
+
 def test_a_teardown_that_raises_is_reported_and_the_rest_is_torn_down(cuda, hooks, package):
     cuda.set(devices="9.0,9.0")
     module = package()

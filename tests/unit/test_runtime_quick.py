@@ -333,6 +333,25 @@ def test_unloading_ends_what_was_quick_and_the_next_launch_loads_again(cuda):
     assert len(cuda.calls("cuLibraryLoadData")) == 2
 
 
+def test_types_that_were_learnt_before_an_unload_take_no_room(cuda, general):
+    """The accelerator keeps as many as 32 at a time; those of images that are gone come back one by one."""
+    module = cuda.package(kernel("k", "void(float32[::1])"))
+    run = module.k[1, 1]
+    plain = cuda.array(F4)
+    before = [type("Before", (type(plain),), {})(plain.address, F4) for _ in range(32)]
+    after = [type("After", (type(plain),), {})(plain.address, F4) for _ in range(32)]
+    for array in before:
+        run(array)
+    module.__aotcuda__.unload()
+    for array in [before[0], *after[:31], *before, *after]:
+        run(array)
+    assert len({launch["parameters"] for launch in cuda.launches()}) == 1
+    general.clear()
+    for array in [before[0], *after[:31]]:
+        run(array)
+    assert general == []
+
+
 def test_cooperative_kernels_are_launched_as_such_every_time(cuda):
     k = cuda.package(kernel("k", "void(int32)", cooperative=True)).k
     for value in range(3):

@@ -7,7 +7,7 @@
 | datetimes | the count, as `long long` | the same |
 | `CPointer` | a pointer; `void *` where C has no type for what it points to | the same |
 | records | a pointer to a struct | refused |
-| tuples | each item as an argument of its own | a struct of the items; tuples among them as the compiler lays them out |
+| tuples | each item as an argument of its own | a struct of the items, tuples among them as the compiler has them |
 | arrays | the parts of the compiler's array descriptor | refused |
 """
 
