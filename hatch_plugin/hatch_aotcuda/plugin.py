@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,12 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             return
         folder = Path(tempfile.mkdtemp(prefix="aotcuda-"))
         build_data["aotcuda_folder"] = str(folder)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # where hatchling gives up before `finalize`
+        if self._table().get("host-abi"):
+            # The name that wheels for one system have that no repair tool has looked at, as hatchling's own inference.
+            system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["pure_python"] = False
+            build_data["tag"] = build_data.get("tag") or f"py3-none-{system}"
         if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
             build_data["tag"] = "py3-none-any"  # hatchling's own choice is py2.py3 where requires-python is not set
         for path in api.write(output.files, folder):

@@ -11,6 +11,8 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
 
 from integration import projects
 from integration.projects import BUILD, HATCHLING, build_wheel, content, run, succeed
@@ -59,6 +61,17 @@ def test_a_wheel_gains_the_module_and_its_data_and_is_for_any_platform(flat: Pat
     assert wheel.name == "flat-1.0-py3-none-any.whl"
     assert [name for name in sorted(content(wheel)) if name.startswith("flat/kernels")] == GENERATED
     assert b"Root-Is-Purelib: true" in content(wheel)["flat-1.0.dist-info/WHEEL"]
+
+
+def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
+    config = flat / "pyproject.toml"
+    config.write_text(config.read_text().replace("[tool.aotcuda]\n", "[tool.aotcuda]\nhost-abi = true\n"))
+    wheel = build_wheel(flat)
+    *_, tag = parse_wheel_filename(wheel.name)
+    assert {(each.interpreter, each.abi) for each in tag} == {("py3", "none")}
+    assert tag <= {*sys_tags()}  # pip would install it here
+    assert {each.platform for each in tag} != {"any"}
+    assert b"Root-Is-Purelib: false" in content(wheel)["flat-1.0.dist-info/WHEEL"]
 
 
 def test_a_build_leaves_no_file_in_the_source_tree_or_the_temporary_folder(flat: Path, tmp_path: Path) -> None:
