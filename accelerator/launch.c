@@ -356,7 +356,7 @@ static int read_exchange(PyObject *object, const Exchange *exchange, View *view,
     }
     if (step == 0)
         view->c_contiguous = 1;
-    /* Negated lazily is the imaginary part of a conjugate, whose strides are twice another tensor's. */
+    /* Negated lazily is the imaginary part of a conjugate, whose strides are twice another tensor's (or as_strided's). */
     int maybe_complex = tensor.dtype.code == CODE_COMPLEX;
     if ((maybe_complex || step < 2 || !view->c_contiguous) && !is_plain_torch(object, maybe_complex))
         return 0;

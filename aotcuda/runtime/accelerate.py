@@ -13,6 +13,7 @@ import sys
 from _thread import allocate_lock
 
 from aotcuda.runtime import arrays
+from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _VERSION = 3
 """Of the interface between the two; another one's accelerator is left alone."""
+
+_MOST = 0xFFFFFFFF
+"""What a dimension of a grid has room for in the driver's call."""
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "numba": 5}
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
@@ -57,24 +61,19 @@ def _find() -> Any:
 def in_front(launcher: Launcher) -> Any:
     """What to call in place of a launcher: one with the compiled quick path before it, or else the launcher itself."""
     module = accelerator()
-    if module is None:
+    dimensions = (*launcher.grid, *launcher.block, launcher.shared)
+    if module is None or drivers.forked or max(dimensions) > _MOST:  # no grid has so many blocks; the launch says so
         return launcher
     kernel = launcher.kernel
     with _lock:
         records = kernel.records
         if records is None:
             records = kernel.records = module.Records()
-    dimensions = (*launcher.grid, *launcher.block, launcher.shared)
-    try:
-        launcher.front = module.Launcher(launcher, records, dimensions, launcher.stream)
-    except OverflowError:  # no grid has so many blocks; the launch says so
-        return launcher
+    launcher.front = module.Launcher(launcher, records, dimensions, launcher.stream)
     return launcher.front
 
 
-def learn(
-    launcher: Launcher, program: Program, group: Group, entries: list[Entry], live: list[bool], args: tuple[object, ...]
-) -> bool:
+def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entry], args: tuple[object, ...]) -> bool:
     """Tell the compiled quick path which overloads to try for arguments like these, after a launch; False if it cannot.
 
     Args:
@@ -82,7 +81,6 @@ def learn(
         program: The loaded images.
         group: The overloads.
         entries: The same on the GPU of the launch.
-        live: Empty when the images are not loaded any more.
         args: The arguments.
     """
     global _watching  # noqa: PLW0603 (the hook cannot be taken back)
@@ -105,7 +103,7 @@ def learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple(zip(plans, [entry.kernel.value for entry in entries], strict=True)),
-        live,
+        group.live,
         device,
         _address(driver.call["cuLaunchKernel"]),
         current,

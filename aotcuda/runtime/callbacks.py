@@ -60,6 +60,10 @@ class Callbacks:
         self._running: int | None = None
         self._failed: CallbackError | None = None
 
+    def has_seen(self, context: int) -> bool:
+        """Whether the setup callbacks have ended in a context."""
+        return context in self._done
+
     def set_up(self) -> None:
         """Run the setup callbacks if the current context has not seen them yet; other threads wait for the end.
 

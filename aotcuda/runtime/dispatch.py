@@ -45,12 +45,14 @@ class Group:
         candidates: The overloads, each with its converters.
         quick: What `aotcuda.runtime.specialise` made for them; None before it was asked.
         blocks: The block of most occupancy for each amount of dynamic shared memory, where there is one overload.
+        live: As `Dispatch.live`, of the loaded images that the overloads are of.
     """
 
-    __slots__ = ("blocks", "candidates", "quick")
+    __slots__ = ("blocks", "candidates", "live", "quick")
 
-    def __init__(self, candidates: list[Candidate]) -> None:
+    def __init__(self, candidates: list[Candidate], live: list[bool]) -> None:
         self.candidates = candidates
+        self.live = live
         self.quick: list[Bind] | None = None
         self.blocks: dict[int, int] = {}
 
@@ -67,11 +69,12 @@ class Group:
 class _Ranked:
     """The overloads that arguments of some types may fit, in groups by what the deciding arrays are."""
 
-    __slots__ = ("_candidates", "_deciding", "_groups")
+    __slots__ = ("_candidates", "_deciding", "_groups", "_live")
 
-    def __init__(self, candidates: list[Candidate]) -> None:
+    def __init__(self, candidates: list[Candidate], live: list[bool]) -> None:
         self._candidates = candidates
-        self._groups: dict[object, Group] = {None: Group(candidates)}
+        self._live = live
+        self._groups: dict[object, Group] = {None: Group(candidates, live)}
         count = len(candidates[0][0].parameters)
         self._deciding = [at for at in range(count) if len({plan.forms[at] for plan, _ in candidates}) > 1]
 
@@ -87,9 +90,10 @@ class _Ranked:
             fitting = [
                 candidate
                 for candidate in self._candidates
-                if [candidate[0].forms[at] for at in self._deciding] == wanted
+                # A parameter that takes arrays and is none, a record, decides for itself.
+                if all(candidate[0].forms[at] in (None, form) for at, form in zip(self._deciding, wanted, strict=True))
             ]
-            found = self._groups[key] = Group(fitting)
+            found = self._groups[key] = Group(fitting, self._live)
         return found
 
 
@@ -158,6 +162,8 @@ class Dispatch:
             self._nested = True
             self._ranked.clear()
         key = self._key(args)
+        if len(self._late_plans) >= _MOST_KEPT and key not in self._late_plans:
+            return
         kept = self._late_plans.setdefault(key, [])
         if plan not in kept:
             kept.append(plan)
@@ -180,7 +186,7 @@ class Dispatch:
         found.sort(key=lambda item: item[:3])
         if len(self._ranked) >= _MOST_KEPT:
             self._ranked.clear()
-        ranked = self._ranked[key] = _Ranked([item[3:] for item in found])
+        ranked = self._ranked[key] = _Ranked([item[3:] for item in found], self.live)
         return ranked
 
 

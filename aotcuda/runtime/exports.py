@@ -70,6 +70,7 @@ class Exports:
             if name not in after:
                 kernel.forget()
             self._namespace.pop(name, None)
+        self._namespace.pop("__all__", None)
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from aotcuda.errors import AotcudaError, ArgumentError, ConfigError
+from aotcuda.errors import AotcudaError, ArgumentError, ConfigError, NoImageError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import signatures
 from aotcuda.runtime.dispatch import Dispatch
@@ -130,7 +130,7 @@ class Fallback:
         case = self._cases.get(id(plan), _WHOLE)
         late = self.loaded.get((case, choice.capability))
         if found is None or late is None:
-            cause = choice.error(self.module.name)
+            cause = self._missing(case, choice)
             if not self._may():
                 raise cause
             with self._lock:
@@ -185,6 +185,14 @@ class Fallback:
         for item in late:
             if item.program is not spared:
                 item.program.unload()
+
+    def _missing(self, case: Case, choice: Choice) -> AotcudaError:
+        """Why an overload has to be compiled for a GPU."""
+        kernel, signature = case
+        if kernel is None:
+            return choice.error(self.module.name)
+        what = f"{self.module.name}.{kernel} for {signature}"
+        return NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
 
     def _may(self) -> bool:
         return allowed(self.module.setting) and self.module.recipe() is not None

@@ -87,10 +87,10 @@ class Kernel:
         from aotcuda.runtime.accelerate import in_front  # noqa: PLC0415 (as in forall)
         from aotcuda.runtime.launch import Launcher  # noqa: PLC0415
         from aotcuda.runtime.limits import dimensions  # noqa: PLC0415
+        from aotcuda.runtime.streams import check  # noqa: PLC0415
 
-        launcher = Launcher(
-            self, dimensions(grid, "grid", self), dimensions(block, "block", self), stream, self._shared(shared)
-        )
+        sizes = dimensions(grid, "grid", self), dimensions(block, "block", self)
+        launcher = Launcher(self, *sizes, check(stream), self._shared(shared))
         return in_front(launcher)  # type: ignore[no-any-return]
 
     def group(self, args: tuple[object, ...]) -> Group | None:
@@ -101,10 +101,6 @@ class Kernel:
         """The overload for these arguments; see `aotcuda.runtime.dispatch`."""
         return (self._dispatch or self._make_dispatch()).select(args, stream, group)
 
-    def live(self) -> list[bool]:
-        """A list that is emptied when the images are unloaded."""
-        return (self._dispatch or self._make_dispatch()).live
-
     def specialise(self, program: Program, group: Group, args: tuple[object, ...]) -> list[Bind]:
         """The quick paths of a group's overloads, for arguments of these types; none if one of them cannot have one."""
         from aotcuda.runtime.specialise import Place, specialise  # noqa: PLC0415 (after the first launch)
@@ -114,7 +110,7 @@ class Kernel:
         place = Place(
             call["cuCtxGetCurrent"] if program.device < 0 else None, call["cuPointerGetAttribute"] if several else None
         )
-        found = [specialise(plan, args, self.live(), place) for plan, _ in group.candidates]
+        found = [specialise(plan, args, group.live, place) for plan, _ in group.candidates]
         return [] if None in found else [bind for bind in found if bind is not None]
 
     def preload(self, program: Program, device: int) -> None:

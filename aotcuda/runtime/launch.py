@@ -170,23 +170,19 @@ class Launcher:
             self.front.enter(context)  # this launch went there, so its stream is of that context
         if (group, context) in self._taught:
             return
+        if program.callbacks is not None and not program.callbacks.has_seen(context):
+            return  # a setup callback that launches; other threads have to wait for its end
         if len(self._taught) >= _MOST_KEPT:
             self._taught.clear()
+            self._chains.clear()
         self._taught.add((group, context))
-        entries = []
-        try:
-            for plan, _ in group.candidates:
-                entry = program.entry(plan, device)
-                self._verify(entry, plan)
-                if entry.watch is not None:
-                    return
-                entries.append(entry)
-        except AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
+        entries = self._entries(program, group, device)
+        if entries is None:
             return
         if self.front is not None and not any(entry.cooperative for entry in entries):
             from aotcuda.runtime import accelerate  # noqa: PLC0415 (after the first launch)
 
-            if accelerate.learn(self, program, group, entries, self.kernel.live(), args):
+            if accelerate.learn(self, program, group, entries, args):
                 return
         if group.quick is None:
             group.quick = self.kernel.specialise(program, group, args)
@@ -197,9 +193,23 @@ class Launcher:
             for bind, entry in zip(group.quick, entries, strict=False)
         ]
         if chain:
-            if len(self._chains) >= _MOST_KEPT:
-                self._chains.clear()
             self._quick = self._chains[group, context] = chain[0] if len(chain) == 1 else _in_turn(chain)
+
+    def _entries(self, program: Program, group: Group, device: int) -> list[Entry] | None:
+        """The overloads of a group, ready to launch; None if one of them may not be launched without more ado."""
+        entries = []
+        try:
+            for plan, _ in group.candidates:
+                if id(plan) in program.late and device not in plan.entries:
+                    return None  # looking it up could compile it
+                entry = program.entry(plan, device)
+                self._verify(entry, plan)
+                if entry.watch is not None or plan.entries.get(device) is not entry:
+                    return None  # the latter has callbacks of its own, which have to see each context
+                entries.append(entry)
+        except AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
+            return None
+        return entries
 
     def _configuration(self, entry: Entry) -> object:
         found = self._configurations.get(entry.cooperative)

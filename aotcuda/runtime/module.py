@@ -86,8 +86,9 @@ class Module:
             RuntimeUnavailableError: There is no driver or no GPU.
             CudaError: The driver cannot be started.
         """
-        if self.program is not None:
-            return dict(self.program.choices)
+        loaded = self.program  # another thread may unload it
+        if loaded is not None:
+            return dict(loaded.choices)
         from aotcuda.runtime import driver, program  # noqa: PLC0415 (an import must not need ctypes)
 
         return program.survey(self.manifest, driver.get())
@@ -263,8 +264,9 @@ class Module:
         if self._manifest is None:
             return f"<aotcuda.Module {self.name}, not read yet>"
         state = "not loaded"
-        if self.program is not None:
-            state = "; ".join(map(str, self.program.choices.values()))
+        loaded = self.program
+        if loaded is not None:
+            state = "; ".join(map(str, loaded.choices.values()))
         if self.editable and (changed := self._of_today().changed()):
             state += f"; out of date: {changed}"
         counts = f"{len(self._manifest['kernels'])} kernels, {len(self._manifest['functions'])} functions"

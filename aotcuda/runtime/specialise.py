@@ -152,8 +152,6 @@ class _Writer:
         elif kind == "tuple":
             assert isinstance(arg, tuple)  # noqa: S101 (the general path has taken it)
             self.parameters(name, parameter["members"], arg)
-        elif kind in ("record", "datetime"):
-            raise _UnusualError
         elif kind == "pointer":
             self.values.append(name if isinstance(arg, int) else f"{name}.value or 0")
         elif kind == "complex":
@@ -180,7 +178,7 @@ class _Writer:
             address, extents, strides = self._torch(name, array, parameter)
         elif found == "numba":
             address, extents, strides = self._numba(name, array, parameter)
-        elif found == "interface":
+        elif found == "interface" and "V" not in parameter["dtype"]:  # a type string does not tell the fields
             address, extents, strides = self._interface(name, parameter)
         else:
             raise _UnusualError
@@ -233,7 +231,7 @@ class _Writer:
             self.checks.append(f"if {name}.is_neg() or {name}.is_conj(): return -1")
         elif ndim == 0 or layout == "A":
             self.checks.append(f"if {name}.is_neg(): return -1")
-        else:  # negated lazily is the imaginary part of a conjugate, and contiguous only if it is a single number
+        else:  # negated lazily: the imaginary part of a conjugate, contiguous as a single number or by as_strided
             self.checks.append(f"if {' == '.join(extents)} == 1 and {name}.is_neg(): return -1")
         strides = ""
         if layout == "A":

@@ -48,6 +48,18 @@ def handle(stream: object) -> int:
     raise ArgumentError(message)
 
 
+def check(stream: int) -> int:
+    """A handle, as it is.
+
+    Raises:
+        ArgumentError: It is beyond what an address can be.
+    """
+    if not 0 <= stream < 1 << 64:
+        message = f"{stream} is no handle of a stream"
+        raise ArgumentError(message)
+    return stream
+
+
 def same(left: int, right: int) -> bool:
     """Whether two handles mean one stream."""
     return (left or LEGACY) == (right or LEGACY)

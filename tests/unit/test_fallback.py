@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import sys
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -20,6 +22,8 @@ from aotcuda.errors import (
     NoImageError,
     StaleBuildError,
 )
+from aotcuda.runtime import arrays, dispatch
+from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import key as keys
 from aotcuda.runtime.launch import Launcher
 from support import late, manifests
@@ -146,6 +150,51 @@ class TestTypes:
         assert len({request.signature for request in builder.requests}) == 2
         assert builder.requests[1].signature == "void(int64, float64[:,::1])"
 
+    def test_a_record_is_still_taken_after_an_array_of_its_type_was_compiled_for(self, cuda, package, path):
+        record = np.dtype([("x", "<i4"), ("y", "<f4")])
+        parameter = {"name": "a", "type": "Record", "kind": "record", "offset": 0, "dtype": "|V8{x:<i4@0,y:<f4@4}"}
+        packaged = kernel("k", "void(uint64)")
+        packaged["overloads"][0] |= {"signature": "void(Record)", "parameters": [parameter]}
+        k = package(packaged).k
+        one = cuda.array(np.zeros(1, record), descr=record.descr)
+        k[1, 1](one)
+        with pytest.warns(FallbackWarning):
+            k[1, 1](cuda.array(8))
+        k[1, 1](one)
+        k[1, 1](cuda.array(8))
+        assert len(cuda.launches()) == 4
+
+    def test_a_launch_of_what_is_packaged_compiles_nothing_for_its_gpu(self, cuda, package, builder, path):
+        cuda.set(devices="9.0,7.5")
+        k = package(kernel("k", "void(int32)"), targets=("sm_75", "sm_90")).k
+        drivers.get().make_current(0)
+        with pytest.warns(FallbackWarning):
+            k[1, 1](2**40)
+        drivers.get().make_current(1)
+        for _ in range(3):
+            k[1, 1](6)  # with warnings as errors
+        assert [request.target for request in builder.requests] == ["sm_90"]
+        with pytest.warns(FallbackWarning, match=r"compiled for other GPUs than GPU 1"):
+            k[1, 1](2**40)
+        assert [request.target for request in builder.requests] == ["sm_90", "sm_75"]
+        drivers.get().make_current(0)
+
+    def test_throw_away_types_are_not_kept_for_ever(self, cuda, package, builder, monkeypatch):
+        monkeypatch.setattr(dispatch, "_MOST_KEPT", 4)
+        k = package(kernel("k", "void(int32)")).k
+        array = cuda.array(8)
+        kinds = []
+        with pytest.warns(FallbackWarning):
+            for _ in range(200):
+                kind = type("Fresh", (type(array),), {})
+                k[1, 1](kind(array.address, np.zeros(8, "<f4")))
+                kinds.append(weakref.ref(kind))
+        del kind
+        arrays._families.clear()  # which are bounded, and would hide what is not
+        gc.collect()
+        assert len(builder.requests) == 1
+        assert sum(each() is not None for each in kinds) < 100
+
     def test_the_next_process_takes_it_from_the_cache_without_a_word(self, cuda, module, builder, monkeypatch):
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
@@ -200,7 +249,7 @@ class TestTypes:
         assert len(cuda.calls("cuLibraryUnload")) == 2
         assert [tier.tier for tier in module.__aotcuda__.tiers["axpy"]] == ["exact"]
 
-    def test_its_setup_callbacks_run_for_each_context(self, cuda, package, builder, monkeypatch):
+    def test_its_setup_callbacks_run_for_each_context(self, cuda, package, builder, monkeypatch, path):
         module = package(kernel("axpy", SAXPY))
         builder.changes = {
             "callbacks": [{"setup": "mypkg._hooks:up", "teardown": None, "origin": "x.cu"}],
@@ -216,6 +265,9 @@ class TestTypes:
                 module.axpy[1, 32](2, array)
         assert sys.modules["mypkg._hooks"].seen == ["the handle"]
         assert len(cuda.launches()) == 3
+        monkeypatch.setattr(drivers.Driver, "current_context", lambda _: 0x1234)  # another one on the same GPU
+        module.axpy[1, 32](2, array)
+        assert sys.modules["mypkg._hooks"].seen == ["the handle"] * 2
 
 
 def _loaded(data):
@@ -447,6 +499,7 @@ class TestEdited:
 
     def test_new_kernels_appear_and_others_go(self, cuda, module, builder):
         old = module.k
+        assert "fresh" not in module.__all__
         self.edit(cuda, "SCALE = 22\n")
         builder.whole = [kernel("k", "void(float64)"), kernel("fresh", "void(int32)")]
         with pytest.warns(FallbackWarning):
@@ -456,6 +509,7 @@ class TestEdited:
         old[1, 1](2.5)
         module.fresh[1, 1](3)
         assert dir(module).count("fresh") == 1
+        assert "fresh" in module.__all__
         assert len(builder.requests) == 1
 
     def test_an_edit_that_is_taken_back_brings_the_images_back(self, cuda, module, builder):

@@ -13,7 +13,7 @@ import aotcuda
 from aotcuda.runtime import callbacks, driver
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in"]
+pytest_plugins = ["support.quick", "support.stand_in"]
 
 HANDLE = object()
 CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
@@ -278,3 +278,41 @@ def test_the_code_of_an_earlier_launch_is_forgotten(cuda, debug_kernel, monkeypa
         debug_kernel[1, 1](1)
     monkeypatch.delenv("FAKE_CUDA_STORE")
     debug_kernel[1, 1](1)
+
+
+@pytest.mark.usefixtures("path")
+def test_a_setup_that_launches_opens_no_way_around_it(cuda, hooks, package, monkeypatch):
+    module = package()
+    order, entered, met, finish = [], threading.Event(), threading.Event(), threading.Event()
+    set_up = callbacks.Callbacks.set_up
+
+    def noted_set_up(self):
+        if entered.is_set():
+            met.set()
+        set_up(self)
+
+    def up(_handle):
+        for _ in range(3):
+            module.k[1, 1](0)
+        entered.set()
+        assert finish.wait(30)
+        order.append("set up")
+
+    def launch(number):
+        driver.get().make_current(0)
+        module.k[1, 1](number)
+        order.append(number)
+        met.set()
+
+    hooks.up = up
+    threads = [threading.Thread(target=launch, args=(number,)) for number in (1, 2)]
+    threads[0].start()
+    assert entered.wait(30)
+    monkeypatch.setattr(callbacks.Callbacks, "set_up", noted_set_up)
+    threads[1].start()
+    assert met.wait(30)  # the setup; or, were there a way around it, the end
+    finish.set()
+    for thread in threads:
+        thread.join()
+    assert order[0] == "set up"
+    assert len(cuda.launches()) == 5

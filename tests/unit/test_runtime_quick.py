@@ -507,6 +507,44 @@ class TestSeveralGpus:
         return found
 
 
+@pytest.mark.parametrize(
+    "configuration",
+    [(2**32 + 1, 1), ((1, 2**32 + 1), 1), (2**64 + 1, 1), (1, 2**32 + 32), (1, 1, 0, 2**32)],
+    ids=str,
+)
+def test_numbers_that_would_wrap_are_refused_after_others_were_taken(cuda, configuration):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    for _ in range(3):
+        k[1, 1](7)
+    with pytest.raises(LaunchError):
+        k[configuration](7)
+    assert len(cuda.launches()) == 3
+
+
+@pytest.mark.parametrize("stream", [-1, 2**64, 2**64 + 5])
+def test_a_handle_beyond_an_address_is_no_stream(cuda, stream):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    with pytest.raises(ArgumentError, match="is no handle of a stream"):
+        k[1, 1, stream](7)
+
+
+def test_a_launch_beside_an_unload_leaves_no_launcher_with_the_old_images(cuda, monkeypatch):
+    module = cuda.package(kernel("k", "void(int32)"))
+    run = module.k[1, 1]
+    settle = launch.Launcher.settle
+
+    def settle_late(self, *args):
+        monkeypatch.setattr(launch.Launcher, "settle", settle)
+        module.__aotcuda__.unload()
+        module.k[1, 2](0)  # loads anew
+        settle(self, *args)
+
+    monkeypatch.setattr(launch.Launcher, "settle", settle_late)
+    for number in range(3):
+        run(number)
+    assert len(cuda.launches()) == 4
+
+
 def test_threads_launch_at_once(cuda):
     k = cuda.package(kernel("k", "void(int32)", "void(float64)")).k
     errors = []

@@ -321,9 +321,9 @@ def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, accelerator_m
     learning = []
     learn = accelerate.learn
 
-    def noted(launcher, program, group, entries, live, args):
+    def noted(launcher, program, group, entries, args):
         learning.append(args)
-        return learn(launcher, program, group, entries, live, args)
+        return learn(launcher, program, group, entries, args)
 
     class Interrupted(type(plain)):
         @property
