@@ -11,6 +11,7 @@ import sys
 import traceback
 from pathlib import Path
 
+import aotcuda
 from aotcuda.errors import AotcudaError, ToolchainError
 
 TYPE_CHECKING = False
@@ -40,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
+    parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     inspect = commands.add_parser("inspect", help="show what a wheel, a module, a folder or a fatbin holds")

@@ -14,7 +14,7 @@ import aotcuda
 from aotcuda import manifest
 from aotcuda.build import artifacts, config, plan, rebuild, stages
 from aotcuda.build.job import Job
-from aotcuda.errors import ConfigError
+from aotcuda.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,16 +120,24 @@ def build_project(project: Path, out: Path | None = None) -> list[Path]:
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write `files` below `folder`, replacing older ones; data folders are emptied first. Returns their paths."""
+    """Write `files` below `folder`, replacing older ones; data folders are emptied first. Returns their paths.
+
+    Raises:
+        BuildError: A file cannot be written.
+    """
     for path in {folder / Path(name).parent for name in files if manifest.FOLDER_SUFFIX in Path(name).parent.name}:
         shutil.rmtree(path, ignore_errors=True)
     written = []
     for name, data in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_bytes(data)
-        partial.replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f".{path.name}.{os.getpid()}")
+            partial.write_bytes(data)
+            partial.replace(path)
+        except OSError as error:
+            message = f"{path} cannot be written ({error.strerror}); make room for it, or write to another folder"
+            raise BuildError(message) from error
         written.append(path)
     return written
 

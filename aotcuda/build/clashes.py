@@ -113,9 +113,11 @@ def _check_linked_modules(modules: Sequence[Module]) -> None:
                 )
                 raise ConfigError(message)
             if module in all_linked(other, modules):
+                direct = any(back.module == module.name for back in other.link)
+                way = "" if direct else ", by way of others,"
                 message = (
-                    f"{item.key}: {other.name} links {module.name} in its turn, so neither can be built first; move "
-                    "the functions that both need into a third module"
+                    f"{item.key}: {other.name}{way} links {module.name} in its turn, so neither can be built first; "
+                    "move the functions that both need into a third module"
                 )
                 raise ConfigError(message)
 

@@ -38,4 +38,7 @@ def describe(
 
 def alone(table: Mapping[str, Any], module: str) -> dict[str, object]:
     """`table` as it would be if `module` were the only one; it has been parsed, so it is well-formed."""
-    return cast("dict[str, object]", {**table, "modules": {module: table["modules"][module]}})
+    kept = {**table, "modules": {module: table["modules"][module]}}
+    if "arch" in table:  # in which order it lists them, and how often, makes no difference
+        kept["arch"] = sorted(set(table["arch"]))
+    return cast("dict[str, object]", kept)

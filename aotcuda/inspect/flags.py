@@ -32,16 +32,17 @@ def files(target: str) -> list[str]:
     """The files to link for the device functions of each module in `target`: the functions, then what they call.
 
     Raises:
-        TargetError: As for `includes`; or a module exports no functions.
+        TargetError: As for `includes`; or no module of it exports functions.
         ManifestError: As for `includes`.
     """
     found = []
     for module in _installed(target):
         functions = module.manifest["files"].get("functions")
-        if functions is None:
-            message = f"{module.manifest['module']} exports no device functions, so there is nothing to link"
-            raise TargetError(message)
-        found += [str(Path(module.where, file["path"])) for file in (functions, *module.manifest["function_links"])]
+        if functions is not None:  # a package may well have modules with kernels alone
+            found += [str(Path(module.where, file["path"])) for file in (functions, *module.manifest["function_links"])]
+    if not found:
+        message = f"{target} exports no device functions, so there is nothing to link"
+        raise TargetError(message)
     return found
 
 

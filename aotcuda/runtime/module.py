@@ -143,16 +143,21 @@ class Module:
 
         return choose(self.manifest, device.capability, driver=driver.get().version, gpu=str(device))
 
-    def choice_for(self, capability: tuple[int, int], driver: tuple[int, int] | None = None) -> Choice:
+    def choice_for(self, capability: tuple[int, int] | str, driver: tuple[int, int] | None = None) -> Choice:
         """What a GPU of some compute capability would take; it need not be there.
 
         Args:
-            capability: The compute capability, `(9, 0)`.
+            capability: The compute capability, `(9, 0)` or `"sm_90"`.
             driver: The CUDA version of a driver; None supposes one that is new enough.
-        """
-        from aotcuda.runtime.choose import choose  # noqa: PLC0415 (not before it is asked for)
 
-        return choose(self.manifest, capability, driver=driver)
+        Raises:
+            ValueError: A string that is no target.
+        """
+        from aotcuda import arch  # noqa: PLC0415 (not before it is asked for)
+        from aotcuda.runtime.choose import choose  # noqa: PLC0415 (likewise)
+
+        pair = arch.parse(capability).capability if isinstance(capability, str) else capability
+        return choose(self.manifest, pair, driver=driver)
 
     def attribute(self, name: str) -> object:
         """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.

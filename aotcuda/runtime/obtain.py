@@ -12,6 +12,7 @@ from aotcuda.runtime import cache as caches
 from aotcuda.runtime import key as keys
 from aotcuda.runtime.cache import Artifact, Cache
 from aotcuda.runtime.recipe import COMPILERS
+from aotcuda.runtime.store import size_cap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     major, minor = gpu.capability
     target = f"sm_{major}{minor}"
     kept = cache()
+    size_cap()  # a wrong value is said before anything is compiled
     name = keys.key(recipe, kernel, signature, target)
     what = f"{recipe.module}.{kernel} for {signature}" if kernel else f"{recipe.module}, all of it, for {gpu}"
     found = kept.get(name)

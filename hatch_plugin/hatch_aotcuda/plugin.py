@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sysconfig
 import tempfile
@@ -65,13 +66,20 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             raise ConfigError(message)
         return table
 
+    def _missing_dependency(self) -> list[str]:
+        """What to warn of where the wheel would be installed without the run time that its modules import."""
+        names = [re.split(r"[^\w.-]", text.strip(), maxsplit=1)[0] for text in self.metadata.core.dependencies]
+        if any(name.lower() == "aotcuda" for name in names):
+            return []
+        return ['project.dependencies does not name aotcuda, which the generated modules import; add "aotcuda" to it']
+
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
         from aotcuda.build import api, tree
 
         root = Path(self.root)
         packages = [root / Path(path).parent for path in self.build_config.packages]
         output = api.build(self._table(), root, packages, editable=editable)
-        for text in output.warnings:
+        for text in [*output.warnings, *self._missing_dependency()]:
             self.app.display_warning(f"aotcuda: {text}")
         if editable:
             # An editable install imports from the source tree, where files of the wheel are not seen.

@@ -66,6 +66,7 @@ build-backend = "hatchling.build"
 [project]
 name = "pkg"
 version = "1.0"
+dependencies = ["aotcuda"]
 
 [tool.hatch.build.targets.wheel.hooks.aotcuda]
 {hook}

@@ -149,6 +149,57 @@ def test_a_front_end_whose_compiler_is_missing_is_refused_with_its_extra(tmp_pat
     )
 
 
+SIBLING = """
+from numba import cuda
+import pkg.k as k
+from pkg.k import scaled as renamed
+
+def by_module(x):
+    x[0] = k.scaled(x[0])
+
+def by_name(x):
+    helper(x)
+
+def helper(x):
+    x[0] = renamed(x[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "line"), [("by_module", "k in by_module", 6), ("by_name", "renamed in helper", 12)]
+)
+def test_a_function_of_another_module_of_the_wheel_has_to_be_declared(
+    tmp_path: Path, kernel: str, name: str, line: int
+) -> None:
+    other = f'[tool.aotcuda.modules."pkg.other"]\nsource = "pkg._other"\nkernels.{kernel} = "void(float32[::1])"\n'
+    good = 'functions.scaled = "float32(float32)"'
+    project = write(tmp_path / "project", "def scaled(x):\n    return 2 * x\n", module=good, rest=other)
+    (project / "pkg" / "_other.py").write_text(projects.source(SIBLING))
+    done = refused(project)
+    assert done.said == (
+        f'tool.aotcuda.modules."pkg.other".kernels.{kernel}: {name} (pkg/_other.py:{line}) is of pkg.k, which this '
+        'build makes; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: '
+        '{ module = "pkg.k" }'
+    )
+
+
+def test_a_forgotten_dependency_on_the_run_time_is_warned_of(tmp_path: Path) -> None:
+    project = write(tmp_path / "project", GOOD, module=KERNEL)
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda-like"]'))
+    done = projects.succeed(project, *projects.HATCHLING)
+    assert "project.dependencies does not name aotcuda, which the generated modules import" in done.err
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    project = write(tmp_path / "project", GOOD, module=KERNEL)
+    (tmp_path / "file").write_text("")
+    done = projects.run(project, sys.executable, "-m", "aotcuda", "build", "--out", str(tmp_path / "file"))
+    assert done.status == 1
+    assert done.err.startswith(f"aotcuda: {tmp_path}/file/pkg/k")
+    assert done.err.count("\n") == 1
+
+
 def test_a_bad_variable_is_named_instead_of_the_key(tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", GOOD, module=KERNEL), AOTCUDA_ARCH="sm_80;sm_35")
     assert done.err.startswith(

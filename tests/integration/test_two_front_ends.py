@@ -214,6 +214,35 @@ def k(x):
 """
 
 
+WRONG = {
+    "decorated": ("from {0} import cuda\n@cuda.jit\ndef k(x):\n    x[0] = 1\n", "pkg._k.k"),
+    "plain": ("from {0} import cuda\ndef k(x):\n    x[cuda.grid(1)] = 1\n", "cuda in k (pkg/_k.py:2)"),
+    "declared": (
+        'from {0} import cuda\nf = cuda.declare_device("f", "float32(float32)")\ndef k(x):\n    x[0] = f(x[0])\n',
+        "f in k (pkg/_k.py:3)",
+    ),
+    "type": ("from {1} import float32\ndef k(x):\n    x[0] = float32(1)\n", "float32 in k (pkg/_k.py:2)"),
+}
+
+
+@pytest.mark.parametrize("own", [OLD, MLIR])
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_of_the_other_compiler_is_refused_by_name(case: str, own: str, tmp_path: Path) -> None:
+    text, named = WRONG[case]
+    packages = {OLD: ("numba", "numba"), MLIR: ("numba_cuda_mlir", "numba_cuda_mlir.types")}
+    other = MLIR if own == OLD else OLD
+    project = projects.write(
+        tmp_path / "project", text.format(*packages[other]), module='kernels.k = "void(float32[::1])"'
+    )
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace("[tool.aotcuda]\n", f'[tool.aotcuda]\nfrontend = "{own}"\n'))
+    done = projects.refused(project)
+    assert done.said == (
+        f'tool.aotcuda.modules."pkg.k".kernels.k: {named} is made by {other}, and the front end of pkg.k is {own}; '
+        f'set frontend = "{other}" for the module, or import it from {packages[own][0]}'
+    )
+
+
 @pytest.mark.parametrize("caller", [OLD, MLIR])
 def test_another_packages_functions_are_linked_whoever_compiled_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str

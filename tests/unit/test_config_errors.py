@@ -585,8 +585,8 @@ link = [{ module = 'c' }]
 source = 's'
 functions.of_c = 'f4(f4)'
 link = [{ module = 'a' }]
-    tool.aotcuda.modules.a.link[1]: b links a in its turn, so neither can be built first; move the functions that
-    both need into a third module
+    tool.aotcuda.modules.a.link[1]: b, by way of others, links a in its turn, so neither can be built first; move the
+    functions that both need into a third module
 
 options.debug = true
 modules.a = { source = 's', {K}, options = { lineinfo = true } }

@@ -250,7 +250,7 @@ def _return_nothing(function: Any) -> None:
 
 
 def _python(unit: Unit, function: object) -> FunctionType:
-    return units.python_function(unit, function, CUDADispatcher | Dispatcher)
+    return units.python_function(unit, function, CUDADispatcher | Dispatcher, notation)
 
 
 def _copy(function: FunctionType) -> FunctionType:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
-from types import FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.build.frontends.numba_like.messages import place
+from aotcuda.build.sources import Placeholder
 from aotcuda.errors import CompileError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aotcuda.build.config import Options
     from aotcuda.build.frontends.numba_like.notation import Notation
     from aotcuda.build.plan import Unit
+
+
+_COMPILERS = (
+    ("numba_cuda_mlir", "numba-cuda-mlir"),
+    ("numba_cuda", "numba-cuda"),
+    ("numba.cuda", "numba-cuda"),
+    ("numba.core.types", "numba-cuda"),
+)
+"""Packages of the compilers, and their front ends."""
+
+_IMPORTS = {"numba-cuda": "numba", "numba-cuda-mlir": "numba_cuda_mlir", "": "its own compiler"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +43,7 @@ class JitOptions:
     forceinline: bool
 
 
-def python_function(unit: Unit, function: object, dispatcher: Any) -> FunctionType:
+def python_function(unit: Unit, function: object, dispatcher: Any, notation: Notation) -> FunctionType:
     """The plain Python function behind `function`, which may be of class `dispatcher`.
 
     Raises:
@@ -39,6 +51,9 @@ def python_function(unit: Unit, function: object, dispatcher: Any) -> FunctionTy
     """
     python = function.py_func if isinstance(function, dispatcher) else function
     if not isinstance(python, FunctionType):
+        other, own = _made_by(python), _compiler(notation.types.__name__)
+        if other not in (None, own):
+            raise _foreign(unit, f"{unit.source}.{unit.python}", other, own)
         message = (
             f"{unit.key}: {unit.source}.{unit.python} is a {type(function).__name__}, not a function; name a Python "
             "function, plain or decorated with @cuda.jit"
@@ -69,6 +84,7 @@ def resolve(unit: Unit, python: FunctionType, notation: Notation, root: str) -> 
     """
     args, result = signature(unit, python, notation)
     _check_kind(unit, python, root)
+    _check_globals(unit, python, _compiler(notation.types.__name__), root)
     expected = len(inspect.signature(python).parameters)
     if len(args) != expected:
         message = (
@@ -94,6 +110,62 @@ def _check_kind(unit: Unit, python: FunctionType, root: str) -> None:
             only = " by keyword only" if parameter.kind == parameter.KEYWORD_ONLY else ""
             message = f"{where} takes {parameter}{only}; take a fixed number of arguments, each by its position"
             raise SourceError(message)
+
+
+def _check_globals(unit: Unit, python: FunctionType, own: str | None, root: str) -> None:
+    """Refuse what no compiler would explain: another compiler's names, and what the wheel is only about to gain."""
+    waiting, seen = [python], set()
+    while waiting:
+        function = waiting.pop()
+        seen.add(function)
+        for name in _names(function.__code__):
+            value = function.__globals__.get(name)
+            if isinstance(value, FunctionType):
+                if value not in seen:
+                    waiting.append(value)
+                continue
+            where = f"{name} in {function.__name__} ({place(function, root)})"
+            other = _made_by(value)
+            if other not in (None, own):
+                raise _foreign(unit, where, other, own)
+            if (module := _being_built(value)) is not None:
+                message = (
+                    f"{unit.key}: {where} is of {module}, which this build makes; declare the function, "
+                    f'cuda.declare_device(name, signature, abi="c"), and link the module: {{ module = "{module}" }}'
+                )
+                raise SourceError(message)
+
+
+def _being_built(value: object) -> str | None:
+    """The module of this build that a value stands for, or is a part of."""
+    if isinstance(value, ModuleType) and isinstance(vars(value).get("__aotcuda__"), Placeholder):
+        return value.__name__
+    return value.__name__.rpartition(".")[0] if isinstance(value, Placeholder) else None
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes in a function, the functions inside it included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _made_by(value: object) -> str | None:
+    """The front end whose compiler a value belongs to, a module or an object; None if to none."""
+    return _compiler(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
+
+
+def _compiler(module: str) -> str | None:
+    found = (name for package, name in _COMPILERS if f"{module}.".startswith(f"{package}."))
+    return next(found, None)
+
+
+def _foreign(unit: Unit, what: str, other: str | None, own: str | None) -> SourceError:
+    return SourceError(
+        f"{unit.key}: {what} is made by {other}, and the front end of {unit.module} is {own}; "
+        f'set frontend = "{other}" for the module, or import it from {_IMPORTS[own or ""]}'
+    )
 
 
 def jit_options(unit: Unit, given: Mapping[str, Any]) -> JitOptions:
