@@ -115,7 +115,7 @@ class Kernel:
 
     def preload(self, program: Program, device: int) -> None:
         """Load every overload's code on a GPU whose context is current."""
-        for plan in (self._dispatch or self._make_dispatch()).plans:
+        for plan in self.plans():
             program.load_kernel(program.entry(plan, device))
 
     def forget(self) -> None:
@@ -135,7 +135,7 @@ class Kernel:
 
     def plans(self) -> list[Plan]:
         """The packaged overloads, in the order of `signatures`."""
-        return (self._dispatch or self._make_dispatch()).plans[: len(self.signatures)]
+        return (self._dispatch or self._make_dispatch()).plans
 
     def get_regs_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
         """Registers of a thread on the current GPU, of one of `signatures`; without one, of all of them, by signature.
@@ -237,7 +237,7 @@ class Kernel:
         """What the JIT fallback has for arguments that no packaged overload takes, if it may have anything."""
         if all(len(args) != len(overload["parameters"]) for overload in self._record["overloads"]):
             return None
-        return self.module.fallback.select(self, (self._dispatch or self._make_dispatch()).plans, args, stream)
+        return self.module.fallback.select(self, self.plans(), args, stream)
 
     def _shared(self, shared: object) -> int:
         if not isinstance(shared, int) or shared < 0:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import aotcuda
-from aotcuda.runtime import accelerate, launch
+from aotcuda.runtime import accelerate
 
+pytest_plugins = ["support.quick"]
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
 torch = pytest.importorskip("torch")
@@ -38,20 +39,6 @@ def square(features, path):
     features.__aotcuda__.unload()
     features.square.records = None
     return features.square
-
-
-@pytest.fixture
-def general(monkeypatch):
-    """The launches that went the general way."""
-    seen = []
-    original = launch.Launcher.submit
-
-    def submit(self, *args):
-        seen.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(launch.Launcher, "submit", submit)
-    return seen
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])

@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotcuda.runtime import driver, launch
+from aotcuda.runtime import driver
 
+pytest_plugins = ["support.quick"]
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
 torch = pytest.importorskip("torch")
@@ -52,20 +53,6 @@ def square(features):
     features.square.records = None
     yield features.square
     cupy.cuda.Device(0).use()
-
-
-@pytest.fixture
-def general(monkeypatch):
-    """The launches that went the general way."""
-    seen = []
-    original = launch.Launcher.submit
-
-    def submit(self, *args):
-        seen.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(launch.Launcher, "submit", submit)
-    return seen
 
 
 class CuPy:

@@ -49,6 +49,20 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return name
 
 
+@pytest.fixture
+def general(monkeypatch: pytest.MonkeyPatch) -> list[launch.Launcher]:
+    """The launchers of the launches that went the general way."""
+    seen: list[launch.Launcher] = []
+    original = launch.Launcher.submit
+
+    def submit(self: launch.Launcher, *args: Any) -> None:
+        seen.append(self)
+        original(self, *args)
+
+    monkeypatch.setattr(launch.Launcher, "submit", submit)
+    return seen
+
+
 class Quick:
     """What went the quick way in a test.
 

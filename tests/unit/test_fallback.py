@@ -25,7 +25,6 @@ from aotcuda.errors import (
 from aotcuda.runtime import arrays, dispatch
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import key as keys
-from aotcuda.runtime.launch import Launcher
 from support import late, manifests
 from support.manifests import kernel
 
@@ -110,10 +109,7 @@ class TestTypes:
         assert np.frombuffer(cuda.parameters()[:8], "<f8") == 0.1
 
     @pytest.mark.parametrize("values", [(2, 3, 4), (0.5, 1.5, 2.5), (True, False, True), (np.uint64(2),) * 3])
-    def test_later_launches_take_the_quick_path(self, cuda, module, path, monkeypatch, values):
-        general = []
-        submit = Launcher.submit
-        monkeypatch.setattr(Launcher, "submit", lambda *args: (general.append(args), submit(*args)))
+    def test_later_launches_take_the_quick_path(self, cuda, module, path, general, values):
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
             for value in (*values, *values):

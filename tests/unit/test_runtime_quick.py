@@ -22,20 +22,6 @@ F4 = np.zeros(4, "<f4")
 ALL_TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
 
 
-@pytest.fixture
-def general(monkeypatch):
-    """How many launches went the general way."""
-    seen = []
-    original = launch.Launcher.submit
-
-    def submit(self, *args):
-        seen.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(launch.Launcher, "submit", submit)
-    return seen
-
-
 class Cupy:
     """A stand-in for the package `cupy`: its current stream, and arrays that count what is asked of them."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotcuda.runtime import accelerate, arrays, dispatch, launch
+from aotcuda.runtime import accelerate, arrays, dispatch
 from support.manifests import kernel
 
 pytest_plugins = ["support.quick", "support.stand_in"]
@@ -38,20 +38,6 @@ def _turns(monkeypatch):
     monkeypatch.setattr(arrays, "_families", {})
     yield
     sys.setswitchinterval(before)
-
-
-@pytest.fixture
-def general(monkeypatch):
-    """The launches that went the general way."""
-    seen = []
-    original = launch.Launcher.submit
-
-    def submit(self, *args):
-        seen.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(launch.Launcher, "submit", submit)
-    return seen
 
 
 def at_once(*works):
