@@ -1,16 +1,25 @@
 """Targets (`sm_90`, `compute_75`) and the rules by which code built for one runs on a GPU.
 
-Rules, from the CUDA C++ Programming Guide, "Application Compatibility" and "Feature Set Compiler Targets":
+Rules, from the CUDA Programming Guide, "Binary Compatibility", "PTX Compatibility" and "Feature Set Compiler Targets":
 
-- SASS (`sm_XY`) runs on its own compute capability and on later minor versions of the same major one.
-- PTX (`compute_XY`) is compiled by the driver for its own compute capability and every later one.
+- SASS (`sm_XY`) runs on its own compute capability and on later minor versions of the same major one. That holds for
+  desktop GPUs; SASS of a Tegra GPU runs on its own compute capability alone, and no other SASS runs there.
+- PTX (`compute_XY`) is compiled by the driver for its own compute capability and every later one, Tegra's included.
 - A suffix `a` (architecture-specific) binds code to exactly its own compute capability, SASS and PTX alike.
-- A suffix `f` (family-specific) binds code to its own major version, from its own minor version on.
+- A suffix `f` (family-specific) binds code to its own family, from its own minor version on.
+
+What the tables below hold is also in compatibility/data.toml, with its sources; the run time reads no files for it.
 """
 
 from __future__ import annotations
 
 _SUFFIXES = ("", "a", "f")
+
+FAMILIES = (((10, 0), (10, 3), (10, 7)), ((11, 0),), ((12, 0), (12, 1)))
+"""The compute capabilities that share family-specific features, in order. A GPU that is in none has no promise."""
+
+TEGRA = frozenset([(5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0)])
+"""Tegra's compute capabilities. NVIDIA names no GPU of 8.8, so no promise of a desktop GPU is taken to hold for it."""
 
 
 class Target:
@@ -69,11 +78,14 @@ class Target:
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
         """Whether code built for this target can run on a GPU of `capability` (for PTX: can be compiled for it)."""
-        if self.suffix == "a":
-            return self.capability == capability
-        if self.kind == "sass" or self.suffix == "f":
-            return self.major == capability[0] and self.minor <= capability[1]
-        return self.capability <= capability
+        own = self.capability
+        if own == capability or self.suffix == "a":
+            return own == capability
+        if self.kind == "sass" and not TEGRA.isdisjoint((own, capability)):
+            return False
+        if self.suffix == "f":
+            return own < capability and any(own in family and capability in family for family in FAMILIES)
+        return own <= capability and (self.kind == "ptx" or own[0] == capability[0])
 
 
 def parse(text: str) -> Target:
@@ -96,6 +108,9 @@ def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, i
 
     SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
     (the newest first). Of targets that differ in their suffix alone the more specific one comes first.
+
+    The driver goes by the same order, but for Tegra: whether it would take a desktop GPU's SASS there, which this never
+    does, NVIDIA does not say. What is taken is only sure to be what is launched if the driver is handed nothing else.
     """
     if not target.runs_on(capability):
         return None

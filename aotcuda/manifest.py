@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         kind: Literal["sass", "ptx", "ltoir"]
         bytes: int
         sha256: str
+        min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
 
     class Parameter(TypedDict):
         """One Python argument of a kernel, and how it lies in the kernel's parameter block.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuda import pathfinder
 from cuda.bindings import nvrtc
 
+from aotcuda.compatibility import tables
 from aotcuda.errors import CompileError, ToolchainError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def check_target(target: Target, where: str) -> None:
     kind = str(target).partition("_")[0]
     listed = ", ".join(f"{kind}_{major}{minor}{target.suffix}" for major, minor in known if (major, minor) >= first)
     message = f"{where}: {target} is not known to the CUDA {version} toolchain, which builds for {listed}"
-    raise ToolchainError(message)
+    raise ToolchainError(message + (f"; {target} needs {other}" if (other := tables.builders(target)) else ""))
 
 
 @functools.cache

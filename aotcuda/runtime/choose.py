@@ -96,6 +96,13 @@ def choose(
             continue
         if not target.runs_on(capability):
             reason = f"is {_needs(target)}"
+            if (
+                target.kind == "sass"
+                and not target.suffix
+                and capability in arch.TEGRA
+                and target.major == capability[0]
+            ):
+                reason += f", and {_dotted(capability)} is Tegra's, which takes machine code of its own alone"
         elif driver is not None and not _loads(target, toolkit, driver):
             reason = f"needs a driver for CUDA {_floor(target, toolkit)}"
         else:
@@ -129,9 +136,12 @@ def _needs(target: Target) -> str:
     """What GPUs a target is for, in words."""
     own = _dotted(target.capability)
     code = "PTX" if target.kind == "ptx" else "machine code"
-    if target.suffix == "a":
+    if target.suffix == "f":
+        family = [one for one in sum(arch.FAMILIES, ()) if target.runs_on(one)]
+        return f"{code} for compute capability {' and '.join(map(_dotted, family)) or own} alone"
+    if target.suffix == "a" or (target.kind == "sass" and target.capability in arch.TEGRA):
         return f"{code} for compute capability {own} alone"
-    if target.kind == "sass" or target.suffix == "f":
+    if target.kind == "sass":
         return f"{code} for compute capability {own} to {target.major}.x"
     return f"{code} for compute capability {own} and newer"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 
 import pytest
 
 from aotcuda import arch
+from aotcuda.compatibility import tables
 
 
 @pytest.mark.parametrize("text", ["sm_75", "sm_90a", "sm_100f", "compute_80", "compute_90a", "sm_120"])
@@ -23,14 +25,21 @@ def test_what_is_no_target_is_refused_with_the_right_form(text):
 @pytest.mark.parametrize(
     ("target", "runs", "does_not_run"),
     [
-        ("sm_80", [(8, 0), (8, 6), (8, 9)], [(7, 5), (9, 0)]),
-        ("sm_86", [(8, 6), (8, 9)], [(8, 0)]),
+        ("sm_80", [(8, 0), (8, 6), (8, 9)], [(7, 5), (8, 7), (8, 8), (9, 0)]),
+        ("sm_86", [(8, 6), (8, 9)], [(8, 0), (8, 7)]),
+        ("sm_87", [(8, 7)], [(8, 6), (8, 8), (8, 9)]),
+        ("sm_110", [(11, 0)], [(11, 1), (12, 0)]),
+        ("sm_100", [(10, 0), (10, 3), (10, 7)], [(10, 1), (11, 0)]),
+        ("sm_120", [(12, 0), (12, 1)], [(10, 0)]),
         ("sm_90a", [(9, 0)], [(9, 1), (10, 0)]),
-        ("sm_100f", [(10, 0), (10, 3)], [(11, 0), (9, 0)]),
-        ("sm_103f", [(10, 3)], [(10, 0)]),
-        ("compute_75", [(7, 5), (8, 0), (12, 0)], [(7, 0)]),
+        ("sm_100f", [(10, 0), (10, 3), (10, 7)], [(10, 1), (10, 9), (11, 0), (9, 0)]),
+        ("sm_103f", [(10, 3), (10, 7)], [(10, 0)]),
+        ("sm_121f", [(12, 1)], [(12, 0)]),
+        ("compute_75", [(7, 5), (8, 0), (8, 7), (11, 0), (12, 0)], [(7, 0)]),
+        ("compute_87", [(8, 7), (8, 9), (9, 0)], [(8, 6)]),
         ("compute_90a", [(9, 0)], [(10, 0)]),
-        ("compute_100f", [(10, 3)], [(12, 0)]),
+        ("compute_100f", [(10, 3), (10, 7)], [(11, 0), (12, 0)]),
+        ("compute_120f", [(12, 0), (12, 1)], [(10, 0)]),
     ],
 )
 def test_where_a_target_runs(target, runs, does_not_run):
@@ -38,10 +47,37 @@ def test_where_a_target_runs(target, runs, does_not_run):
     assert [capability for capability in runs + does_not_run if parsed.runs_on(capability)] == runs
 
 
+def test_the_run_times_families_and_tegras_are_those_of_the_tables():
+    for row in tables.data()["families"]["rows"]:
+        target = arch.parse(f"sm_{row['target']}")
+        known = [one.number for one in tables.capabilities()]
+        assert [number for number in known if target.runs_on(number)] == [*map(tables.pair, row["capabilities"])]
+    family_targets = {tables.pair(row["capabilities"][0]) for row in tables.data()["families"]["rows"]}
+    assert family_targets == set(itertools.chain.from_iterable(arch.FAMILIES))
+    assert {row.number for row in tables.capabilities() if row.tegra} == {one for one in arch.TEGRA if one >= (7, 5)}
+
+
+def test_no_rule_lets_more_run_than_the_plain_one():
+    """Whatever a suffix or Tegra's rule lets run, the same major version and a higher minor one let run as well."""
+    known = [row.number for row in tables.capabilities()]
+    for own, capability, suffix in itertools.product(known, known, ("", "a", "f")):
+        if arch.Target("sass", *own, suffix).runs_on(capability):
+            assert own[0] == capability[0]
+            assert own <= capability
+            assert arch.Target("sass", *own).runs_on(capability)
+            assert arch.Target("ptx", *own, suffix).runs_on(capability)
+
+
 def test_preference_is_exact_sass_then_near_sass_then_the_newest_ptx():
     targets = ["compute_75", "sm_80", "compute_80", "sm_86", "sm_89", "sm_90"]
     fitting = {text: key for text in targets if (key := arch.preference(arch.parse(text), (8, 9)))}
     assert sorted(fitting, key=fitting.__getitem__) == ["sm_89", "sm_86", "sm_80", "compute_80", "compute_75"]
+
+
+def test_tegra_takes_ptx_rather_than_a_desktop_gpus_code():
+    targets = ["sm_80", "sm_86", "compute_75", "compute_80"]
+    fitting = {text: key for text in targets if (key := arch.preference(arch.parse(text), (8, 7)))}
+    assert sorted(fitting, key=fitting.__getitem__) == ["compute_80", "compute_75"]
 
 
 def test_of_targets_with_one_number_the_more_specific_comes_first():

@@ -1,0 +1,176 @@
+"""The facts on GPUs, drivers and toolkits: whole, sourced, and no other than the compilers that are installed here."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from aotcuda.arch import parse
+from aotcuda.build import nvrtc
+from aotcuda.compatibility import gpus, tables
+from aotcuda.inspect.elf import Elf
+from support import images
+
+
+def test_every_table_has_a_source_and_a_day():
+    data = dict(tables.data())
+    assert dt.date.fromisoformat(data.pop("date"))
+    for name, table in data.items():
+        assert len(table["source"]) > 20, name
+        assert dt.date.fromisoformat(table["read"]) <= dt.date.fromisoformat(tables.data()["date"])
+
+
+def test_drivers_and_capabilities_are_in_order():
+    branches = tables.branches()
+    assert list(branches) == sorted(branches, key=lambda branch: (branch.number, branch.cuda, branch.first))
+    assert len({branch.cuda for branch in branches}) == len(branches)
+    assert all(branch.first[0] == branch.number for branch in branches)
+    numbers = [row.number for row in tables.capabilities()]
+    assert numbers == sorted(set(numbers))
+
+
+def test_no_name_is_that_of_two_gpus():
+    by_key = {}
+    for row in tables.capabilities():
+        for name in (*row.examples, *row.gpus):
+            assert by_key.setdefault(gpus._key(name), row.number) == row.number, name
+
+
+def test_every_gpu_is_found_by_each_of_its_names():
+    for row in tables.capabilities():
+        for name in (*row.examples, *row.gpus):
+            assert gpus.gpu(name).capability == row.number
+            assert gpus.gpu(name.removeprefix("NVIDIA ").lower().replace(" ", "")).capability == row.number
+
+
+def test_the_toolchain_here_knows_what_the_tables_say():
+    here = nvrtc.toolkit_version()
+    known = [row.number for row in tables.capabilities() if row.known_to(here)]
+    assert known == [capability for capability in nvrtc.supported_capabilities() if capability >= (7, 5)]
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
+def test_cubins_made_here_have_the_abi_of_the_tables(arch):
+    rows = {row["cuda"]: row["abi"] for row in tables.data()["cubin-abi"]["rows"]}
+    assert nvrtc.toolkit_version() == (13, 0)
+    assert Elf(images.numba_cubin(arch), machine=190).abi_version == rows["13.0 to 13.5"]
+
+
+@pytest.mark.parametrize(
+    ("target", "toolkit", "compression", "lowest"),
+    [
+        ("sm_75", (13, 0), "", "580.65"),
+        ("sm_75", (13, 4), "", "580.65"),
+        ("sm_75", (12, 9), "", "525.60"),
+        ("sm_75", (12, 9), "speed", "525.60"),
+        ("sm_75", (12, 9), "size", "550.54"),
+        ("sm_75", (13, 0), "size", "580.65"),
+        ("sm_90a", (12, 0), "", "525.60"),
+        ("sm_100", (12, 9), "", "570.26"),
+        ("sm_120f", (12, 9), "", "570.26"),
+        ("sm_121", (12, 9), "", "575.51"),
+        ("sm_121", (13, 0), "", "580.65"),
+        ("sm_107", (13, 5), "", "615"),
+        ("compute_75", (12, 9), "", "575.51"),
+        ("compute_75", (13, 0), "", "580.65"),
+        ("compute_75", (13, 2), "", "595.45"),
+        ("compute_120", (12, 8), "size", "570.26"),
+        ("compute_75", (13, 5), "", None),
+        ("sm_90", (14, 0), "", None),
+    ],
+)
+def test_the_lowest_driver_of_an_image(target, toolkit, compression, lowest):
+    found = tables.min_driver(parse(target), toolkit, compression=compression)
+    assert (found and tables.short(found)) == lowest
+
+
+@pytest.mark.parametrize(
+    ("targets", "toolkit", "lowest"),
+    [
+        ("sm_75 sm_120 compute_75", (12, 9), "525.60"),
+        ("sm_120 compute_75", (12, 9), "570.26"),
+        ("compute_75", (12, 9), "575.51"),
+        ("sm_90", (13, 0), "580.65"),
+        ("", (13, 0), None),
+    ],
+)
+def test_the_lowest_driver_of_a_module_is_that_of_any_of_its_machine_code(targets, toolkit, lowest):
+    assert tables.lowest_driver([parse(text) for text in targets.split()], toolkit) == lowest
+
+
+@pytest.mark.parametrize(
+    ("target", "builders"),
+    [
+        ("sm_107", "CUDA 13.4 or newer"),
+        ("sm_100f", "CUDA 12.9 or newer"),
+        ("sm_101", "CUDA 12.8 to 12.9"),
+        ("sm_90a", "CUDA 11.8 or newer"),
+        ("sm_90f", ""),
+        ("sm_89a", ""),
+        ("sm_95", ""),
+    ],
+)
+def test_which_toolkits_build_for_a_target(target, builders):
+    assert tables.builders(parse(target)) == builders
+
+
+@pytest.mark.parametrize(
+    ("text", "cuda", "note"),
+    [
+        ("525", (12, 0), ""),
+        ("535.183.01", (12, 2), ""),
+        ("580.65.06", (13, 0), ""),
+        ("12.6", (12, 6), ""),
+        ("CUDA 13.0", (13, 0), ""),
+        ("585", (13, 0), "no branch that is known"),
+        ("550.40", (12, 4), "older than 550.54.14"),
+        ("470.57", (11, 8), "older than 525.60"),
+        ("11.4", (11, 4), "older than CUDA 12.0"),
+        ("620.10", (13, 4), "newer than 615"),
+    ],
+)
+def test_the_cuda_version_of_a_driver(text, cuda, note):
+    found = gpus.driver(text)
+    assert found.cuda == cuda
+    assert found.note.startswith(note)
+    assert bool(found.note) == bool(note)
+
+
+@pytest.mark.parametrize("text", ["", "58", "5800", "five", "13.9", "12", "999", "580.65.06.1", "580.", "v580", "-525"])
+def test_a_driver_that_is_none_is_told_what_to_write(text):
+    with pytest.raises(gpus.TargetError) as caught:
+        gpus.driver(text)
+    (line,) = str(caught.value).splitlines()
+    assert "write a branch such as 525 or 615, a driver such as 580.65.06, or the CUDA version" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("H10O", "H100"),
+        ("RTX 509", "RTX 5090"),
+        ("RTX 6000", "Quadro RTX 6000"),
+        ("RTX 6000", "NVIDIA RTX 6000 Ada"),
+        ("Jetson Orin", "Jetson AGX Orin"),
+        ("A 1000", "NVIDIA RTX A1000"),
+        ("radeon", "'sm_90'"),
+        ("", "'sm_90'"),
+        ("sm_95", "one of sm_75"),
+        ("compute_90", "is no GPU"),
+        ("sm_90a", "is no GPU"),
+        ("sm_9", "is no target"),
+    ],
+)
+def test_a_gpu_that_is_not_known_is_told_the_nearest_names(text, names):
+    with pytest.raises(gpus.TargetError) as caught:
+        gpus.gpu(text)
+    (line,) = str(caught.value).splitlines()
+    assert names in line
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"), [("sm_90", (9, 0)), ("9.0", (9, 0)), ("sm_101", (11, 0)), ("NVIDIA A100-SXM4-80GB", (8, 0))]
+)
+def test_a_gpu_by_its_capability_or_by_what_the_driver_calls_it(text, capability):
+    assert gpus.gpu(text).capability == capability
