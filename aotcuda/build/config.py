@@ -14,6 +14,7 @@ from aotcuda.build import clashes, frontends, overrides, rules
 from aotcuda.build.keys import ROOT
 from aotcuda.build.records import Record, setting
 from aotcuda.build.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
+from aotcuda.build.target_list import TargetList
 
 _FLAG = Flag()
 _FRONT_END = Choice(frontends.NAMES)
@@ -238,8 +239,9 @@ class Config:
 
     arch: tuple[Target, ...] = field(
         metadata=setting(
-            ListOf(item=rules.TARGET, expected="a list of targets", shortest=1),
-            "What to build for: `sm_XY` for machine code, `compute_XY` for PTX. `AOTCUDA_ARCH` replaces it.",
+            TargetList(),
+            "What to build for: `sm_XY` for machine code, `compute_XY` for PTX, or another of the ways below. "
+            "`AOTCUDA_ARCH` replaces it.",
             '["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]',
         )
     )

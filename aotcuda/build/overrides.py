@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aotcuda.build import rules
+from aotcuda.build import target_list
 from aotcuda.build.keys import ROOT, Key
 
 if TYPE_CHECKING:
@@ -17,14 +16,8 @@ if TYPE_CHECKING:
 
 def targets(variable: str) -> tuple[Target, ...]:
     """The targets in the value of AOTCUDA_ARCH; an empty value is as good as none."""
-    if not variable.strip():
-        return ()
     key = Key("AOTCUDA_ARCH", "AOTCUDA_ARCH", "write for example AOTCUDA_ARCH='sm_90;compute_75'")
-    items = [item.strip() for item in re.split("[;,]", variable) if item.strip()]
-    if not items:
-        problem = "the list names no target"
-        raise key.error(problem)
-    return tuple(rules.TARGET.read(item, key) for item in items)
+    return target_list.from_variable(variable, key)
 
 
 def inherit_options(table: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import keyword
 import re
 
-from aotcuda import arch
 from aotcuda.build import keys
 from aotcuda.build.shapes import Text
 
@@ -127,7 +126,6 @@ def _unusable(name: str, problem: str, remedy: str = "choose another name") -> V
 
 _WORD = "[A-Za-z_][A-Za-z0-9_]*"
 
-TARGET = Text("sm_XY (machine code) or compute_XY (PTX)", "^(sm|compute)_[0-9]{2,3}[af]?$", arch.parse)
 MODULE_NAME = Text(
     "the dotted name of a module (ASCII letters, digits, underscores) as the key",
     rf"^{_WORD}(\.{_WORD})*$",

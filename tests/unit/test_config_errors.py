@@ -159,11 +159,14 @@ arch = []
     "sm_90", "sm_100", "sm_120", "compute_75"]
 
 arch = ['sm_90', 80]
-    tool.aotcuda.arch[1]: expected sm_XY (machine code) or compute_XY (PTX), found the integer 80; write for example
-    arch = ...
+    tool.aotcuda.arch[1]: expected sm_XY (machine code) or compute_XY (PTX), found the integer 80; write "sm_80" for
+    machine code, "compute_80" for PTX
 
 arch = ['sm90']
-    tool.aotcuda.arch[0]: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm90"; write for
+    tool.aotcuda.arch[0]: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm90"; write "sm_90"
+
+arch = ['hopper']
+    tool.aotcuda.arch[0]: expected sm_XY (machine code) or compute_XY (PTX), found the string "hopper"; write for
     example arch = ...
 """
 )
@@ -173,7 +176,7 @@ def test_arch(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    ["sm90", "sm_9", "sm_90b", "SM_90", "sm_9000", "lto_90", "native", "sm_90 ", "sm_90\n", "sm_\u0669\u0660"],
+    ["sm90", "sm_9", "sm_90b", "SM_90", "sm_9000", "lto_90", "Native", "sm_90 ", "sm_90\n", "sm_\u0669\u0660"],
 )
 def test_what_is_no_target(bad: str) -> None:
     with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch\[1\]: expected sm_XY \(machine code\) or compute_XY"):
@@ -191,8 +194,7 @@ def test_a_missing_arch_says_what_a_good_list_is() -> None:
 @pytest.mark.parametrize("value", ["sm_80;sm80", "sm80"])
 def test_a_bad_variable_is_named_instead_of_the_key(value: str) -> None:
     assert message(top(""), AOTCUDA_ARCH=value) == (
-        'AOTCUDA_ARCH: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm80"; '
-        "write for example AOTCUDA_ARCH='sm_90;compute_75'"
+        'AOTCUDA_ARCH: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm80"; write "sm_80"'
     )
 
 

@@ -1,0 +1,191 @@
+"""Lists of targets as people write them: nvcc's, PyTorch's and CMake's ways, and what has to be guessed."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import jsonschema
+import pytest
+
+from aotcuda.arch import parse
+from aotcuda.build import nvrtc, overrides
+from aotcuda.build.keys import Key
+from aotcuda.build.target_list import TargetList
+from aotcuda.errors import ConfigError
+from aotcuda.runtime import driver
+
+pytest_plugins = ["support.stand_in"]
+
+KEY = Key("tool.aotcuda.arch", "arch", "write for example ...")
+CUDA_12_9 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121)
+
+
+def read(*items: object) -> list[str]:
+    return [str(target) for target in TargetList().read(list(items), KEY)]
+
+
+def refusal(*items: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        TargetList().read(list(items), KEY)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("8.0;9.0a+PTX", "sm_80 sm_90a compute_90a"),
+        ("7.5;8.0;12.0+PTX", "sm_75 sm_80 sm_120 compute_120"),
+        ("10.0f+PTX", "sm_100f compute_100f"),
+        ("80-real;90-virtual;90a", "sm_80 compute_90 sm_90a compute_90a"),
+        ("75-real,100f-real", "sm_75 sm_100f"),
+        ("120-virtual", "compute_120"),
+        ("sm_90a", "sm_90a"),
+        ("compute_100f", "compute_100f"),
+        ("sm_80;8.6+PTX;89-real", "sm_80 sm_86 compute_86 sm_89"),
+    ],
+)
+def test_a_list_in_each_way_of_writing(text, targets):
+    assert read(text) == targets.split()
+    assert read(*text.replace(",", ";").split(";")) == targets.split()
+    assert [str(target) for target in overrides.targets(text)] == targets.split()
+
+
+def test_pytorchs_spaces_are_separators_in_the_variable():
+    assert [str(target) for target in overrides.targets(" 8.0 9.0+PTX ")] == ["sm_80", "sm_90", "compute_90"]
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (["90"], '"90" alone may mean machine code, PTX or both; write "sm_90", "compute_90" or both'),
+        (["9.0"], '"9.0" alone may mean machine code, PTX or both; write "sm_90", "compute_90" or both'),
+        (["sm_80", "9.0a"], 'write "sm_90a", "compute_90a" or both'),
+        (["8.0+PTX", "90"], '"90" alone may mean'),
+        (["80-real", "9.0"], '"9.0" alone may mean'),
+        (["sm90"], 'write "sm_90"'),
+        (["SM_90"], 'write "sm_90"'),
+        (["compute-75"], 'write "compute_75"'),
+        (["sm_9.0"], 'write "sm_90"'),
+        (["lto_90"], 'write "sm_90"'),
+        (["90+PTX"], 'write "sm_90" for machine code, "compute_90" for PTX'),
+        (["9.0-real"], 'write "sm_90" for machine code, "compute_90" for PTX'),
+        (["All"], 'write "all"'),
+        ([9.0], 'write "sm_90" for machine code'),
+        ([90], 'found the integer 90; write "sm_90" for machine code'),
+        (["sm_101"], '"sm_101" is what CUDA 12.8 and 12.9 called sm_110; write "sm_110"'),
+        (["101a-real"], 'write "sm_110a"'),
+        (["sm_90", "90-real"], 'sm_90 is listed twice, as "sm_90" and as "90-real"; leave one of them out'),
+        (["8.0;8.0+PTX"], 'sm_80 is listed twice, as "8.0" and as "8.0+PTX"'),
+        (["Hopper"], "expected sm_XY (machine code) or compute_XY (PTX)"),
+    ],
+)
+def test_what_would_have_to_be_guessed_says_what_to_write(items, says):
+    assert says in refusal(*items)
+
+
+def test_what_to_write_is_always_accepted():
+    """The corrections that errors name, for every near miss of every number: each is a target, and of that number."""
+    forms = ("sm{}", "SM_{}", "sm-{}", "sm {}", "compute{}", "Compute_{}", "{}", "{}.", "lto_{}", "{}+ptx", "{}-Real")
+    for form, number in itertools.product(forms, ("75", "90a", "100", "100f", "120")):
+        text = form.format(number)
+        says = refusal(text)
+        if "; write for example" in says:
+            continue
+        written = says.split("; ")[-1].split('"')[1::2]
+        assert written, text
+        assert {target.partition("_")[2] for target in written} == {number}
+        assert read(*written) == written
+
+
+def test_the_same_spelling_twice_is_one_target_as_ever():
+    assert read("sm_90", "sm_90") == ["sm_90", "sm_90"]
+    assert overrides.targets("sm_90;sm_90") == (parse("sm_90"), parse("sm_90"))
+
+
+def test_what_was_accepted_before_means_the_same():
+    for kind, number, suffix in itertools.product(("sm", "compute"), ("75", "86", "90", "100", "121"), ("", "a", "f")):
+        text = f"{kind}_{number}{suffix}"
+        assert TargetList().read([text], KEY) == (parse(text),)
+
+
+def test_any_text_is_a_list_or_one_line():
+    """Whatever stands in the list: targets, or one line; and the schema takes all that the reader takes."""
+    schema = jsonschema.Draft7Validator(TargetList().schema())
+    pieces = (
+        "sm_",
+        "compute_",
+        "9",
+        "0",
+        "7",
+        "5",
+        "10",
+        ".",
+        "a",
+        "f",
+        "-real",
+        "-virtual",
+        "+PTX",
+        ";",
+        ",",
+        " ",
+        "é",
+    )
+    chance = random.Random(15)
+    accepted, refused = 0, []
+    for _ in range(20_000):
+        text = "".join(chance.choices(pieces, k=chance.randint(1, 7)))
+        try:
+            targets = TargetList().read([text], KEY)
+        except ConfigError as error:
+            refused.append(str(error))
+            continue
+        accepted += 1
+        assert targets
+        assert schema.is_valid([text]), text
+    assert accepted > 100
+    assert not [text for text in refused if len(text.splitlines()) != 1]
+
+
+def test_all_is_what_the_toolchain_builds_for_and_ptx_of_its_highest_major_version():
+    known = [f"sm_{major}{minor}" for major, minor in nvrtc.supported_capabilities()]
+    assert read("all") == [*known, "compute_120"]
+    assert read("all-major") == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
+
+
+def test_all_leaves_out_what_came_before_turing_and_what_was_renamed(monkeypatch):
+    monkeypatch.setattr(nvrtc, "supported_capabilities", lambda: [divmod(number, 10) for number in CUDA_12_9])
+    assert read("all") == [*(f"sm_{number}" for number in CUDA_12_9 if number >= 75 and number != 101), "compute_120"]
+    assert read("all-major") == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120"]
+
+
+def test_all_may_stand_beside_what_it_holds():
+    assert read("all-major", "sm_90", "sm_86")[-2:] == ["sm_90", "sm_86"]
+
+
+def test_native_is_the_gpus_of_this_machine(cuda):
+    cuda.set(devices="9.0,7.5,9.0")
+    assert read("native") == ["sm_75", "sm_90"]
+
+
+def test_native_without_a_driver_is_said_in_words(monkeypatch):
+    monkeypatch.setattr(driver, "LIBRARY", "libcuda-that-is-nowhere.so.1")
+    monkeypatch.setattr(driver, "_driver", None)
+    says = refusal("native")
+    assert says.startswith('tool.aotcuda.arch[0]: "native" means the GPUs of this machine, and there is none to ask: ')
+    assert says.endswith('; name the targets, such as "sm_90"')
+
+
+def test_native_without_a_gpu_is_said_in_words(cuda):
+    cuda.set(devices="")
+    assert "there is none to ask" in refusal("native")
+
+
+def test_a_target_that_the_toolchain_does_not_know_says_which_toolchain_does():
+    with pytest.raises(nvrtc.ToolchainError, match=r"sm_107 is not known to the CUDA 13\.0 toolchain") as caught:
+        nvrtc.check_target(parse("sm_107"), "tool.aotcuda.arch")
+    assert str(caught.value).endswith("; sm_107 needs CUDA 13.4 or newer")
+    with pytest.raises(nvrtc.ToolchainError) as caught:
+        nvrtc.check_target(parse("sm_95"), "tool.aotcuda.arch")
+    assert "needs" not in str(caught.value)
