@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 import aotcuda
-from aotcuda.errors import AotcudaError, ToolchainError
+from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +58,20 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
     build.set_defaults(run=_build)
 
+    check = commands.add_parser("check", help="tell what each GPU and driver would take from a wheel or module")
+    check.add_argument("target", metavar="TARGET", help="wheel, importable module or package, or folder")
+    check.add_argument("--gpu", metavar="NAME", help="this GPU alone: a name, or sm_XY")
+    check.add_argument("--driver", metavar="VERSION", help="this driver alone: a version, or the CUDA it supports")
+    check.add_argument("--require", metavar="LIST", help="fail unless images serve these: 'A100,H100,RTX 5090@525'")
+    check.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    check.set_defaults(run=_check)
+
+    diff = commands.add_parser("diff", help="tell what changed between two builds; fail if users of OLD would break")
+    for name, text in (("old", "what users have"), ("new", "what they would get")):
+        diff.add_argument(name, metavar=name.upper(), help=f"{text}: wheel, importable module or package, or folder")
+    diff.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    diff.set_defaults(run=_diff)
+
     config = commands.add_parser("config", help="flags for a C++ build that uses a module's device functions")
     config.add_argument("module", metavar="MODULE", help="importable module or package, or a folder")
     wanted = config.add_mutually_exclusive_group(required=True)
@@ -90,6 +104,33 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
     report = collect(arguments.target)
     print(json.dumps(report.json(), indent=2) if arguments.json else render(report))
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    import json  # noqa: PLC0415
+
+    from aotcuda.compatibility import check, table  # noqa: PLC0415
+
+    report = check.check(arguments.target, gpu=arguments.gpu, driver=arguments.driver, require=arguments.require)
+    print(json.dumps(report.json(), indent=2) if arguments.json else table.render(report))
+    _fail_if(report.problem())
+
+
+def _diff(arguments: argparse.Namespace) -> None:
+    import json  # noqa: PLC0415
+
+    from aotcuda.compatibility import difference  # noqa: PLC0415
+
+    report = difference.compare(arguments.old, arguments.new)
+    print(json.dumps(report.json(), indent=2) if arguments.json else report.render())
+    _fail_if(report.problem())
+
+
+def _fail_if(problem: str | None) -> None:
+    """End with exit code 1 if what was asked about has a problem, behind what was printed about it."""
+    if problem is not None:
+        sys.stdout.flush()
+        raise TargetError(problem)
 
 
 def _config(arguments: argparse.Namespace) -> None:

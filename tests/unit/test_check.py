@@ -1,0 +1,194 @@
+"""`aotcuda check`: what it prints for a wheel, a folder and one pair, what CI asks of it, and what bad input gets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.cli import main
+from aotcuda.compatibility import check
+from support import manifests, modules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
+CUDA_12 = {"toolchain": {"cuda": "12.9"}, "min_driver": "525.60"}
+WIDE = ("sm_75", "sm_80", "sm_87", "sm_90", "sm_100", "sm_120", "compute_75")
+
+
+@pytest.fixture
+def package(tmp_path: Path):
+    def write(*targets: str, **changes: object) -> str:
+        kernels = [manifests.kernel("axpy", "void(float32)")]
+        manifests.write(tmp_path, kernels, targets=targets or WIDE, **changes)
+        return str(tmp_path)
+
+    return write
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["check", *arguments])
+    output = capsys.readouterr()
+    assert len(output.err.splitlines()) == (0 if code == 0 else 1)
+    return code, output.out, output.err.removeprefix("aotcuda: ").rstrip("\n")
+
+
+def test_the_table_has_a_row_for_each_gpu_and_joins_drivers_that_do_not_differ(package, capsys):
+    code, out, _ = run(capsys, package("sm_75", "sm_80", "sm_87", "sm_90", "compute_90", **CUDA_12))
+    assert code == 0
+    assert "images      sm_75 from 525.60, sm_80 from 525.60, sm_87 from 525.60, sm_90 from 525.60," in out
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ") and line[2:3].isdigit()}
+    assert [*rows] == [row.removesuffix(".") for row in rows]
+    assert rows["8.6"].split()[-1] == "sm_80"
+    assert rows["8.7"].split("Orin")[1].split() == ["sm_87"] * 5
+    assert rows["12.0"].split("6000")[1].split() == ["-", "compute_90", "compute_90", "compute_90"]
+    assert rows["10.7"].split("R200")[1].split() == ["compute_90"]
+    driver, cuda = (line for line in out.splitlines() if line.strip().startswith(("driver  ", "CUDA  ")))
+    assert driver.split()[1:4] == ["525.60", "to", "565"]
+    assert cuda.split()[1:4] == ["12.0", "to", "12.7"]
+    assert "no image: the images need CUDA 12.9; update the driver" in " ".join(out.split())
+
+
+def test_every_line_of_the_table_fits_a_screen(package, capsys):
+    _, out, _ = run(capsys, package(fallback="jit", rebuild=RECIPE))
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_a_wheel_and_each_of_its_modules_is_checked(tmp_path, capsys):
+    wheel = modules.write_wheel(tmp_path, "mypkg.a", "mypkg.b")
+    code, out, _ = run(capsys, str(wheel), "--json")
+    assert code == 0
+    report = json.loads(out)
+    assert [module["name"] for module in report["modules"]] == ["mypkg.a", "mypkg.b"]
+    assert report["version"] == 1
+
+
+def test_json_has_a_cell_for_each_pair_with_its_reasons(package, capsys):
+    _, out, _ = run(capsys, package(), "--json")
+    (module,) = json.loads(out)["modules"]
+    cells = {(cell["capability"], cell["driver"]): cell for cell in module["cells"]}
+    assert len(cells) == 13 * 15
+    cell = cells["8.9", "580.65"]
+    assert (cell["takes"], cell["image"], cell["supported"], cell["cuda"]) == ("same-major", "sm_80", True, "13.0")
+    assert {"image": "compute_75", "why": "fits less well"} in cell["not_taken"]
+    assert cells["12.0", "525.60"]["supported"] is False
+    assert module["images"][0] == {"arch": "sm_75", "kind": "sass", "min_driver": "580.65"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "takes"),
+    [
+        ("RTX 5090", "580", "sm_120: machine code for exactly this compute capability"),
+        ("sm_86", "13.0", "sm_80: machine code for compute capability 8.0, which runs on later ones"),
+        ("Jetson T5000", "13.0", "compute_75: PTX for compute capability 7.5 that the driver compiles for this GPU"),
+        ("H200", "700", "sm_90: machine code for exactly this compute capability"),
+    ],
+)
+def test_one_pair_is_told_in_words(package, capsys, gpu, driver, takes):
+    code, out, _ = run(capsys, package(), "--gpu", gpu, "--driver", driver)
+    assert code == 0
+    assert takes in " ".join(out.split())
+    assert "  not         sm_75: " in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "says"),
+    [
+        ({}, ("--gpu", "A100", "--driver", "535"), "the driver supports CUDA 12.2, and the images need CUDA 13.0"),
+        ({}, ("--gpu", "A100", "--driver", "470"), "the run time needs a driver for CUDA 12.0, which 525.60 or newer"),
+        ({}, ("--gpu", "RTX 5090", "--driver", "525"), "the first that has is driver 570.26 (CUDA 12.8)"),
+        ({}, ("--driver", "12.4"), "the images need CUDA 13.0"),
+        ({"fallback": "jit"}, ("--gpu", "A100", "--driver", "535"), "the package has no recipe for the JIT fallback"),
+    ],
+)
+def test_a_pair_that_nothing_serves_is_exit_code_1(package, capsys, changes, arguments, says):
+    code, out, error = run(capsys, package(**changes), *arguments)
+    assert code == 1
+    assert error.startswith("mypkg.kernels: nothing runs on ")
+    assert says in error
+    assert out
+
+
+def test_the_fallback_serves_where_it_has_a_recipe_and_says_what_to_install(package, capsys):
+    code, out, _ = run(capsys, package(fallback="jit", rebuild=RECIPE), "--gpu", "A100", "--driver", "535")
+    assert code == 0
+    assert "takes       JIT: " in out
+    assert "aotcuda[jit-cu12] is installed" in " ".join(out.split())
+
+
+def test_one_gpu_is_fine_if_any_driver_serves_it(package, capsys):
+    assert run(capsys, package(), "--gpu", "A100")[0] == 0
+    assert run(capsys, package("sm_90"), "--gpu", "A100")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("targets", "changes", "require", "unmet"),
+    [
+        (WIDE, CUDA_12, "A100,H100,L4,RTX 5090@525", None),
+        (WIDE, {}, "A100@580, H100@580; RTX 5090@580.65.06", None),
+        (WIDE, {}, "RTX 5090@525", "RTX 5090@525: mypkg.kernels has no image for it with driver 570.26 to 575.51: "),
+        (WIDE, {}, "A100@580,H100", "H100: mypkg.kernels has no image for it with driver 525.60 to 575.51: "),
+        (("sm_90",), {}, "A100@580,H100@580", "A100@580: mypkg.kernels has no image for it with driver 580 to 615: "),
+        (("sm_90",), {}, "A100@615", "A100@615: mypkg.kernels has no image for it with driver 615: "),
+        (("sm_80",), {}, "Jetson AGX Orin@13.0", "Jetson AGX Orin@13.0: mypkg.kernels has no image"),
+    ],
+)
+def test_what_ci_requires(package, capsys, targets, changes, require, unmet):
+    code, out, error = run(capsys, package(*targets, **changes), "--require", require)
+    assert code == (0 if unmet is None else 1)
+    assert error.startswith(unmet or "")
+    assert out.startswith("mypkg.kernels")
+
+
+def test_several_demands_that_are_not_met_are_one_line(package, capsys):
+    _, _, error = run(capsys, package("sm_90"), "--require", "A100,T4,RTX 5090", "--driver", "580")
+    assert error.endswith("compiles nothing. Nor are these served: T4, RTX 5090")
+    assert [
+        item["item"] for item in json.loads(run(capsys, package("sm_90"), "--require", "T4,H100", "--json")[1])["unmet"]
+    ] == ["T4", "H100"]
+
+
+def test_the_fallback_meets_no_demand(package, capsys):
+    code, _, error = run(capsys, package("sm_90", fallback="jit", rebuild=RECIPE), "--require", "A100@580")
+    assert code == 1
+    assert "has no image for it" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--gpu", "RTX 509O"), "the nearest names are RTX 5090"),
+        (("--gpu", "sm_95"), "'sm_95' is no GPU"),
+        (("--driver", "58O"), "'58O' is no driver version that is known; write a branch such as 525 or 615"),
+        (("--require", "A100,H10O"), "no GPU is known by the name 'H10O'"),
+        (("--require", "A100@"), "'A100@' in --require has no driver behind its @; write one, as in 'A100@535'"),
+        (("--require", "A100@5"), "'5' is no driver version that is known"),
+        (("--require", " , "), "--require names no GPU; write a list such as 'A100,H100,RTX 5090@525'"),
+        (("--require", ""), "--require names no GPU"),
+        (("--gpu", ""), "no GPU is known by the name ''"),
+        (("--driver", ""), "'' is no driver version that is known"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_write(package, capsys, arguments, says):
+    code, out, error = run(capsys, package(), *arguments)
+    assert (code, out) == (1, "")
+    assert says in error
+
+
+def test_what_cannot_be_checked_says_why(package, tmp_path, capsys):
+    folder = package(functions=("add",))
+    fatbin = next(tmp_path.rglob("kernels.fatbin"))
+    assert "is an image alone, which does not tell its toolchain" in run(capsys, str(fatbin))[2]
+    assert run(capsys, str(tmp_path / "nothing"))[0] == 1
+    manifests.write(tmp_path / "b", [], functions=("add",), min_driver=None, images=[])
+    assert "has no kernels; device functions are linked by what uses them" in run(capsys, str(tmp_path / "b"))[2]
+    assert run(capsys, folder)[0] == 1 or check.check(folder).modules
+
+
+def test_an_image_that_says_its_own_lowest_driver_is_believed(package):
+    folder = package("sm_90", images=[{**manifests.image("sm_90")[0], "min_driver": "550.54"}])
+    (module,) = check.check(folder).modules
+    assert [image.min_driver for image in module.images] == ["550.54"]

@@ -1,0 +1,118 @@
+"""What `aotcuda check` predicts is what the run time does, for every wheel, GPU and driver on the stand-in."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from aotcuda import manifest
+from aotcuda.compatibility import tables
+from aotcuda.compatibility.gpus import Driver, Gpu
+from aotcuda.compatibility.predict import predict
+from aotcuda.errors import DriverTooOldError, NoImageError
+from aotcuda.runtime import driver, fallback
+from support import manifests
+
+pytest_plugins = ["support.stand_in"]
+
+RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
+
+WHEELS = {
+    "the README's": ("sm_75 sm_80 sm_90 sm_100 sm_120 compute_75", {"cuda": "13.0"}),
+    "machine code of CUDA 12": ("sm_75 sm_80 sm_90 sm_120", {"cuda": "12.9"}),
+    "every target": (
+        "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_103 sm_107 sm_110 sm_120 sm_121 compute_75",
+        {"cuda": "13.4"},
+    ),
+    "suffixes": ("sm_90a sm_100f sm_103a sm_120f compute_100f compute_90", {"cuda": "12.9"}),
+    "PTX alone": ("compute_80", {"cuda": "12.6"}),
+    "PTX of a newer toolkit": ("sm_80 compute_86 compute_100", {"cuda": "13.3"}),
+    "Jetson alone": ("sm_87 sm_110", {"cuda": "13.0"}),
+    "a desktop's for a Jetson": ("sm_80 sm_86", {"cuda": "12.2"}),
+    "no toolkit named": ("sm_80 compute_75", {}),
+}
+
+GPUS = [row.number for row in tables.capabilities()] + [(7, 0), (10, 9), (13, 0)]
+DRIVERS = [(11, 8), *(branch.cuda for branch in tables.branches()), (14, 0)]
+
+
+def read(folder):
+    return manifest.read(str(folder / manifest.FILE_NAME))
+
+
+def fresh_import():
+    """The packaged module as a new process would import it, its driver started anew."""
+    driver._driver = None
+    for name in [name for name in sys.modules if name.startswith("mypkg")]:
+        del sys.modules[name]
+    return importlib.import_module("mypkg.kernels")
+
+
+def launched(cuda, capability, cuda_version):
+    """What a launch does: the target of the image that it takes, or the error's class."""
+    cuda.set(devices="{}.{}".format(*capability), version=cuda_version[0] * 1000 + cuda_version[1] * 10)
+    cuda._fake.fake_reset()
+    module = fresh_import()
+    try:
+        module.axpy[1, 1](2.0)
+    except (NoImageError, DriverTooOldError) as error:
+        return type(error)
+    return module.__aotcuda__.chosen[0].arch
+
+
+@pytest.mark.parametrize("wheel", WHEELS)
+def test_every_pair_takes_what_was_predicted(cuda, wheel):
+    targets, toolchain = WHEELS[wheel]
+    kernel = manifests.kernel("axpy", "void(float32)")
+    folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain)
+    predicted, happened = {}, {}
+    for capability in GPUS:
+        for version in DRIVERS:
+            cell = predict(read(folder), Gpu("", capability), Driver("", version))
+            predicted[capability, version] = cell.image
+            result = launched(cuda, capability, version)
+            happened[capability, version] = result if isinstance(result, str) else None
+            assert (cell.takes in ("exact", "same-major", "ptx")) == (cell.image is not None)
+    assert predicted == happened
+    assert set(predicted.values()) > {None}
+
+
+@pytest.mark.parametrize("wheel", WHEELS)
+@pytest.mark.parametrize("changes", [{"fallback": "jit", "rebuild": RECIPE}, {"fallback": "jit"}, {"rebuild": RECIPE}])
+def test_the_fallback_is_predicted_where_the_run_time_would_ask_it(cuda, wheel, changes):
+    targets, toolchain = WHEELS[wheel]
+    kernel = manifests.kernel("axpy", "void(float32)")
+    folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain, **changes)
+    module = cuda.package(kernel, targets=tuple(targets.split()), toolchain=toolchain, **changes).__aotcuda__
+    asked = fallback.allowed(module.setting) and module.recipe() is not None
+    for capability in GPUS:
+        for version in DRIVERS[1:]:
+            cell = predict(read(folder), Gpu("", capability), Driver("", version))
+            would_ask = module.choice_for(capability, version).arch is None and asked
+            renamed = capability == (10, 1)  # no toolkit has it by this number any more
+            assert (cell.takes == "jit") == (would_ask and not renamed), (capability, version)
+
+
+def test_tiers_have_the_names_that_the_run_time_gives_them(cuda):
+    for capability, targets in (((9, 0), "sm_90a"), ((8, 6), "sm_80"), ((12, 0), "compute_75")):
+        kernel = manifests.kernel("axpy", "void(float32)")
+        folder = manifests.write(cuda.packages, [kernel], targets=(targets,))
+        cuda.set(devices="{}.{}".format(*capability))
+        cuda._fake.fake_reset()
+        (tier,) = fresh_import().__aotcuda__.tiers["axpy"]
+        assert predict(read(folder), Gpu("", capability), Driver("", (13, 0))).takes == tier.tier
+
+
+def test_every_reason_is_the_run_times_own(cuda):
+    """Why an image is taken, and why each of the others is not, in the words of the module itself."""
+    kernel = manifests.kernel("axpy", "void(float32)")
+    targets = ("sm_75", "sm_80", "sm_87", "sm_90a", "sm_100f", "compute_75")
+    folder = manifests.write(cuda.packages, [kernel], targets=targets)
+    module = fresh_import().__aotcuda__
+    for capability in GPUS:
+        choice = module.choice_for(capability, (13, 0))
+        cell = predict(read(folder), Gpu("", capability), Driver("", (13, 0)))
+        assert cell.rejected == choice.rejected
+        assert cell.why.startswith(choice.why) or not cell.exists

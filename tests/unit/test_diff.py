@@ -1,0 +1,258 @@
+"""`aotcuda diff`: every change is told, and what would break a user of the old build is marked."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.cli import main
+from aotcuda.compatibility import changes, kernel_changes
+from support import manifests, modules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from aotcuda.compatibility.change import Change
+
+AXPY = "void(float32, float32[::1])"
+RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> dict[str, Any]:
+    """A manifest with one of everything."""
+    kernels = [
+        manifests.kernel("axpy", AXPY, "void(float64, float64[::1])"),
+        manifests.kernel("tiled", "void((int32, float32), complex64)", launch_bounds=[256, 2, 0], carveout=50),
+    ]
+    folder = manifests.write(
+        tmp_path / "one",
+        kernels,
+        targets=("sm_80", "sm_90", "compute_75"),
+        functions=("add",),
+        fallback="jit",
+        rebuild=RECIPE,
+        options={"fastmath": False},
+        callbacks=[{"setup": "mypkg._hooks:upload", "teardown": None, "origin": "table.cu"}],
+        ltoir=[manifests.image("sm_80")[0] | {"kind": "ltoir"}, manifests.image("compute_75")[0]],
+    )
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+    return found
+
+
+def found(old: Any, new: Any) -> list[Change]:
+    """All that the manifests tell; what images tell is in the tests of the command."""
+    rules = (kernel_changes.kernels, changes.functions, changes.reach, changes.images, changes.settings, changes.sizes)
+    return [change for rule in rules for change in rule(old, new)]
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to each value that holds no others."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        if isinstance(inner, dict | list) and inner:
+            yield from leaves(inner, (*path, key))
+        else:
+            yield (*path, key)
+
+
+UNTOLD = {"origin", "sha256", "generator", "module", "resources", "rebuild", "sources", "path"}
+"""What no user depends on, or what is told by what it decides."""
+
+SIZED = {("images", "bytes"), ("ltoir", "bytes")}
+"""Sizes before compression; those of files are told."""
+
+
+def changed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 8
+    if isinstance(value, str):
+        others = {
+            "C": "A",
+            "jit": "error",
+            "ptx": "ltoir",
+            "ltoir": "ptx",
+            "sm_80": "sm_86",
+            "sm_90": "sm_90a",
+            "compute_75": "compute_80",
+        }
+        return others.get(value, "12.0" if value[:1].isdigit() else f"{value}_")
+    return [7] if isinstance(value, list) else "other"
+
+
+def test_whatever_changes_in_a_manifest_is_told(whole):
+    """Each value of it is changed in turn: nothing that users may depend on changes in silence."""
+    assert found(whole, whole) == []
+    told = 0
+    for path in leaves(whole):
+        if UNTOLD & set(path) or (path[0] == "images" and path[-1] == "kind") or path[0:1] + path[-1:] in SIZED:
+            continue
+        new = copy.deepcopy(whole)
+        holder = new
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = changed(holder[path[-1]])
+        assert found(whole, new), path
+        assert found(new, whole), path
+        told += 1
+    assert told > 80
+
+
+def test_adding_breaks_nobody_and_removing_does(whole):
+    for key in ("kernels", "functions"):
+        for index in range(len(whole[key])):
+            fewer = copy.deepcopy(whole)
+            del fewer[key][index]
+            assert [change.text for change in found(whole, fewer) if change.breaks] == ["removed"]
+            assert not [change for change in found(fewer, whole) if change.breaks]
+    fewer = copy.deepcopy(whole)
+    del fewer["kernels"][0]["overloads"][1]
+    assert [change.breaks for change in found(whole, fewer)] == [True]
+    assert [change.breaks for change in found(fewer, whole)] == [False]
+
+
+def axpy(manifest: dict[str, Any]) -> dict[str, Any]:
+    overload: dict[str, Any] = manifest["kernels"][0]["overloads"][0]
+    return overload
+
+
+@pytest.mark.parametrize(
+    ("change", "breaks", "says"),
+    [
+        (lambda m: axpy(m).update(symbol="axpy__7"), True, "its symbol was axpy_0 and is axpy__7"),
+        (lambda m: axpy(m)["parameters"][1].update(offset=16), True, "offset of b was 8 and is 16"),
+        (lambda m: axpy(m).update(parameter_bytes=100), True, "the block had 64 bytes and has 100"),
+        (lambda m: axpy(m)["parameters"][1].update(name="x"), False, "were called a, b and are called a, x"),
+        (lambda m: axpy(m).update(cooperative=True), True, "its grid must fit the GPU at once"),
+        (lambda m: axpy(m).update(launch_bounds=[128, 0, 0]), True, "had 1024 threads at most, and have 128"),
+        (lambda m: m["kernels"][1]["overloads"][0].update(launch_bounds=[512]), False, "256 threads at most"),
+        (lambda m: m["functions"][0].update(prototype="double add(int a)"), True, "its prototype was int32_t add"),
+        (lambda m: m["images"].pop(0), False, "with driver 580.65 to 615, sm_80 was taken and compute_75 is"),
+        (lambda m: m["images"].pop(2), True, "with driver 580.65 to 615, compute_75 ran and nothing does"),
+        (lambda m: m["ltoir"].pop(0), True, "links for compute capability 8.0 found some, and find none"),
+        (lambda m: m.update(toolchain={"cuda": "13.2"}), True, "linkers of CUDA 13.0 refuse LTOIR of CUDA 13.2"),
+        (lambda m: m.update(min_driver="595.45"), True, "the lowest was 580.65 and is 595.45"),
+        (lambda m: m.update(min_driver="525.60"), False, "the lowest was 580.65 and is 525.60"),
+        (lambda m: m.update(fallback="error"), True, "fallback: was jit and is error"),
+        (lambda m: m.pop("rebuild"), True, "the recipe to build from is gone"),
+        (lambda m: m.update(load="first-use"), False, "load: was import and is first-use"),
+        (lambda m: m.update(format=9), True, "an older run time refuses it"),
+        (lambda m: m["options"].update(fastmath=True), False, "options.fastmath: was false and is true"),
+        (lambda m: m["files"]["kernels"].update(bytes=1), False, "-> 1 bytes"),
+    ],
+)  # fmt: skip
+def test_what_breaks_users_and_what_does_not(
+    whole: dict[str, Any], change: Callable[[dict[str, Any]], object], breaks: bool, says: str
+) -> None:
+    new = copy.deepcopy(whole)
+    change(new)
+    told = found(whole, new)
+    (line,) = [one for one in told if says in f"{one.kind} {one.name}: {one.text}"][:1]
+    assert line.breaks is breaks
+    assert any(one.breaks for one in told) is breaks
+
+
+def test_callbacks_that_were_not_there_need_what_users_may_not_have(whole):
+    before = {**whole, "callbacks": []}
+    assert [change.breaks for change in found(before, whole)] == [True]
+    assert [change.breaks for change in found(whole, before)] == [False]
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Callable[..., tuple[str, str]]:
+    def write(change: Callable[[Any], object] = lambda whole: None, *names: str) -> tuple[str, str]:
+        old = modules.write_wheel(tmp_path / "old", *names)
+        whole, fatbins = modules.contents()
+        change(whole)
+        modules.write(tmp_path / "new", whole, fatbins)
+        return str(old), str(tmp_path / "new")
+
+    return write
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["diff", *arguments])
+    output = capsys.readouterr()
+    assert len(output.err.splitlines()) == code
+    return code, output.out, output.err
+
+
+def test_equal_builds_have_no_differences(wheels, capsys):
+    assert run(capsys, *wheels()) == (0, "mypkg.kernels\n    no differences\n", "")
+
+
+def test_what_breaks_comes_first_and_is_named_on_standard_error(wheels, capsys):
+    def change(whole):
+        whole["load"] = "first-use"
+        whole["kernels"] = whole["kernels"][:1]
+
+    code, out, error = run(capsys, *wheels(change))
+    assert code == 1
+    assert out.splitlines()[1:] == ["  ! kernel axpy: removed", "    setting load: was import and is first-use"]
+    assert error == "aotcuda: users of the old build would break: mypkg.kernels: kernel axpy: removed\n"
+
+
+def test_modules_that_come_and_go(wheels, capsys):
+    old, new = wheels(lambda whole: None, "mypkg.a", "mypkg.kernels")
+    code, out, error = run(capsys, old, new)
+    assert code == 1
+    assert "mypkg.a\n  ! module mypkg.a: removed\n" in out
+    assert run(capsys, new, old)[0] == 0
+    assert error.endswith("module mypkg.a: removed\n")
+
+
+def test_json_has_each_change_with_what_it_was(wheels, capsys):
+    code, out, _ = run(capsys, *wheels(lambda whole: whole.update(fallback="error")), "--json")
+    assert code == 1
+    report = json.loads(out)
+    assert report["breaks"] is True
+    (module,) = report["modules"]
+    assert module["changes"] == [
+        {
+            "kind": "setting",
+            "name": "fallback",
+            "change": "was jit and is error",
+            "breaks": True,
+            "old": "jit",
+            "new": "error",
+        }
+    ]
+
+
+@pytest.mark.parametrize(("more", "breaks"), [(2, False), (100, True)])
+def test_registers_and_memory_are_what_the_images_tell(tmp_path, capsys, monkeypatch, more, breaks):
+    """More registers than a block of 1,024 threads can have break launches of such blocks."""
+    old = modules.write_wheel(tmp_path / "old")
+    original = modules.images.numba_cubin
+    monkeypatch.setattr(modules.images, "numba_cubin", lambda arch: _with_more_registers(original(arch), more))
+    new = modules.write_wheel(tmp_path / "new")
+    code, out, _ = run(capsys, str(old), str(new))
+    assert code == int(breaks)
+    lines = " ".join(out.split())
+    assert "resources of axpy void(float32, float32[::1], float32[::1]) on sm_90: registers " in lines
+    assert ("blocks of 1024 threads fitted, and 512 do now" in lines) is breaks
+
+
+def _with_more_registers(cubin: bytes, more: int) -> bytes:
+    """The cubin, with more registers in each kernel's attribute (EIATTR_REGCOUNT) in `.nv.info`."""
+    data = bytearray(cubin)
+    at = 0
+    while (at := data.find(b"\x04\x2f\x08\x00", at)) >= 0:
+        data[at + 8] += more
+        at += 12
+    return bytes(data)
+
+
+def test_what_has_no_manifest_cannot_be_compared(wheels, capsys, tmp_path):
+    old, _ = wheels()
+    fatbin = next((tmp_path / "new").rglob("kernels.fatbin"))
+    code, out, error = run(capsys, old, str(fatbin))
+    assert (code, out) == (1, "")
+    assert "is an image alone, without a manifest to compare; name a wheel, module or folder" in error
+    assert run(capsys, old, "nothing.at.all")[0] == 1
