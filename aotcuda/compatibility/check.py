@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aotcuda import arch
 from aotcuda.compatibility import gpus, tables
 from aotcuda.compatibility.gpus import Driver, Gpu
 from aotcuda.compatibility.predict import Cell, predict
-from aotcuda.errors import TargetError
+from aotcuda.errors import ManifestError, TargetError
 from aotcuda.inspect import targets
 from aotcuda.inspect.targets import BuiltModule
+from aotcuda.manifest import FILE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from aotcuda.manifest import Manifest
 
 VERSION = 1
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,23 +120,33 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     if not modules:
         message = f"{target} has no kernels; device functions are linked by what uses them, and run where that does"
         raise TargetError(message)
+    unmet = [
+        Demand(item=item, why=why)
+        for item, wanted, drivers in demands
+        for module in modules
+        if (why := _guarded(module, _unmet, wanted, drivers))
+    ]
     return Report(
-        modules=tuple(_checked(module, asked_gpus, asked_drivers) for module in modules),
-        unmet=tuple(
-            Demand(item=item, why=why)
-            for item, wanted, drivers in demands
-            for module in modules
-            if (why := _unmet(module, wanted, drivers))
-        ),
+        modules=tuple(_guarded(module, _checked, asked_gpus, asked_drivers) for module in modules),
+        unmet=tuple(unmet),
         one=(gpu is not None or driver is not None) and require is None,
     )
+
+
+def _guarded(module: BuiltModule, function: Callable[..., _T], *arguments: object) -> _T:
+    """What `function` makes of a module; ManifestError if its manifest has another shape than manifests have."""
+    try:
+        return function(module, *arguments)
+    except (LookupError, TypeError, AttributeError, ValueError):
+        message = f"{module.where}/{FILE_NAME} was altered: its shape is not a manifest's; install the package again"
+        raise ManifestError(message) from None
 
 
 def _kernels(found: BuiltModule | targets.BareImage) -> BuiltModule | None:
     if not isinstance(found, BuiltModule):
         message = f"{found.where} is an image alone, which does not tell its toolchain; name a wheel, module or folder"
         raise TargetError(message)
-    return found if found.manifest["kernels"] else None
+    return found if found.manifest.get("kernels") else None
 
 
 def _all_gpus() -> list[Gpu]:
@@ -186,11 +198,11 @@ def _unmet(module: BuiltModule, wanted: Gpu, drivers: Sequence[Driver]) -> str:
 def _checked(module: BuiltModule, asked_gpus: Sequence[Gpu], asked_drivers: Sequence[Driver]) -> Checked:
     manifest = module.manifest
     return Checked(
-        name=manifest["module"],
+        name=_string(manifest["module"]),
         where=module.where,
-        toolkit=manifest["toolchain"].get("cuda", ""),
-        min_driver=manifest["min_driver"],
-        fallback=manifest["fallback"],
+        toolkit=_string(manifest["toolchain"].get("cuda", "")),
+        min_driver=None if manifest["min_driver"] is None else _string(manifest["min_driver"]),
+        fallback=_string(manifest["fallback"]),
         recipe="rebuild" in manifest,
         images=tuple(_images(manifest)),
         cells=tuple(predict(manifest, gpu, driver) for gpu in asked_gpus for driver in asked_drivers),
@@ -204,7 +216,15 @@ def _images(manifest: Manifest) -> Iterator[Image]:
         if lowest is None and toolkit:
             first = tables.min_driver(arch.parse(image["arch"]), tables.pair(toolkit))
             lowest = tables.short(first) if first else None
-        yield Image(arch=image["arch"], kind=image["kind"], min_driver=lowest)
+        shown = None if lowest is None else _string(lowest)
+        yield Image(arch=_string(image["arch"]), kind=_string(image["kind"]), min_driver=shown)
+
+
+def _string(value: object) -> str:
+    """A manifest's string; TypeError if it is another thing."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
 
 
 def _pair(cell: Cell) -> str:

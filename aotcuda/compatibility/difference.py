@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.compatibility import changes, kernel_changes
 from aotcuda.compatibility.change import Change
-from aotcuda.errors import TargetError
+from aotcuda.errors import ManifestError, TargetError
 from aotcuda.inspect import collect, targets
 from aotcuda.inspect.targets import BuiltModule
 
@@ -103,7 +103,11 @@ def compare(old: str, new: str) -> Difference:
         elif name not in before:
             found[name] = [Change(kind="module", name=name, text="added")]
         else:
-            found[name] = [*_changes(before[name], after[name])]
+            try:
+                found[name] = _changes(before[name], after[name])
+            except (LookupError, TypeError, AttributeError, ValueError):
+                message = f"{name}: a manifest was altered, its shape is not a manifest's; install the packages again"
+                raise ManifestError(message) from None
     return Difference(modules=found)
 
 

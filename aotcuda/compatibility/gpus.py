@@ -76,7 +76,7 @@ def driver(text: str) -> Driver:
         TargetError: It is no driver's version, and no CUDA version.
     """
     name = text.strip()
-    number = name.removeprefix("CUDA").removeprefix("cuda").strip()
+    number = re.sub("^(cuda *|r)", "", name, flags=re.IGNORECASE)
     newest = tables.branches()[-1]
     if re.fullmatch(r"[0-9]{3}(\.[0-9]{1,3}){0,2}", number) and int(number[:3]) <= newest.number + _NEWER:
         return _of_version(name, tables.version(number))

@@ -53,3 +53,30 @@ def test_another_layout_is_refused_with_both_and_the_key(
     said = str(caught.value)
     assert said.startswith('tool.aotcuda.modules."pkg.k".kernels.axpy: void(float32, float32[::1], float32[::1]): ')
     assert f"takes its parameters as {LAYOUT}, and the front end said {layout}; " in said
+
+
+@pytest.mark.parametrize(
+    ("cuda", "whole", "each"),
+    [
+        ("13.0", "580.65", ["580.65", "580.65", "580.65"]),
+        ("12.9", "525.60", ["525.60", "570.26", "575.51"]),
+        ("14.1", None, [None, None, None]),
+    ],
+)
+def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
+    cuda: str, whole: str | None, each: list[str | None]
+) -> None:
+    (made,) = plan.make(config.parse(tomllib.loads(TABLE), environ={}))
+    targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
+    empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": ()}
+    lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=())
+    module = SimpleNamespace(plan=lone_plan, images=[(target, b"") for target in targets], ltoir=[], **empty)
+    # There is no code behind these targets, so no machine code can tell what its kernels take.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(artifacts, "_resources", lambda module: {})
+        settings = config.parse(tomllib.loads(TABLE), environ={})
+        found = artifacts.describe(settings, module, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
+        functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": module.images})
+        alone = artifacts.describe(settings, functions_alone, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
+    assert found["min_driver"] == alone["min_driver"] == whole
+    assert [image["min_driver"] for image in found["images"]] == each

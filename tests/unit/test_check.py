@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from aotcuda.compatibility import check
 from support import manifests, modules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
@@ -186,6 +188,45 @@ def test_what_cannot_be_checked_says_why(package, tmp_path, capsys):
     manifests.write(tmp_path / "b", [], functions=("add",), min_driver=None, images=[])
     assert "has no kernels; device functions are linked by what uses them" in run(capsys, str(tmp_path / "b"))[2]
     assert run(capsys, folder)[0] == 1 or check.check(folder).modules
+
+
+WRONG = (None, "sm_9x", -1, [None], {"a": 1})
+
+
+def damaged(manifest: dict[str, Any], path: tuple[Any, ...], value: object) -> dict[str, Any]:
+    altered = copy.deepcopy(manifest)
+    holder: Any = altered
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    return altered
+
+
+def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+@pytest.mark.parametrize("command", ["check", "diff"])
+def test_a_damaged_manifest_is_one_line_at_worst(tmp_path, capsys, command):
+    """Whatever stands wherever in a manifest: an answer, or one line; never a traceback."""
+    good, bad = (
+        manifests.write(
+            tmp_path / name, [manifests.kernel("axpy", "void((int32, float32), float32[::1])")], functions=("f",)
+        )
+        for name in ("good", "bad")
+    )
+    whole = json.loads((good / "manifest.json").read_bytes())
+    (bad.parent / "kernels.py").unlink()  # it holds the manifest's digest
+    arguments = [str(bad), "--gpu", "H100"] if command == "check" else [str(good), str(bad)]
+    for path in places(whole):
+        for value in WRONG:
+            (bad / "manifest.json").write_text(json.dumps(damaged(whole, path, value)))
+            code = main([command, *arguments])
+            error = capsys.readouterr().err
+            assert code in (0, 1), (path, value)
+            assert len(error.splitlines()) == code, (path, value, error)
 
 
 def test_an_image_that_says_its_own_lowest_driver_is_believed(package):

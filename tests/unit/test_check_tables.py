@@ -123,6 +123,7 @@ def test_which_toolkits_build_for_a_target(target, builders):
         ("580.65.06", (13, 0), ""),
         ("12.6", (12, 6), ""),
         ("CUDA 13.0", (13, 0), ""),
+        ("R580", (13, 0), ""),
         ("585", (13, 0), "no branch that is known"),
         ("550.40", (12, 4), "older than 550.54.14"),
         ("470.57", (11, 8), "older than 525.60"),
