@@ -32,7 +32,10 @@ forked = False
 
 _lock = RLock()
 _driver: Driver | None = None
-_marks: dict[int, list[bool]] = {}
+_marks: dict[int, Mark] = {}
+
+_CELLS = 256
+"""Of a mark's `flights`: 16 cells, each with a cache line of its own. The accelerator counts on it."""
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
@@ -91,6 +94,20 @@ _ATTRIBUTES = {
     "shared_optin": 97,
 }
 """The device attributes in use, under the names that `Device.limit` takes."""
+
+
+class Mark(list[bool]):
+    """Holds one item until it is retired, or the process forks: what launches without asking further looks at it.
+
+    Attributes:
+        flights: How many launches the accelerator is in the midst of, in cells that threads share as little as can be.
+    """
+
+    __slots__ = ("flights",)
+
+    def __init__(self) -> None:
+        super().__init__([True])
+        self.flights = (_uint * _CELLS)()
 
 
 class Device:
@@ -285,15 +302,15 @@ def check_fork() -> None:
         raise _fork_error()
 
 
-def live_mark() -> list[bool]:
-    """A list of one item that is emptied by `retire`, or by a fork: what launches without asking further looks at."""
-    mark = [True]
+def live_mark() -> Mark:
+    """A new mark."""
+    mark = Mark()
     _marks[id(mark)] = mark
     return mark
 
 
-def retire(mark: list[bool]) -> None:
-    """Empty a list that `live_mark` gave."""
+def retire(mark: Mark) -> None:
+    """Empty a mark that `live_mark` gave."""
     mark.clear()
     _marks.pop(id(mark), None)
 
