@@ -6,7 +6,7 @@ import ctypes
 import os
 
 from aotcuda.errors import AotcudaError
-from aotcuda.runtime import configuration, limits, streams
+from aotcuda.runtime import configuration, limits, streams, synchronize
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.library import UnloadedError, again
 
@@ -143,11 +143,15 @@ class Launcher:
             self._verify(entry, plan)
             if entry.watch is not None:
                 entry.watch.clear(self.stream)
+            if program.synchronous:
+                synchronize.before(self, program.driver)
             code = program.driver.launch(self._configuration(entry), entry.kernel, None, slot[1])
             if code:
                 self._recover(code, program, entry, selection)
+            if program.synchronous:
+                synchronize.after(self, program.driver, entry, plan, slot[0].raw)
             if entry.watch is not None:
-                entry.watch.check(self.stream)
+                entry.watch.check(self, entry, plan, slot[0].raw)
         finally:
             plan.slots.append(slot)
             if module.leaving:
@@ -184,8 +188,10 @@ class Launcher:
     def _learn(self, program: Program, group: Group, args: tuple[object, ...]) -> None:
         """Make a quick path for arguments like these.
 
-        None is for debug builds, whose launches wait for the kernel.
+        None is for debug builds, nor with `AOTCUDA_SYNCHRONIZE`: these launches wait for the kernel.
         """
+        if program.synchronous:
+            return
         context, device = 0, program.device
         if device < 0:  # there are several GPUs, or callbacks, which have to see each context
             context, device = program.driver.current_context(), program.driver.current_device() or 0

@@ -7,7 +7,7 @@ import ctypes
 from aotcuda import manifest as manifests
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams
+from aotcuda.runtime import streams, synchronize
 from aotcuda.runtime.choose import choose
 from aotcuda.runtime.library import Library, UnloadedError
 
@@ -133,6 +133,7 @@ class Program:
         callbacks: The module's callbacks; None if it has none.
         rescue: Finds an overload where these images hold none for a GPU, or None: the JIT fallback.
         late: The overloads (by `id` of the plan) that these images do not hold on any GPU; the fallback adds them.
+        synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
     """
 
     __slots__ = (
@@ -146,6 +147,7 @@ class Program:
         "driver",
         "late",
         "rescue",
+        "synchronous",
     )
 
     def __init__(self, manifest: Manifest, folder: str, image: bytes = b"", rescue: Rescue | None = None) -> None:
@@ -161,6 +163,7 @@ class Program:
         self._kernels: dict[str, ctypes.c_void_p] = {}
         self._guests: list[None] = []  # one for each thread in a setup callback
         self.rescue = rescue
+        self.synchronous = synchronize.wanted()
         self.late: set[int] = set()
         data = image or manifests.read_file(folder, manifest["files"]["kernels"])
         self.driver = drivers.get()
