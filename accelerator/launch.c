@@ -19,11 +19,14 @@
 
 #ifdef Py_GIL_DISABLED
 #include <stdatomic.h>
+#define ADD(place, number) (atomic_fetch_add_explicit(&(place), number, memory_order_relaxed), \
+                            atomic_thread_fence(memory_order_seq_cst))
 #define SHARED(type) _Atomic(type)
 #define READ(place) atomic_load_explicit(&(place), memory_order_acquire)
 #define WRITE(place, value) atomic_store_explicit(&(place), (value), memory_order_release)
 #else
 #define SHARED(type) type
+#define ADD(place, number) ((place) += (number))
 #define READ(place) (place)
 #define WRITE(place, value) ((place) = (value))
 #endif
@@ -41,6 +44,7 @@ typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsi
                             void **);
 typedef int (*GetCurrent)(void **);
 typedef int (*PointerAttribute)(void *, int, uint64_t);
+typedef int (*StreamContext)(void *, void **);
 
 enum { DEVICE_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 
@@ -619,6 +623,8 @@ typedef struct Record {
     void **kernels;
     LaunchKernel launch;
     PointerAttribute attribute;
+    StreamContext stream_context;
+    SHARED(unsigned) *flights; /* of `live`: see begin() */
 } Record;
 
 typedef struct Table {
@@ -643,7 +649,6 @@ typedef struct {
     Records *records;
     unsigned dimensions[LIMITS];
     void *stream;
-    SHARED(void *) context; /* that a stream of this launcher's own was seen to be of; NULL: not yet */
 } Launcher;
 
 enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these are of whatever context is current */
@@ -739,6 +744,38 @@ static int lie_on(const Record *record, const View *views, int count) {
     return 1;
 }
 
+/* Where there are several GPUs: whether the stream is of the current context. The driver would launch in the stream's,
+ * whichever is current; and a handle that was freed may be that of another GPU's stream by now. */
+static int stream_is_here(const Record *record, void *stream, void *context) {
+    void *owner;
+    return record->device < 0 || (uintptr_t)stream <= LAST_DEFAULT_STREAM ||
+           (!record->stream_context(stream, &owner) && owner == context);
+}
+
+enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a cell fills a cache line */
+
+/* The cell to count a launch in. Threads that launch at once without the GIL should not have to share one. */
+static SHARED(unsigned) *cell_of(const Record *record) {
+#ifdef Py_GIL_DISABLED
+    static _Thread_local char here;
+    return &record->flights[CELL * (mix(0, (uintptr_t)&here) % CELLS)];
+#else
+    return record->flights;
+#endif
+}
+
+/* Counts a launch that is under way, unless the images are out of use. Who unloads empties `live` first and looks at the
+ * counts then, so either he sees this launch or it sees him. No Python code may run until end(). */
+static int begin(const Record *record) {
+    ADD(*cell_of(record), 1);
+    if (PyList_Size(record->live) > 0)
+        return 1;
+    ADD(*cell_of(record), -1);
+    return 0;
+}
+
+static void end(const Record *record) { ADD(*cell_of(record), -1); }
+
 /* ------------------------------------------------------------------------------------------------------------ launcher */
 
 enum { DECLINED = -1 };
@@ -778,12 +815,11 @@ static int quick(Launcher *self, PyObject *args) {
             return DECLINED;
     if (record->device >= 0 && !lie_on(record, views, arrays))
         return DECLINED;
-    /* The driver would launch in the stream's context, whichever is current. */
-    if (record->device >= 0 && (uintptr_t)self->stream > LAST_DEFAULT_STREAM && context != READ(self->context))
+    if (!stream_is_here(record, self->stream, context))
         return DECLINED;
     _Alignas(16) unsigned char block[MOST_BYTES];
     int number = pack(record, args, views, block);
-    if (number < 0)
+    if (number < 0 || !begin(record))
         return DECLINED;
     size_t size = (size_t)record->plans[number]->size;
     void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
@@ -792,6 +828,7 @@ static int quick(Launcher *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS
     code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], self->stream, NULL, extra);
     Py_END_ALLOW_THREADS
+    end(record);
     return code;
 }
 
@@ -965,6 +1002,8 @@ typedef struct {
     LaunchKernel launch;
     GetCurrent current;
     PointerAttribute attribute;
+    StreamContext stream_context;
+    SHARED(unsigned) *flights;
     unsigned limits[LIMITS];
 } Lesson;
 
@@ -1001,6 +1040,8 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
     record->device = lesson->device;
     record->launch = lesson->launch;
     record->attribute = lesson->attribute;
+    record->stream_context = lesson->stream_context;
+    record->flights = lesson->flights;
     record->live = Py_NewRef(lesson->live);
     memcpy(record->limits, lesson->limits, sizeof record->limits);
     record->arrays = arrays;
@@ -1067,11 +1108,11 @@ static PyObject *learn(Records *self, const Lesson *lesson) {
 static PyObject *records_learn(Records *self, PyObject *arguments) {
     Lesson lesson;
     Py_ssize_t kinds_count, arrays = 0;
-    unsigned long long launch, current, attribute;
+    unsigned long long launch, current, attribute, stream_context, flights;
     unsigned *l = lesson.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKK(IIIIIIII)", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(IIIIIIII)", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
                           &PyTuple_Type, &lesson.plans, &PyList_Type, &lesson.live, &lesson.device, &launch, &current,
-                          &attribute, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7]))
+                          &attribute, &stream_context, &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7]))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += lesson.kinds[i] != SCALAR;
@@ -1080,6 +1121,8 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
     lesson.launch = (LaunchKernel)(uintptr_t)launch;
     lesson.current = (GetCurrent)(uintptr_t)current;
     lesson.attribute = (PointerAttribute)(uintptr_t)attribute;
+    lesson.stream_context = (StreamContext)(uintptr_t)stream_context;
+    lesson.flights = (SHARED(unsigned) *)(uintptr_t)flights;
     return learn(self, &lesson);
 }
 
@@ -1181,7 +1224,7 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
-     "learn(args, kinds, plans, live, device, launch, current, attribute, limits) -> bool\n\n"
+     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, flights, limits) -> bool\n\n"
      "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle."},
     {NULL, NULL, 0, NULL},
 };
@@ -1201,26 +1244,11 @@ static PyGetSetDef launcher_attributes[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyObject *launcher_enter(Launcher *self, PyObject *context) {
-    uint64_t handle = as_address(context);
-    if (PyErr_Occurred())
-        return NULL;
-    WRITE(self->context, (void *)(uintptr_t)handle);
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef launcher_methods[] = {
-    {"enter", (PyCFunction)launcher_enter, METH_O,
-     "enter(context)\n\nRemember that the stream is of this context: a launch there has succeeded."},
-    {NULL, NULL, 0, NULL},
-};
-
 static PyType_Slot launcher_slots[] = {
     {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream): a launcher with a quick path "
                 "before it."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
-    {Py_tp_methods, launcher_methods},
     {Py_tp_getattro, launcher_getattro},
     {Py_tp_getset, launcher_attributes},
     {Py_tp_repr, launcher_repr},
@@ -1275,7 +1303,7 @@ static int execute(PyObject *module) {
     return PyModule_AddObjectRef(module, "Plan", (PyObject *)plan_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 3) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 4) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

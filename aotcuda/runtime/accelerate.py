@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.plan import Plan
     from aotcuda.runtime.program import Entry, Program
 
-_VERSION = 3
+_VERSION = 4
 """Of the interface between the two; another one's accelerator is left alone."""
 
 _MOST = 0xFFFFFFFF
@@ -108,6 +108,8 @@ def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entr
         _address(driver.call["cuLaunchKernel"]),
         current,
         _address(driver.call["cuPointerGetAttribute"]),
+        _address(driver.call["cuStreamGetCtx"]),
+        ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(group, entries, launcher.shared),
     )
     return learnt

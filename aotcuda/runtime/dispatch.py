@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aotcuda.manifest import Kernel, Parameter
+    from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.plan import Slot
     from aotcuda.runtime.scalars import Convert
     from aotcuda.runtime.specialise import Bind
@@ -50,7 +51,7 @@ class Group:
 
     __slots__ = ("blocks", "candidates", "live", "quick")
 
-    def __init__(self, candidates: list[Candidate], live: list[bool]) -> None:
+    def __init__(self, candidates: list[Candidate], live: Mark) -> None:
         self.candidates = candidates
         self.live = live
         self.quick: list[Bind] | None = None
@@ -71,7 +72,7 @@ class _Ranked:
 
     __slots__ = ("_candidates", "_deciding", "_groups", "_live")
 
-    def __init__(self, candidates: list[Candidate], live: list[bool]) -> None:
+    def __init__(self, candidates: list[Candidate], live: Mark) -> None:
         self._candidates = candidates
         self._live = live
         self._groups: dict[object, Group] = {None: Group(candidates, live)}
@@ -110,8 +111,8 @@ class Dispatch:
     def __init__(self, kernel: Kernel, where: str, late: Late | None = None) -> None:
         self._where = where
         self._late = late
-        self.plans = [Plan(overload, where) for overload in kernel["overloads"]]
         self.live = drivers.live_mark()
+        self.plans = [Plan(overload, where, self.live) for overload in kernel["overloads"]]
         self._nested = any(map(_has_tuple, self.plans))
         self._late_plans: dict[object, list[Plan]] = {}
         self._ranked: dict[object, _Ranked] = {}
@@ -150,6 +151,10 @@ class Dispatch:
     def retire(self) -> None:
         """Make every quick path of this kernel decline from now on: its images are being unloaded."""
         drivers.retire(self.live)
+
+    def is_idle(self) -> bool:
+        """Whether no launch is under way; it stays so once it is retired."""
+        return not any(self.live.flights) and all(plan.is_idle() for plan in self.plans)
 
     def _key(self, args: tuple[object, ...]) -> object:
         return _types(args) if self._nested else tuple(map(type, args))
@@ -205,6 +210,9 @@ def _fit(group: Group, args: tuple[object, ...], stream: int) -> Selection | Non
             except (struct.error, OverflowError):  # a scalar is out of its parameter's range
                 plan.slots.append(slot)
                 continue
+            except BaseException:  # of an argument's own
+                plan.slots.append(slot)
+                raise
             return plan, slot, values, pending
     return None
 

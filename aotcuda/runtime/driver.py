@@ -21,18 +21,41 @@ LOWEST = (12, 0)
 
 NO_DEVICE = 100
 NOT_INITIALIZED = 3
+_INVALID_DEVICE = 101
 STUB_LIBRARY = 34
 INVALID_CONTEXT = 201
 
-_STICKY = frozenset([700, 702, 709, 710, 714, 715, 716, 717, 718, 719])
+CONTEXT_IS_DESTROYED = 709
+
+_STICKY = frozenset([700, 702, 710, 714, 715, 716, 717, 718, 719])
 """Errors of a kernel that already ran. The driver repeats them from every later call in the same context."""
+
+_LATE = (
+    ". The driver reports such errors late: an earlier launch in this process may be the cause, of any kernel; run it "
+    "again with AOTCUDA_SYNCHRONIZE=1, which waits after each launch and names the kernel"
+)
+_LOST = ". Nothing more can run in this process: start it again"
+_HINTS = {
+    46: "another process may have the GPU for itself: see the compute mode that nvidia-smi shows",
+    CONTEXT_IS_DESTROYED: (
+        "the GPU's context was reset, as cuDevicePrimaryCtxReset and numba's cuda.close() do, and its arrays and "
+        "streams are gone with it; make new ones, which makes a new context"
+    ),
+    802: "the machine's fabric manager has not started its GPUs yet: see systemctl status nvidia-fabricmanager",
+    803: "the driver's library and its kernel module are of different versions: restart the machine, or the container",
+    804: "the compatibility package of CUDA does not serve this GPU: take it out of the library path",
+}
+"""What is behind an error, and what to do, by the driver's code."""
 
 forked = False
 """True in a process that forked after `cuInit`; CUDA cannot be used there."""
 
 _lock = RLock()
 _driver: Driver | None = None
-_marks: dict[int, list[bool]] = {}
+_marks: dict[int, Mark] = {}
+
+_CELLS = 256
+"""Of a mark's `flights`: 16 cells, each with a cache line of its own. The accelerator counts on it."""
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
@@ -45,6 +68,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuDeviceGet": (_out, _int),
     "cuDeviceGetName": (_out, _int, _int),
     "cuDeviceGetAttribute": (_out, _int, _int),
+    "cuDevicePrimaryCtxGetState": (_int, _out, _out),
     "cuDevicePrimaryCtxRetain": (_out, _int),
     "cuCtxSetCurrent": (_pointer,),
     "cuCtxGetCurrent": (),  # quick launches ask it, and argtypes take time
@@ -72,7 +96,9 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuMemFree_v2": (ctypes.c_uint64,),
     "cuMemcpyHtoD_v2": (ctypes.c_uint64, _pointer, _size),
     "cuMemcpyDtoH_v2": (_out, ctypes.c_uint64, _size),
+    "cuStreamIsCapturing": (_pointer, _out),
     "cuStreamSynchronize": (_pointer,),
+    "cuThreadExchangeStreamCaptureMode": (_out,),
 }
 
 _ATTRIBUTES = {
@@ -91,6 +117,20 @@ _ATTRIBUTES = {
     "shared_optin": 97,
 }
 """The device attributes in use, under the names that `Device.limit` takes."""
+
+
+class Mark(list[bool]):
+    """Holds one item until it is retired, or the process forks: what launches without asking further looks at it.
+
+    Attributes:
+        flights: How many launches the accelerator is in the midst of, in cells that threads share as little as can be.
+    """
+
+    __slots__ = ("flights",)
+
+    def __init__(self) -> None:
+        super().__init__([True])
+        self.flights = (_uint * _CELLS)()
 
 
 class Device:
@@ -190,7 +230,7 @@ class Driver:
         try:
             function = getattr(self._library, name)
         except AttributeError:
-            message = f"the driver has no {name}; aotcuda needs one for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
+            message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
             raise DriverTooOldError(message) from None
         function.restype = _int
         if types:
@@ -203,15 +243,20 @@ class Driver:
         if code:
             raise self.error(code, problem)
 
-    def error(self, code: int, problem: str) -> CudaError:
-        """The error for a `CUresult`, with the driver's own name and text for it."""
+    def error(self, code: int, problem: str, *, late: bool = True) -> CudaError:
+        """The error for a `CUresult`, with the driver's own name and text for it.
+
+        Args:
+            code: The `CUresult`.
+            problem: How the message begins.
+            late: Whether a kernel that failed may be another one than the problem names.
+        """
         name, text = self._text("cuGetErrorName", code), self._text("cuGetErrorString", code)
         message = f"{problem}: {name or f'CUresult {code}'}" + (f", {text}" if text else "")
+        if code in _HINTS:
+            message += f"; {_HINTS[code]}"
         if code in _STICKY:
-            message += (
-                ". The driver reports such errors late: an earlier launch in this process may be the cause, and "
-                "nothing more can run in this process"
-            )
+            message += (_LATE if late else "") + _LOST
         return CudaError(message, name=name or f"CUresult {code}", code=code)
 
     def _text(self, function: str, code: int) -> str:
@@ -226,7 +271,11 @@ class Driver:
         if code == INVALID_CONTEXT:
             return None
         self.check(code, "the current context's GPU could not be told")
-        return next(device.index for device in self.devices if device.handle == handle.value)
+        for device in self.devices:
+            if device.handle == handle.value:
+                return device.index
+        message = f"the current context is on a GPU (CUdevice {handle.value}) that the driver did not count"
+        raise CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
 
     def current_context(self) -> int:
         """The handle of the context that is current in this thread, 0 when none is."""
@@ -239,12 +288,18 @@ class Driver:
         device = self.devices[index]
         with _lock:
             context = self._contexts.get(index)
-            if context is None:
+            if context is None or not self._is_active(device):  # somebody has reset it since
                 context = ctypes.c_void_p()
                 code = self.call["cuDevicePrimaryCtxRetain"](ctypes.byref(context), device.handle)
                 self.check(code, f"no context could be made on {device}")
                 self._contexts[index] = context
         self.check(self.call["cuCtxSetCurrent"](context), f"the primary context of {device} could not be made current")
+
+    def _is_active(self, device: Device) -> bool:
+        flags, active = _uint(), _int()
+        code = self.call["cuDevicePrimaryCtxGetState"](device.handle, ctypes.byref(flags), ctypes.byref(active))
+        self.check(code, f"the state of the context on {device} could not be told")
+        return active.value != 0
 
     def pointer_device(self, address: int) -> int | None:
         """The ordinal of the GPU that an address belongs to, None when the driver does not know the address."""
@@ -285,15 +340,15 @@ def check_fork() -> None:
         raise _fork_error()
 
 
-def live_mark() -> list[bool]:
-    """A list of one item that is emptied by `retire`, or by a fork: what launches without asking further looks at."""
-    mark = [True]
+def live_mark() -> Mark:
+    """A new mark."""
+    mark = Mark()
     _marks[id(mark)] = mark
     return mark
 
 
-def retire(mark: list[bool]) -> None:
-    """Empty a list that `live_mark` gave."""
+def retire(mark: Mark) -> None:
+    """Empty a mark that `live_mark` gave."""
     mark.clear()
     _marks.pop(id(mark), None)
 

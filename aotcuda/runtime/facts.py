@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 from aotcuda.errors import DependencyError, LaunchError
@@ -27,13 +26,7 @@ def ask(kernel: Kernel, name: str, signature: str | None) -> int | dict[str, int
     program, device = _enter(kernel)
 
     def value(plan: Plan) -> int:
-        entry = program.entry(plan, device)
-        result = ctypes.c_int()
-        code = program.driver.call["cuKernelGetAttribute"](
-            ctypes.byref(result), ATTRIBUTES[name], entry.kernel, entry.device.handle
-        )
-        program.driver.check(code, f"the driver did not tell about {kernel} on {entry.device}")
-        return result.value
+        return program.entry(plan, device).attribute(ATTRIBUTES[name])
 
     if signature is not None:
         return value(find(kernel, signature))
@@ -47,12 +40,7 @@ def active_blocks(kernel: Kernel, block: object, shared: int, signature: str | N
     entry = program.entry(find(kernel, signature), device)
     if shared > entry.device.limit("shared") - entry.static_shared:
         entry.allow_shared()
-    result = ctypes.c_int()
-    code = program.driver.call["cuOccupancyMaxActiveBlocksPerMultiprocessor"](
-        ctypes.byref(result), entry.kernel, x * y * z, shared
-    )
-    program.driver.check(code, f"the driver did not tell the occupancy of {kernel} on {entry.device}")
-    return result.value, entry
+    return entry.active_blocks(x * y * z, shared), entry
 
 
 def find(kernel: Kernel, signature: str | None) -> Plan:

@@ -143,7 +143,7 @@ class Fallback:
                     del plan.entries[device]
                 self._entries[id(plan), device] = found
         if late.program.callbacks is not None:
-            late.program.callbacks.set_up()
+            late.program.set_up()
         return found
 
     def replace(self, gpu: Device, cause: AotcudaError) -> Program:
@@ -172,19 +172,13 @@ class Fallback:
             for kept in (self.loaded, self._dispatches, self._cases, self._entries, self._failed):
                 kept.clear()
 
-    def unload(self, spared: Program) -> None:
-        """Take everything out of the driver but `spared`.
-
-        Raises:
-            CudaError: The driver refuses.
-        """
+    def withdraw(self) -> tuple[list[Program], list[Dispatch]]:
+        """Forget everything: the images that are to be unloaded now, and what they were launched by."""
         with self._lock:
             self.forget()
-            late = [item for item in self._retired if isinstance(item, Late)]
-            self._retired.clear()
-        for item in late:
-            if item.program is not spared:
-                item.program.unload()
+            retired, self._retired = self._retired, []
+        programs = [item.program for item in retired if isinstance(item, Late)]
+        return programs, [item for item in retired if isinstance(item, Dispatch)]
 
     def _missing(self, case: Case, choice: Choice) -> AotcudaError:
         """Why an overload has to be compiled for a GPU."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import streams
 from aotcuda.runtime.launch import addresses
+from aotcuda.runtime.library import again
 from aotcuda.runtime.limits import dimensions
 
 TYPE_CHECKING = False
@@ -34,6 +35,9 @@ class ForAll:
 
     def __call__(self, *args: object) -> None:
         """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
+        again(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
         kernel = self._kernel
         group = kernel.group(args)
         known = group.blocks.get(self._shared) if group is not None else None

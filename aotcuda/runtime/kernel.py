@@ -116,7 +116,7 @@ class Kernel:
     def preload(self, program: Program, device: int) -> None:
         """Load every overload's code on a GPU whose context is current."""
         for plan in self.plans():
-            program.load_kernel(program.entry(plan, device))
+            program.entry(plan, device).load()
 
     def forget(self) -> None:
         """Drop all that belongs to loaded images."""
@@ -124,6 +124,7 @@ class Kernel:
             dispatch, self._dispatch = self._dispatch, None
         if dispatch is not None:
             dispatch.retire()
+            self.module.retired.append(dispatch)
         self._launchers.clear()
         self.records = None  # they keep all that was ever learnt; a launcher that somebody holds has them still
 

@@ -6,8 +6,9 @@ import ctypes
 import os
 
 from aotcuda.errors import AotcudaError
-from aotcuda.runtime import configuration, limits, streams
+from aotcuda.runtime import configuration, limits, streams, synchronize
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.library import UnloadedError, again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ class Launcher:
 
     def launch(self, args: tuple[object, ...]) -> None:
         """As a call, where the quick path that took the last arguments does not take these."""
+        again(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
         kernel = self.kernel
         module = kernel.module
         program = module.program
@@ -123,27 +127,47 @@ class Launcher:
             self._learn(program, group, args)
 
     def submit(self, program: Program, selection: Selection) -> None:
-        """Launch with arguments that were selected and packed already, and give their slot back."""
+        """Launch with arguments that were selected and packed already, and give their slot back.
+
+        Raises:
+            UnloadedError: The images of `program` or of the selection were unloaded or replaced since.
+        """
         plan, slot, _, pending = selection
+        module = self.kernel.module
         try:
+            if not plan.live or module.program is not program:  # from here on they stay: the slot is taken
+                raise UnloadedError.of(str(self.kernel))
             entry = plan.entries.get(program.device)
             if entry is None or pending:
                 entry = program.entry(plan, self._enter(program, selection))
             self._verify(entry, plan)
             if entry.watch is not None:
                 entry.watch.clear(self.stream)
+            if program.synchronous:
+                synchronize.before(self, program.driver)
             code = program.driver.launch(self._configuration(entry), entry.kernel, None, slot[1])
             if code:
                 self._recover(code, program, entry, selection)
+            if program.synchronous:
+                synchronize.after(self, program.driver, entry, plan, slot[0].raw)
             if entry.watch is not None:
-                entry.watch.check(self.stream)
+                entry.watch.check(self, entry, plan, slot[0].raw)
         finally:
             plan.slots.append(slot)
+            if module.leaving:
+                module.sweep()
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream else ""
         shared = f", {self.shared} bytes of shared memory" if self.shared else ""
         return f"<{self.kernel} with grid {self.grid}, block {self.block}{stream}{shared}>"
+
+    def describe(self) -> str:
+        """The configuration in words."""
+        return (
+            f"grid {self.grid}, block {self.block}, stream {self.stream:#x} and {self.shared} bytes of dynamic shared "
+            "memory"
+        )
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Say why a launch by a quick path failed; only a thread without a context gets one, and a launch.
@@ -154,20 +178,23 @@ class Launcher:
         program = self.kernel.module.ready()
         current = program.driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
-            self.submit(program, self.kernel.select(args, self.stream))
+            try:
+                self.submit(program, self.kernel.select(args, self.stream))
+            except UnloadedError:
+                self.launch(args)
             return
         raise self._error(code, program, program.driver.devices[current or 0])
 
     def _learn(self, program: Program, group: Group, args: tuple[object, ...]) -> None:
         """Make a quick path for arguments like these.
 
-        None is for debug builds, whose launches wait for the kernel.
+        None is for debug builds, nor with `AOTCUDA_SYNCHRONIZE`: these launches wait for the kernel.
         """
+        if program.synchronous:
+            return
         context, device = 0, program.device
         if device < 0:  # there are several GPUs, or callbacks, which have to see each context
             context, device = program.driver.current_context(), program.driver.current_device() or 0
-        if self.front is not None:
-            self.front.enter(context)  # this launch went there, so its stream is of that context
         if (group, context) in self._taught:
             return
         if program.callbacks is not None and not program.callbacks.has_seen(context):
@@ -187,9 +214,10 @@ class Launcher:
         if group.quick is None:
             group.quick = self.kernel.specialise(program, group, args)
         same = (0, 1) if self.stream in (0, 1) else (self.stream,)
+        start = program.launch_on(self.stream, context)
         ready = ctypes.c_void_p.from_param  # what ctypes would otherwise do at every call
         chain = [
-            bind(program.driver.launch, self._configuration(entry), ready(entry.kernel.value), same, context, device)
+            bind(start, self._configuration(entry), ready(entry.kernel.value), same, context, device)
             for bind, entry in zip(group.quick, entries, strict=False)
         ]
         if chain:
@@ -241,11 +269,7 @@ class Launcher:
             raise self._error(code, program, entry.device)
 
     def _error(self, code: int, program: Program, device: Device) -> Exception:
-        problem = (
-            f"{self.kernel} could not be launched on {device} with grid {self.grid}, block {self.block}, "
-            f"stream {self.stream:#x} and {self.shared} bytes of dynamic shared memory"
-        )
-        error = program.driver.error(code, problem)
+        error = program.driver.error(code, f"{self.kernel} could not be launched on {device} with {self.describe()}")
         if code == _COOPERATIVE_TOO_LARGE:
             error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
         return error

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aotcuda import manifest as manifests
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.choose import Choice
+    from aotcuda.runtime.dispatch import Dispatch
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.exports import Exports
     from aotcuda.runtime.fallback import Fallback
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from aotcuda.runtime.tiers import Tier
 
 _LOADS = ("import", "first-use")
+_PATIENCE = 100
+"""Milliseconds that an unload waits for launches of other threads."""
+
 _UNLISTED = frozenset(["_aotcuda"])
 """Names of a generated module that `dir()` does not show."""
 
@@ -42,6 +46,8 @@ class Module:
         editable: Whether it is installed as editable, and checked against its sources.
         program: The loaded images; None until something needs them.
         lock: Held while something of the module is made or replaced.
+        retired: What launched images that were unloaded or replaced since; launches by it may still be under way.
+        leaving: Images that are out of use, and stay in the driver until such launches have ended.
     """
 
     def __init__(
@@ -54,6 +60,8 @@ class Module:
         self._sha256 = sha256
         self.lock = RLock()
         self.program: Program | None = None
+        self.retired: list[Dispatch] = []
+        self.leaving: list[tuple[list[Program], list[Dispatch]]] = []
         self._manifest: Manifest | None = None
         self._exports: Exports | None = None
         self._editable: Editable | None = None
@@ -216,17 +224,52 @@ class Module:
             if isinstance(error, CallbackError):
                 with self.lock:
                     if self.program is program:
-                        self._discard()
+                        self._retire()
+                self.sweep()  # or, where a launch has come here, that launch at its end
             raise
 
     def unload(self) -> None:
-        """Take the images out of the driver; nothing that was launched may still be running. A launch loads them again.
+        """Take the images out of the driver, once the kernels that were launched have ended. A launch loads them again.
+
+        Other threads may launch meanwhile. Launches that they are in the midst of come first; those that take longer
+        than a tenth of a second keep the images loaded, and the next launch or `unload` takes them out.
 
         Raises:
+            CallbackError: A teardown callback raised; the images are gone all the same.
             CudaError: The driver refuses.
         """
         with self.lock:
-            self._discard()
+            self._retire()
+        if self.sweep():
+            return
+        from time import sleep  # noqa: PLC0415 (few come here)
+
+        for _ in range(_PATIENCE):
+            sleep(0.001)
+            if self.sweep():
+                return
+
+    def sweep(self) -> bool:
+        """Take images that are out of use out of the driver, unless launches of them are under way; whether all went.
+
+        Errors as for `unload`.
+        """
+        with self.lock:
+            leaving, self.leaving = self.leaving, []
+            error: Exception | None = None
+            for item in leaving:
+                programs, dispatches = item
+                if not all([each.is_idle() for each in programs] + [each.is_idle() for each in dispatches]):
+                    self.leaving.append(item)
+                    continue
+                for program in programs:
+                    try:
+                        program.unload()
+                    except Exception as problem:  # noqa: BLE001 (raised below: the others must go too)
+                        error = error or problem
+            if error is not None:
+                raise error
+            return not self.leaving
 
     def load_early(self) -> None:
         """What an import with `load = "import"` does: read, check and load; what the machine lacks is no error yet.
@@ -247,18 +290,27 @@ class Module:
         if program.callbacks is not None:
             self.enter(program, ())
 
-    def _discard(self) -> None:
+    def _retire(self) -> None:
+        """Put the images out of use: from now on launches load new ones."""
         program, self.program = self.program, None
         if program is None:
             return
+        programs = [program]
+        editable, self._editable = self._editable, None
+        if editable is not None and editable.packaged is not None:
+            programs.append(editable.packaged)
+        dispatches: list[Dispatch] = []
+        if self._fallback is not None:
+            late, dispatches = self._fallback.withdraw()
+            programs += late
+        programs = list(dict.fromkeys(programs))
+        for each in programs:  # before there can be new overloads, so that none of them gets anything of these images
+            each.close()
         for kernel in self.kernels.values():
             kernel.forget()
-        editable, self._editable = self._editable, None
-        if editable is not None and editable.packaged not in (None, program):
-            editable.packaged.unload()
-        if self._fallback is not None:
-            self._fallback.unload(program)
-        program.unload()
+        dispatches += self.retired
+        self.retired = []
+        self.leaving.append((programs, dispatches))
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""
@@ -328,6 +380,7 @@ class Module:
         """From now on launch these images, whose kernels are `records`, in place of the ones launched so far."""
         with self.lock:
             self.program = program
+            self.retired = [dispatch for dispatch in self.retired if not dispatch.is_idle()]
             self._exported().replace_kernels(records)
 
     def _rescue(self, plan: Plan, device: int, choice: Choice) -> Entry:

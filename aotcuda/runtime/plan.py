@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Overload, Parameter
     from aotcuda.runtime.arrays import Reader
+    from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.program import Entry
     from aotcuda.runtime.scalars import Convert
 
@@ -41,6 +42,8 @@ class Plan:
         pack_into: Writes a block's numbers into a buffer.
         addresses: Which of those numbers are the addresses of arrays.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
+        made: An item for each slot that there is.
+        live: As `Dispatch.live`, of the dispatch that it belongs to.
         entries: What `aotcuda.runtime.program` keeps for each GPU.
         compiled: What `aotcuda.runtime.accelerate` keeps.
         limits_by_gpu: What `limits` gives, by the GPU's ordinal.
@@ -52,6 +55,8 @@ class Plan:
         "entries",
         "forms",
         "limits_by_gpu",
+        "live",
+        "made",
         "overload",
         "pack_into",
         "parameters",
@@ -59,8 +64,9 @@ class Plan:
         "slots",
     )
 
-    def __init__(self, overload: Overload, where: str) -> None:
+    def __init__(self, overload: Overload, where: str, live: Mark) -> None:
         self.overload = overload
+        self.live = live
         self.parameters = overload["parameters"]
         self.size = overload["parameter_bytes"]
         try:
@@ -76,6 +82,7 @@ class Plan:
         self.pack_into = block.pack_into
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         self.slots: list[Slot] = []
+        self.made: list[None] = []
         self.entries: dict[int, Entry] = {}
         self.compiled: object = None
         self.limits_by_gpu: dict[int, tuple[int, ...]] = {}
@@ -100,6 +107,11 @@ class Plan:
         except IndexError:
             return self.make_slot()
 
+    def is_idle(self) -> bool:
+        """Whether all slots are back: no launch is under way. It stays so once `live` is empty."""
+        free = len(self.slots.copy())  # a copy waits for who changes the list; a length does not, without the GIL
+        return free >= len(self.made)
+
     def quick_struct(self) -> struct.Struct:
         """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros."""
         fields = [field for parameter in self.parameters for field in _fields(parameter, zeros=False)]
@@ -110,6 +122,7 @@ class Plan:
 
         Then a cell for what the driver answers to questions before a launch, and a pointer to it.
         """
+        self.made.append(None)
         buffer = ctypes.create_string_buffer(max(self.size, 1))
         size = ctypes.c_size_t(self.size)
         extra = (ctypes.c_void_p * 5)(

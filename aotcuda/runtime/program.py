@@ -7,8 +7,9 @@ import ctypes
 from aotcuda import manifest as manifests
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams
+from aotcuda.runtime import streams, synchronize
 from aotcuda.runtime.choose import choose
+from aotcuda.runtime.library import Library, UnloadedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,16 +41,26 @@ class Entry:
         watch: What a debug kernel raises; None for other kernels.
     """
 
-    __slots__ = ("_driver", "_dynamic", "block", "cooperative", "device", "kernel", "static_shared", "threads", "watch")
+    __slots__ = (
+        "_dynamic",
+        "_library",
+        "block",
+        "cooperative",
+        "device",
+        "kernel",
+        "static_shared",
+        "threads",
+        "watch",
+    )
 
-    def __init__(self, driver: Driver, device: Device, kernel: ctypes.c_void_p, plan: Plan) -> None:
-        self._driver = driver
+    def __init__(self, library: Library, device: Device, kernel: ctypes.c_void_p, plan: Plan) -> None:
+        self._library = library
         self._dynamic = False
         self.device = device
         self.kernel = kernel
         self.cooperative = plan.overload["cooperative"]
-        self.threads = self._attribute(_MAX_THREADS)
-        self.static_shared = self._attribute(_STATIC_SHARED)
+        self.threads = self.attribute(_MAX_THREADS)
+        self.static_shared = self.attribute(_STATIC_SHARED)
         self.block: dict[int, int] = {}
         self.watch: Watch | None = None
         carveout = plan.overload["carveout"]
@@ -67,24 +78,49 @@ class Entry:
         block = self.block.get(shared)
         if block is None:
             grid, result = ctypes.c_int(), ctypes.c_int()
-            code = self._driver.call["cuOccupancyMaxPotentialBlockSize"](
-                ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most
+            problem = f"the driver could not tell a block size for {self.device}"
+            self._ask(
+                problem,
+                "cuOccupancyMaxPotentialBlockSize",
+                *(ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most),
             )
-            self._driver.check(code, f"the driver could not tell a block size for {self.device}")
             block = self.block[shared] = result.value
         return block
 
-    def _attribute(self, attribute: int) -> int:
-        value = ctypes.c_int()
-        code = self._driver.call["cuKernelGetAttribute"](
-            ctypes.byref(value), attribute, self.kernel, self.device.handle
+    def active_blocks(self, threads: int, shared: int) -> int:
+        """How many blocks of so many threads a multiprocessor holds at once; it needs a current context."""
+        result = ctypes.c_int()
+        problem = f"the driver did not tell the occupancy of a kernel on {self.device}"
+        self._ask(
+            problem,
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            *(ctypes.byref(result), self.kernel, threads, shared),
         )
-        self._driver.check(code, f"the driver did not tell attribute {attribute} of a kernel on {self.device}")
+        return result.value
+
+    def attribute(self, attribute: int) -> int:
+        """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
+        value = ctypes.c_int()
+        problem = f"the driver did not tell attribute {attribute} of a kernel on {self.device}"
+        self._ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
         return value.value
 
+    def load(self) -> None:
+        """Load the kernel's code into the current context, which the driver else does at its first launch."""
+        function = ctypes.c_void_p()
+        self._ask(
+            f"a kernel could not be loaded on {self.device}", "cuKernelGetFunction", ctypes.byref(function), self.kernel
+        )
+
     def _set(self, attribute: int, value: int) -> None:
-        code = self._driver.call["cuKernelSetAttribute"](attribute, value, self.kernel, self.device.handle)
-        self._driver.check(code, f"the driver did not take attribute {attribute} = {value} on {self.device}")
+        problem = f"the driver did not take attribute {attribute} = {value} on {self.device}"
+        self._ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
+
+    def _ask(self, problem: str, function: str, *args: object) -> None:
+        driver = self._library.driver
+        with self._library:
+            code = driver.call[function](*args)
+        driver.check(code, problem)
 
 
 class Program:
@@ -97,9 +133,22 @@ class Program:
         callbacks: The module's callbacks; None if it has none.
         rescue: Finds an overload where these images hold none for a GPU, or None: the JIT fallback.
         late: The overloads (by `id` of the plan) that these images do not hold on any GPU; the fallback adds them.
+        synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
     """
 
-    __slots__ = ("_handle", "_kernels", "_where", "callbacks", "choices", "device", "driver", "late", "rescue")
+    __slots__ = (
+        "_guests",
+        "_kernels",
+        "_library",
+        "_where",
+        "callbacks",
+        "choices",
+        "device",
+        "driver",
+        "late",
+        "rescue",
+        "synchronous",
+    )
 
     def __init__(self, manifest: Manifest, folder: str, image: bytes = b"", rescue: Rescue | None = None) -> None:
         """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
@@ -112,11 +161,13 @@ class Program:
         """
         self._where = manifest["module"]
         self._kernels: dict[str, ctypes.c_void_p] = {}
-        self._handle = ctypes.c_void_p()
+        self._guests: list[None] = []  # one for each thread in a setup callback
         self.rescue = rescue
+        self.synchronous = synchronize.wanted()
         self.late: set[int] = set()
         data = image or manifests.read_file(folder, manifest["files"]["kernels"])
         self.driver = drivers.get()
+        self._library = Library(self.driver, self._where)
         self.choices = survey(manifest, self.driver)
         self.device = 0 if len(self.driver.devices) == 1 else -1
         if not any(choice.arch for choice in self.choices.values()):
@@ -126,11 +177,12 @@ class Program:
             from aotcuda.runtime import callbacks  # noqa: PLC0415 (few modules have any)
 
             handle, library = callbacks.open_handle(manifest, data)
-            self._handle = ctypes.c_void_p(library)
+            self._library.handle = ctypes.c_void_p(library)
             self.callbacks = callbacks.Callbacks(manifest, handle, self.driver)
             self.device = -1
             return
-        code = self.driver.call["cuLibraryLoadData"](ctypes.byref(self._handle), data, None, None, 0, None, None, 0)
+        load = self.driver.call["cuLibraryLoadData"]
+        code = load(ctypes.byref(self._library.handle), data, None, None, 0, None, None, 0)
         self.driver.check(code, f"the driver refused the images of {self._where}")
 
     def enter(self, addresses: Sequence[int]) -> int:
@@ -147,10 +199,25 @@ class Program:
             found = (self.driver.pointer_device(address) for address in addresses if address)
             device = next((index for index in found if index is not None), 0)
             self.driver.make_current(device)
-        callbacks = self.callbacks  # another thread may be unloading
-        if callbacks is not None:
-            callbacks.set_up()
+        if self.callbacks is not None:
+            self.set_up()
         return device
+
+    def set_up(self) -> None:
+        """Run the setup callbacks if the current context has not seen them yet.
+
+        Raises:
+            CallbackError: A callback raised.
+            UnloadedError: Another thread unloads the images.
+        """
+        with self._library:
+            self._guests.append(None)
+            callbacks = self.callbacks
+        try:
+            if callbacks is not None:
+                callbacks.set_up()
+        finally:
+            self._guests.pop()
 
     def check_reach(self, addresses: Sequence[int], device: int, name: str) -> None:
         """Raise ArgumentError if the launch's GPU cannot read an array that lies on another one."""
@@ -190,6 +257,24 @@ class Program:
         )
         raise LaunchError(message)
 
+    def launch_on(self, stream: int, context: int) -> Callable[..., int]:
+        """What quick launches on a stream call in place of `Driver.launch`.
+
+        Where there are several GPUs it declines if a stream is not of `context`: a handle that was freed may be that of
+        another GPU's stream by now, and the driver would launch there.
+        """
+        launch, owner_of = self.driver.launch, self.driver.call["cuStreamGetCtx"]
+        if len(self.driver.devices) == 1 or stream <= streams.LAST_DEFAULT:
+            return launch
+
+        def checked(configuration: object, kernel: object, parameters: object, extra: object) -> int:
+            owner = ctypes.c_void_p()
+            if owner_of(stream, ctypes.byref(owner)) or owner.value != context:
+                return -1
+            return launch(configuration, kernel, parameters, extra)
+
+        return checked
+
     def entry(self, plan: Plan, device: int) -> Entry:
         """The overload on a GPU, looked up when first asked for.
 
@@ -209,31 +294,40 @@ class Program:
         symbol = plan.overload["symbol"]
         gpu = self.driver.devices[device]
         try:
-            kernel = self._kernels.get(symbol)
-            if kernel is None:
-                kernel = ctypes.c_void_p()
-                code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), self._handle, symbol.encode())
-                self.driver.check(code, "the kernel was not found in the loaded images")
-                self._kernels[symbol] = kernel
-            result = Entry(self.driver, gpu, kernel, plan)
-            if "raises" in plan.overload:
-                from aotcuda.runtime.raised import Watch  # noqa: PLC0415 (only debug builds need it)
-
-                result.watch = Watch(self.driver, self._handle, plan.overload, f"{symbol} of {self._where}")
+            with self._library:  # nothing of images that are closed gets into a plan
+                found = plan.entries[device] = self._look_up(plan, gpu)
+        except UnloadedError:
+            raise
         except CudaError as error:
             message = f"{symbol} of {self._where} could not be loaded from {choice.arch} on {gpu}: {error}"
             raise CudaError(message, name=error.name, code=error.code) from None
-        plan.entries[device] = result
+        return found
+
+    def _look_up(self, plan: Plan, gpu: Device) -> Entry:
+        symbol, handle = plan.overload["symbol"], self._library.handle
+        kernel = self._kernels.get(symbol)
+        if kernel is None:
+            kernel = ctypes.c_void_p()
+            code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), handle, symbol.encode())
+            self.driver.check(code, "the kernel was not found in the loaded images")
+            self._kernels[symbol] = kernel
+        result = Entry(self._library, gpu, kernel, plan)
+        if "raises" in plan.overload:
+            from aotcuda.runtime.raised import Watch  # noqa: PLC0415 (only debug builds need it)
+
+            result.watch = Watch(self.driver, handle, plan.overload, f"{symbol} of {self._where}")
         return result
 
-    def load_kernel(self, entry: Entry) -> None:
-        """Load one kernel's code into the current context, which the driver else does at its first launch."""
-        function = ctypes.c_void_p()
-        code = self.driver.call["cuKernelGetFunction"](ctypes.byref(function), entry.kernel)
-        self.driver.check(code, f"a kernel of {self._where} could not be loaded on {entry.device}")
+    def close(self) -> None:
+        """Begin to unload: whoever asks for something of the images gets an UnloadedError from now on."""
+        self._library.close()
+
+    def is_idle(self) -> bool:
+        """Whether no thread is in a setup callback."""
+        return not self._guests
 
     def unload(self) -> None:
-        """Take the images out of the driver, after the teardown callbacks.
+        """Take the images out of the driver, after the teardown callbacks; no launch of theirs may be under way.
 
         Raises:
             CallbackError: A callback raised; the images are gone all the same.
@@ -246,7 +340,8 @@ class Program:
             finally:
                 callbacks.handle = None  # it owns the images
             return
-        self.driver.check(self.driver.call["cuLibraryUnload"](self._handle), f"{self._where} could not be unloaded")
+        code = self.driver.call["cuLibraryUnload"](self._library.handle)
+        self.driver.check(code, f"{self._where} could not be unloaded")
 
 
 def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:

@@ -2,7 +2,7 @@
 
 A kernel built with `debug = true` stores the code of the first exception that a thread raises, and that thread's place,
 in globals named after the kernel (numba.cuda.compiler.add_exception_store_helper). They are read after each launch,
-which is why launches of debug builds wait for the kernel.
+which is why launches of debug builds wait for the kernel. While its stream is captured nothing runs or is read.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import builtins
 import ctypes
 
 from aotcuda.errors import DeviceError
+from aotcuda.runtime import synchronize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Overload, Raised
     from aotcuda.runtime.driver import Driver
+    from aotcuda.runtime.launch import Launcher
+    from aotcuda.runtime.plan import Plan
+    from aotcuda.runtime.program import Entry
 
 
 class Watch:
@@ -34,21 +38,25 @@ class Watch:
         code = self._driver.call["cuMemsetD32Async"](self._global("errcode"), 0, 1, stream)
         self._driver.check(code, f"the error code of {self._where} could not be cleared")
 
-    def check(self, stream: int) -> None:
-        """Wait for the launch, and raise what it raised.
+    def check(self, launcher: Launcher, entry: Entry, plan: Plan, block: bytes) -> None:
+        """Wait for a launch, and raise what it raised.
 
         Raises:
             Exception: The exception that the kernel raised; `DeviceError` stands for one that is not Python's own.
             CudaError: The kernel failed otherwise.
         """
-        self._driver.check(self._driver.call["cuStreamSynchronize"](stream), f"{self._where} failed")
+        if synchronize.is_captured(self._driver, launcher.stream):
+            return
+        code = synchronize.wait(self._driver, launcher.stream)
+        if code:
+            raise synchronize.failure(code, launcher, self._driver, entry, plan, block)
         found = self._read("errcode")
         if not found:
             return
         thread = [self._read(f"tid{axis}") for axis in "xyz"]
-        block = [self._read(f"ctaid{axis}") for axis in "xyz"]
+        group = [self._read(f"ctaid{axis}") for axis in "xyz"]
         known = next((item for item in self._overload.get("raises", ()) if item["code"] == found), None)
-        raise _exception(known, f"{self._where}, thread {thread} of block {block}", found)
+        raise _exception(known, f"{self._where}, thread {thread} of block {group}", found)
 
     def _global(self, name: str) -> int:
         address, size = ctypes.c_uint64(), ctypes.c_size_t()

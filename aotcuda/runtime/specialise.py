@@ -7,6 +7,9 @@ the converters in `aotcuda.runtime.plan` do, in a fourth of the time.
 
 A quick function takes the tuple of arguments and answers with the driver's code, 0 for success, or with `DECLINED`, for
 whatever is not as it was: then nothing was launched, and the general path decides. It never raises by itself.
+
+A slot that is not in its plan's list is a launch under way. So whether the images are still loaded is asked once the
+slot is taken: who unloads empties `live` first, and then waits for the slots.
 """
 
 from __future__ import annotations
@@ -30,8 +33,6 @@ _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _TEMPLATE = """
 def bind(launch, configuration, kernel, same, context, device):
     def quick(args):
-        if not live:
-            return -1
         try:
             {checks}
         except Exception:
@@ -41,14 +42,16 @@ def bind(launch, configuration, kernel, same, context, device):
         except IndexError:
             slot = make_slot()
         try:
-            {place}
-            pack_into(slot[0], 0, {values})
-        except Exception:
+            if not live:
+                return -1
+            try:
+                {place}
+                pack_into(slot[0], 0, {values})
+            except Exception:
+                return -1
+            return launch(configuration, kernel, None, slot[1])
+        finally:
             give_back(slot)
-            return -1
-        code = launch(configuration, kernel, None, slot[1])
-        give_back(slot)
-        return code
     return quick
 """
 
@@ -89,7 +92,7 @@ def specialise(plan: Plan, args: tuple[object, ...], live: list[bool], place: Pl
         return None
     source = _TEMPLATE.format(
         checks="\n            ".join(writer.checks) or "pass",
-        place="\n            ".join(writer.places),
+        place="\n                ".join(writer.places),
         values=", ".join(writer.values),
     )
     scope: dict[str, Any] = {

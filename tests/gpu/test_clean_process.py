@@ -159,6 +159,105 @@ def test_an_error_of_the_driver_carries_its_name_the_kernel_and_the_device(run_c
     assert "an earlier launch" in message
 
 
+WAITING = """
+import ctypes, json
+from gpu import buffers
+buffers.primary_context()
+import aotcuda, gpufeatures.kernels as k
+cuda, check = buffers.cuda, buffers.check
+x, out = buffers.Buffer("f", [1, 2, 3]), buffers.Buffer("f", [0, 0, 0])
+stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+check(cuda.cuStreamCreate(ctypes.byref(stream), 1))
+for _ in range(3):
+    k.square[1, 32, stream.value](x, out)
+check(cuda.cuStreamBeginCapture_v2(stream, 0))  # global: what would wait for anything ends the capture
+k.square[1, 32, stream.value](x, out)
+k.square[1, 32](x, out)                         # on another stream, which is waited for
+captured = cuda.cuStreamEndCapture(stream, ctypes.byref(graph))
+results = [captured, out.read()]
+k.out_of_bounds.forall(0)(0)
+for _ in range(2):
+    try:
+        k.out_of_bounds[(2, 3), 32](16)
+    except aotcuda.CudaError as error:
+        results.append([error.name, str(error)])
+print(json.dumps(results))
+"""
+
+
+def test_a_kernel_that_fails_is_named_at_once_with_what_it_was_given(run_clean):
+    captured, squares, (name, message), (again, _) = run_clean(WAITING, "gpufeatures", AOTCUDA_SYNCHRONIZE="1")
+    assert captured == 0
+    assert squares == [1.0, 4.0, 9.0]
+    assert name == again == "CUDA_ERROR_ILLEGAL_ADDRESS"
+    first, *lines = message.splitlines()
+    assert first.startswith("gpufeatures.kernels.out_of_bounds failed on GPU 0 (NVIDIA")
+    assert first.endswith("start it again")
+    assert lines[0] == "  signature: void(CPointer(int32))"
+    assert lines[1].startswith("  launched with grid (2, 3, 1), block (32, 1, 1), stream 0x0")
+    assert lines[2].endswith("at 0x10")
+
+
+RESET = """
+import json, threading
+from gpu import buffers
+buffers.primary_context()
+import aotcuda, quickstart.kernels as k
+def launch():
+    x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
+    for _ in range(3):
+        k.axpy[1, 32](2.0, x, y, out)
+    return out.read(), (x, y, out)
+first, arrays = launch()
+buffers.check(buffers.cuda.cuDevicePrimaryCtxReset_v2(0))
+try:
+    k.axpy[1, 32](2.0, *arrays)
+    name = ""
+except aotcuda.CudaError as error:
+    name = str(error)
+buffers.primary_context()
+second, _ = launch()
+print(json.dumps([first, name, second]))
+"""
+
+
+def test_launches_go_on_in_a_new_context_after_somebody_reset_the_old_one(run_clean):
+    first, message, second = run_clean(RESET)
+    assert first == second == [12.0, 24.0, 36.0]
+    assert "CUDA_ERROR_CONTEXT_IS_DESTROYED" in message
+    assert "was reset" in message
+
+
+UNLOADING = """
+import json, threading
+from gpu import buffers
+buffers.primary_context()
+import quickstart.kernels as k
+def work(number, results):
+    buffers.primary_context()
+    x = buffers.Buffer("f", [number] * 3); y = buffers.Buffer("f", [1, 2, 3])
+    outs = [buffers.Buffer("f", [0, 0, 0]) for _ in range(200)]
+    run = k.axpy[1, 32]
+    for out in outs:
+        run(2.0, x, y, out)
+    results[number] = all(out.read() == [2 * number + 1, 2 * number + 2, 2 * number + 3] for out in outs)
+results = {}
+threads = [threading.Thread(target=work, args=(number, results)) for number in range(4)]
+for thread in threads:
+    thread.start()
+unloads = 0
+while any(thread.is_alive() for thread in threads):
+    k.__aotcuda__.unload()
+    unloads += 1
+    threads[unloads % 4].join(0.001)
+print(json.dumps([unloads > 3, [results[number] for number in range(4)], len(k.__aotcuda__.leaving)]))
+"""
+
+
+def test_threads_launch_while_another_unloads(run_clean):
+    assert run_clean(UNLOADING) == [True, [True] * 4, 0]
+
+
 def test_the_driver_is_not_touched_by_an_import_with_first_use(run_clean):
     script = "import json, sys, quickstart.kernels as k; k.__aotcuda__; print(json.dumps('ctypes' in sys.modules))"
     assert run_clean(script, AOTCUDA_LOAD="first-use") is False

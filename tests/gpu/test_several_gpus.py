@@ -370,6 +370,59 @@ with cupy.cuda.Device(0):
 """
 
 
+def test_a_freed_streams_handle_that_another_gpu_got_is_refused(run_there):
+    found = run_there(REUSED_HANDLE)
+    if found is None:
+        pytest.skip("the driver gave no handle of a freed stream to another GPU")
+    outcomes, untouched, result = found
+    assert outcomes == ["refused"] * 2
+    assert untouched == [0.0, 0.0, 0.0]
+    assert result == [12.0, 24.0, 36.0]
+
+
+REUSED_HANDLE = """
+import ctypes, json
+import cupy
+import aotcuda, quickstart.kernels as k
+
+cuda = ctypes.CDLL("libcuda.so.1")
+
+def streams(gpu, count):
+    with cupy.cuda.Device(gpu):
+        made = [ctypes.c_void_p() for _ in range(count)]
+        for stream in made:
+            assert cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+        return [stream.value for stream in made]
+
+with cupy.cuda.Device(1):
+    cupy.zeros(1)
+with cupy.cuda.Device(0):
+    x, y = cupy.array([1, 2, 3], "float32"), cupy.array([10, 20, 30], "float32")
+    out, other = cupy.zeros(3, "float32"), cupy.zeros(3, "float32")
+    cupy.cuda.Device().synchronize()
+    before = streams(0, 10)
+    runs = {handle: k.axpy[1, 32, handle] for handle in before}
+    for run in runs.values():
+        for _ in range(3):
+            run(2.0, x, y, other)
+    cupy.cuda.Device().synchronize()
+    for handle in before:
+        assert cuda.cuStreamDestroy_v2(ctypes.c_void_p(handle)) == 0
+    reused = sorted(set(before) & set(streams(1, 300)))
+    if not reused:
+        print("null")
+        raise SystemExit
+    outcomes = []
+    for run in (runs[reused[0]], k.axpy[2, 32, reused[0]]):
+        try:
+            run(2.0, x, y, out)
+            outcomes.append("taken")
+        except aotcuda.LaunchError as error:
+            outcomes.append("refused" if "GPU 1" in str(error) else str(error))
+    print(json.dumps([outcomes, out.get().tolist(), other.get().tolist()]))
+"""
+
+
 # What is kept for each GPU
 
 

@@ -9,10 +9,14 @@
  *   FAKE_CUDA_KERNEL    "threads=256,shared=1024" (and constant, local, registers): what cuKernelGetAttribute answers
  *   FAKE_CUDA_STORE     "name=value" separated by ",": what a launch stores in globals of the image
  *   FAKE_CUDA_STREAMS   "119=1" separated by ",": streams of a GPU's context (unset: of the current one)
+ *   FAKE_CUDA_CAPTURING "77" separated by ",": streams that are being captured, in global mode
+ *   FAKE_CUDA_FAULTY    a kernel that faults: every call from its launch on answers CUDA_ERROR_ILLEGAL_ADDRESS
  *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
  *
  * It takes a fatbin or a cubin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
- * is CUDA_ERROR_NO_BINARY_FOR_GPU. fake_reset() forgets everything but the environment.
+ * is CUDA_ERROR_NO_BINARY_FOR_GPU. fake_reset() forgets everything but the environment. fake_hold(1) keeps launches inside
+ * the driver until fake_hold(0), and fake_await(n) returns when n of them are there. fake_destroy(n) is what
+ * cuDevicePrimaryCtxReset does to the context of GPU n.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -38,7 +42,9 @@ enum {
     NO_BINARY_FOR_GPU = 209,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
-    ILLEGAL_ADDRESS = 700
+    ILLEGAL_ADDRESS = 700,
+    CONTEXT_IS_DESTROYED = 709,
+    CAPTURE_UNSUPPORTED = 900
 };
 
 #define MOST_DEVICES 8
@@ -67,6 +73,11 @@ static const uint64_t LIBRARY_MAGIC = 0x4c49425241525921, KERNEL_MAGIC = 0x4b455
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t started_by;
 static int contexts[MOST_DEVICES]; /* a context is the address of its element */
+static int destroyed[MOST_DEVICES]; /* contexts, until they are retained again */
+static int faulted; /* by a kernel: the process is lost */
+static int held, waiting; /* launches, inside the driver */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static __thread int capture_mode; /* 0: global, 2: relaxed */
 static __thread int *current;
 static __thread int *pushed[16];
 static __thread int pushed_count;
@@ -163,6 +174,8 @@ EXPORT void fake_reset(void) {
     started_by = 0;
     current = NULL;
     memset(contexts, 0, sizeof contexts);
+    memset(destroyed, 0, sizeof destroyed);
+    faulted = held = waiting = capture_mode = 0;
     memset(counters, 0, sizeof counters);
     memset(globals, 0, sizeof globals);
     pushed_count = 0;
@@ -170,6 +183,56 @@ EXPORT void fake_reset(void) {
         free((void *)(uintptr_t)allocations[i].begin);
     allocation_count = 0;
 }
+
+EXPORT void fake_hold(int hold) {
+    pthread_mutex_lock(&lock);
+    held = hold;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+EXPORT void fake_await(int count) {
+    pthread_mutex_lock(&lock);
+    while (waiting < count)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_while_held(void) {
+    pthread_mutex_lock(&lock);
+    waiting++;
+    pthread_cond_broadcast(&changed);
+    while (held)
+        pthread_cond_wait(&changed, &lock);
+    waiting--;
+    pthread_mutex_unlock(&lock);
+}
+
+EXPORT void fake_destroy(int device) { destroyed[device] = 1; }
+
+/* Whether a handle is in a list such as "77,78", or "77=1,78=0", whose number is then the result; -1 if it is not. */
+static int listed(const char *text, void *handle) {
+    unsigned long long number;
+    int value, used;
+    while (text && sscanf(text, "%llu%n", &number, &used) == 1) {
+        text += used;
+        value = 1;
+        if (sscanf(text, "=%d%n", &value, &used) == 1)
+            text += used;
+        if (number == (uintptr_t)handle)
+            return value;
+        text += *text == ',';
+    }
+    return -1;
+}
+
+/* The context that the driver takes for a stream: its own, or for a default one that which is current. */
+static int *context_of(void *stream) {
+    int device = listed(getenv("FAKE_CUDA_STREAMS"), stream);
+    return device < 0 ? current : &contexts[device];
+}
+
+static int is_captured(void *stream) { return listed(getenv("FAKE_CUDA_CAPTURING"), stream) >= 0; }
 
 EXPORT int cuInit(unsigned flags) {
     (void)flags;
@@ -272,6 +335,16 @@ EXPORT int cuDevicePrimaryCtxRetain(int **context, int device) {
     if (ordinal(device) < 0)
         return INVALID_DEVICE;
     *context = &contexts[ordinal(device)];
+    destroyed[ordinal(device)] = 0;
+    return SUCCESS;
+}
+
+EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+    ENTER();
+    if (ordinal(device) < 0)
+        return INVALID_DEVICE;
+    *flags = 0;
+    *active = !destroyed[ordinal(device)];
     return SUCCESS;
 }
 
@@ -448,9 +521,27 @@ EXPORT int cuMemcpyDtoH_v2(void *host, uint64_t address, size_t size) {
 }
 
 EXPORT int cuStreamSynchronize(void *stream) {
-    (void)stream;
-    log_line("{\"call\": \"cuStreamSynchronize\"}\n");
+    log_line("{\"call\": \"cuStreamSynchronize\", \"stream\": %llu}\n", (unsigned long long)(uintptr_t)stream);
     ENTER();
+    if (faulted)
+        return ILLEGAL_ADDRESS;
+    const char *captured = getenv("FAKE_CUDA_CAPTURING");
+    if (is_captured(stream) || (captured && *captured && capture_mode != 2)) /* the capture is lost then */
+        return CAPTURE_UNSUPPORTED;
+    return current && destroyed[current - contexts] ? CONTEXT_IS_DESTROYED : SUCCESS;
+}
+
+EXPORT int cuStreamIsCapturing(void *stream, int *status) {
+    ENTER();
+    *status = is_captured(stream);
+    return faulted ? ILLEGAL_ADDRESS : SUCCESS;
+}
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
+    ENTER();
+    int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
     return SUCCESS;
 }
 
@@ -523,9 +614,18 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
                   void **parameters, void **extra, int cooperative) {
     if (!current)
         return INVALID_CONTEXT;
+    if (faulted)
+        return ILLEGAL_ADDRESS;
     if (bad_kernel(kernel))
         return INVALID_HANDLE;
-    int device = (int)(current - contexts);
+    wait_while_held();
+    if (bad_kernel(kernel)) { /* unloaded in the midst of a launch: nobody knows what the driver does then */
+        log_line("{\"call\": \"crash\", \"kernel\": \"%s\"}\n", kernel->name);
+        return INVALID_HANDLE;
+    }
+    int device = (int)(context_of(stream) - contexts);
+    if (destroyed[device])
+        return CONTEXT_IS_DESTROYED;
     for (int i = 0; i < 6; i++)
         if (!dims[i])
             return INVALID_VALUE;
@@ -553,6 +653,8 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
         free(hex);
     }
     store_globals();
+    const char *faulty = getenv("FAKE_CUDA_FAULTY");
+    faulted |= faulty && strcmp(faulty, kernel->name) == 0;
     return SUCCESS;
 }
 
@@ -625,15 +727,7 @@ EXPORT int cuEventCreate(void **event, unsigned flags) {
 
 EXPORT int cuStreamGetCtx(void *stream, int **context) {
     ENTER();
-    const char *text = getenv("FAKE_CUDA_STREAMS");
-    unsigned long long handle;
-    int device, used;
-    *context = current;
-    while (text && sscanf(text, "%llu=%d%n", &handle, &device, &used) == 2) {
-        if (handle == (uintptr_t)stream)
-            *context = &contexts[device];
-        text += used + (text[used] == ',');
-    }
+    *context = context_of(stream);
     return *context ? SUCCESS : INVALID_CONTEXT;
 }
 
@@ -706,7 +800,11 @@ static const struct {
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"},
+    {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 

@@ -96,6 +96,18 @@ class StandIn:
             like = np.zeros(like, "<f4")
         return DeviceArray(self.allocate(like.nbytes * 4, device), like, **changes)
 
+    def hold(self, hold: bool) -> None:
+        """Keep launches inside the driver from now on, or let them go."""
+        self._fake.fake_hold(int(hold))
+
+    def await_launches(self, count: int) -> None:
+        """Return when so many launches are kept inside the driver."""
+        self._fake.fake_await(count)
+
+    def destroy_context(self, device: int = 0) -> None:
+        """Do to a GPU's context what another library's `cuDevicePrimaryCtxReset` does."""
+        self._fake.fake_destroy(device)
+
     def allocate(self, size: int, device: int = 0) -> int:
         """Memory on a GPU."""
         return int(self._fake.fake_allocate(ctypes.c_uint64(size), device))
@@ -139,7 +151,9 @@ def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(driver, "LIBRARY", str(stand_in_library))
     monkeypatch.setattr(driver, "_driver", None)
-    yield StandIn(stand_in_library, tmp_path, monkeypatch)
+    found = StandIn(stand_in_library, tmp_path, monkeypatch)
+    yield found
+    found.hold(False)  # what a test that failed has kept
     for name in set(sys.modules) - before:
         if name.startswith("mypkg"):
             del sys.modules[name]

@@ -410,6 +410,42 @@ class TestSeveralGpus:
             k[1, 1, 119](there)
         assert [(call["device"], call["stream"]) for call in cuda.launches()] == [(0, 0), (0, 120)] * 3 + [(1, 119)] * 3
 
+    def test_a_handle_that_became_another_gpus_stream_is_refused_though_it_was_learnt(self, cuda, general):
+        """A stream was freed, and its handle given to a new one elsewhere; the driver would launch there."""
+        cuda.set(devices="9.0,9.0", streams="119=0")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        array = cuda.array(F4, device=0)
+        driver.get().make_current(0)
+        run = k[1, 1, 119]
+        for _ in range(3):
+            run(array)
+        assert len(general) == 1
+        cuda.set(streams="119=1")
+        for launch_again in (run, k[1, 1, 119], k[2, 1, 119]):
+            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 is of a context on GPU 1"):
+                launch_again(array)
+        driver.get().make_current(1)
+        there = cuda.array(F4, device=1)
+        for _ in range(3):
+            run(there)
+        cuda.set(streams="119=0")
+        driver.get().make_current(0)
+        general.clear()
+        run(array)
+        assert general == []
+        assert [call["device"] for call in cuda.launches()] == [0] * 3 + [1] * 3 + [0]
+
+    @pytest.mark.parametrize("stream", [0, 1, 2])
+    def test_default_streams_are_of_whatever_context_is_current(self, cuda, general, stream):
+        cuda.set(devices="9.0,9.0")
+        k = cuda.package(kernel("k", "void(int32)")).k
+        run = k[1, 1, stream]
+        for device in (0, 1, 0, 1):
+            driver.get().make_current(device)
+            run(1)
+        assert [call["device"] for call in cuda.launches()] == [0, 1, 0, 1]
+        assert len(general) == 2
+
     def test_the_accelerator_is_quick_on_streams_of_the_current_gpu(self, cuda, general):
         cuda.set(devices="9.0,9.0", streams="119=1")
         k = cuda.package(kernel("k", "void(float32[::1])")).k

@@ -1,0 +1,94 @@
+"""`AOTCUDA_SYNCHRONIZE=1`: launches that wait for their kernel, and name it when it fails.
+
+A kernel runs after its launch has returned, so its faults show at some later call, in someone else's name. Whoever
+looks for one sets this variable. It is read when images are loaded. Where it is set no quick path is learnt, so it is
+free where it is not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from aotcuda.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.errors import CudaError
+    from aotcuda.runtime.driver import Driver
+    from aotcuda.runtime.launch import Launcher
+    from aotcuda.runtime.plan import Plan
+    from aotcuda.runtime.program import Entry
+
+_VARIABLE = "AOTCUDA_SYNCHRONIZE"
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_CAPTURE_IMPLICIT = 906
+
+
+def wanted() -> bool:
+    """Whether launches are to wait for their kernels.
+
+    Raises:
+        ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
+    """
+    value = os.environ.get(_VARIABLE, "0") or "0"
+    if value not in ("0", "1"):
+        message = f"{_VARIABLE} is {value!r}; write '0' or '1'"
+        raise ConfigError(message)
+    return value == "1"
+
+
+def is_captured(driver: Driver, stream: int) -> bool:
+    """Whether a stream is being captured: nothing of it runs yet, and waiting for it would end the capture."""
+    status = ctypes.c_int()
+    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status))
+    return code == _CAPTURE_IMPLICIT or (code == 0 and status.value != 0)
+
+
+def wait(driver: Driver, stream: int) -> int:
+    """Wait for a stream, beside captures of other streams too; the driver's code."""
+    mode = ctypes.c_int(_RELAXED)
+    exchange = driver.call["cuThreadExchangeStreamCaptureMode"]
+    exchange(ctypes.byref(mode))
+    code = driver.call["cuStreamSynchronize"](stream)
+    exchange(ctypes.byref(mode))
+    return code
+
+
+def before(launcher: Launcher, driver: Driver) -> None:
+    """Wait for what was submitted before a launch, so that its faults are not taken for the launch's own.
+
+    Raises:
+        CudaError: It has failed.
+    """
+    if not is_captured(driver, launcher.stream):
+        code = wait(driver, launcher.stream)
+        problem = f"{launcher.kernel} was not launched, because what ran before it on its stream has failed"
+        driver.check(code, problem)
+
+
+def after(launcher: Launcher, driver: Driver, entry: Entry, plan: Plan, block: bytes) -> None:
+    """Wait for a launch's kernel.
+
+    Raises:
+        CudaError: It has failed; the message has all that the launch was made of.
+    """
+    if not is_captured(driver, launcher.stream):
+        code = wait(driver, launcher.stream)
+        if code:
+            raise failure(code, launcher, driver, entry, plan, block)
+
+
+def failure(code: int, launcher: Launcher, driver: Driver, entry: Entry, plan: Plan, block: bytes) -> CudaError:
+    """The error of a kernel that was waited for: the first line is complete in itself, what it was given follows."""
+    from aotcuda.runtime.given import given  # noqa: PLC0415 (only errors come here)
+
+    error = driver.error(code, f"{launcher.kernel} failed on {entry.device}", late=False)
+    lines = [
+        f"{error}",
+        f"signature: {plan.overload['signature']}",
+        f"launched with {launcher.describe()}",
+        *given(plan, block),
+    ]
+    error.args = ("\n  ".join(lines),)
+    return error

@@ -1,0 +1,92 @@
+"""What a driver may lack, and what others may do to its contexts: an error in words, or the launch goes on."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from aotcuda.errors import CudaError, DriverTooOldError
+from aotcuda.runtime import driver
+from support.manifests import kernel
+
+pytest_plugins = ["support.quick", "support.stand_in"]
+
+
+@pytest.mark.parametrize("name", [*driver._PROTOTYPES, "cuInit", "cuDriverGetVersion", "cuLaunchKernelEx"])
+def test_a_function_that_the_driver_lacks_is_named(cuda, monkeypatch, name):
+    present = driver.Driver._function
+    lacking = {name: f"{name}_of_a_later_driver"}
+    monkeypatch.setattr(
+        driver.Driver, "_function", lambda self, wanted, *types: present(self, lacking.get(wanted, wanted), *types)
+    )
+    module = cuda.package(kernel("k", "void(int32)"))
+    for _ in range(2):
+        with pytest.raises(DriverTooOldError, match=rf"libcuda\.so\.1 has no {name}.*CUDA 12\.0 or newer"):
+            module.k[1, 1](1)
+
+
+def test_a_library_that_is_no_driver_is_named(cuda, monkeypatch):
+    monkeypatch.setattr(driver, "LIBRARY", "libm.so.6")
+    module = cuda.package(kernel("k", "void(int32)"))
+    with pytest.raises(DriverTooOldError, match=r"libm\.so\.6 has no cuInit"):
+        module.k[1, 1](1)
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"), [(803, "of different versions: restart"), (802, "fabric manager"), (999, "unknown error$")]
+)
+def test_a_driver_that_cannot_start_says_why(cuda, code, hint):
+    cuda.set(fail=f"cuInit={code}")
+    module = cuda.package(kernel("k", "void(int32)"))
+    with pytest.raises(CudaError, match=f"the CUDA driver could not be started: .*{hint}") as caught:
+        module.k[1, 1](1)
+    assert caught.value.code == code
+
+
+@pytest.mark.usefixtures("path")
+class TestReset:
+    """Another library resets the primary context: `cuDevicePrimaryCtxReset`."""
+
+    @pytest.mark.parametrize("before", [1, 3])
+    def test_a_launch_says_what_happened(self, cuda, before):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for _ in range(before):
+            k[1, 1](1)
+        cuda.destroy_context()
+        for _ in range(2):
+            with pytest.raises(
+                CudaError, match=r"CONTEXT_IS_DESTROYED.*was reset.*arrays and streams are gone"
+            ) as caught:
+                k[1, 1](1)
+        assert caught.value.name == "CUDA_ERROR_CONTEXT_IS_DESTROYED"
+        assert "earlier launch" not in str(caught.value)
+
+    def test_whoever_makes_the_context_anew_lets_launches_go_on(self, cuda):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for _ in range(3):
+            k[1, 1](1)
+        cuda.destroy_context()
+        driver.get().make_current(0)
+        k[1, 1](1)
+        assert len(cuda.launches()) == 4
+
+    def test_a_thread_without_a_context_gets_a_new_one(self, cuda):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        for _ in range(3):
+            k[1, 1](1)
+        cuda.destroy_context()
+        thread = threading.Thread(target=lambda: k[1, 1](2))
+        thread.start()
+        thread.join()
+        assert len(cuda.launches()) == 4
+        k[1, 1](3)
+        assert len(cuda.launches()) == 5
+
+
+def test_a_context_on_a_gpu_that_was_not_counted_is_an_error_in_words(cuda):
+    module = cuda.package(kernel("k", "void(int32)"))
+    module.k[1, 1](1)
+    driver.get().devices[0].handle = 99
+    with pytest.raises(CudaError, match=r"CUdevice 10\) that the driver did not count"):
+        module.k.get_regs_per_thread()

@@ -1,0 +1,217 @@
+"""`AOTCUDA_SYNCHRONIZE=1`: launches wait for their kernel, and an error says which one it was and what it was given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import aotcuda
+from aotcuda.errors import ConfigError, CudaError
+from aotcuda.runtime import driver
+from support.manifests import kernel
+
+pytest_plugins = ["support.quick", "support.stand_in"]
+pytestmark = pytest.mark.usefixtures("path")
+
+AXPY = "void(float32, float32[::1], float32[:,:])"
+
+
+@pytest.fixture
+def synchronous(monkeypatch):
+    monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
+
+
+def test_unset_nothing_waits_and_nothing_is_asked(cuda):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    for _ in range(4):
+        k[1, 1](1)
+    assert cuda.calls("cuStreamSynchronize") == []
+
+
+@pytest.mark.usefixtures("synchronous")
+class TestSet:
+    """The variable is set."""
+
+    def test_every_launch_waits_whatever_way_it_goes(self, cuda):
+        k = cuda.package(kernel("k", "void(int32)", "void(float32)")).k
+        run = k[1, 1, 77]
+        for value in (1, 2, 3, 1.5, 2.5, 3.5):
+            run(value)
+        for n in (10, 10, 10):
+            k.forall(n, stream=78)(1)
+        order = [(call["call"], call["stream"]) for call in cuda.calls("cuLaunchKernel", "cuStreamSynchronize")]
+        once = ["cuStreamSynchronize", "cuLaunchKernel", "cuStreamSynchronize"]
+        assert order == [(name, 77) for name in once * 6] + [(name, 78) for name in once * 3]
+
+    def test_the_error_is_complete(self, cuda):
+        k = cuda.package(kernel("k", AXPY)).k
+        cuda.set(faulty="k_0")
+        x = cuda.array(np.zeros(8, "<f4"))
+        strided = cuda.array(np.zeros((6, 8), "<f4")[::2, ::4])
+        with pytest.raises(CudaError) as caught:
+            k[(4, 2), 32, 77, 16](2.5, x, strided)
+        first, *lines = str(caught.value).splitlines()
+        assert first == (
+            "mypkg.kernels.k failed on GPU 0 (Stand-in A, compute capability 9.0): CUDA_ERROR_ILLEGAL_ADDRESS, an "
+            "illegal memory access was encountered. Nothing more can run in this process: start it again"
+        )
+        assert lines == [
+            f"  signature: {AXPY}",
+            "  launched with grid (4, 2, 1), block (32, 1, 1), stream 0x4d and 16 bytes of dynamic shared memory",
+            "  argument 1, a: float32 2.5",
+            f"  argument 2, b: float32[::1] of shape (8,) at {x.address:#x}",
+            f"  argument 3, c: float32[:,:] of shape (3, 2) and strides (64, 16) in bytes at {strided.address:#x}",
+        ]
+        assert (caught.value.name, caught.value.code) == ("CUDA_ERROR_ILLEGAL_ADDRESS", 700)
+
+    @pytest.mark.parametrize(
+        ("signature", "args", "words"),
+        [
+            ("void(boolean, int8, uint64)", (True, -3, 2**64 - 1), ["boolean True", "int8 -3", f"uint64 {2**64 - 1}"]),
+            ("void(float16, float64)", (0.5, -1e300), ["float16 0.5", "float64 -1e+300"]),
+            ("void(complex64, complex128)", (1 + 2j, 3j), ["complex64 (1+2j)", "complex128 3j"]),
+            ("void(float32*)", (0x1000,), ["float32* at 0x1000"]),
+            ("void((int32, (float64, int8)))", ((1, (2.5, 3)),), ["(int32 1, (float64 2.5, int8 3))"]),
+            ("void()", (), []),
+        ],
+    )
+    def test_arguments_of_every_kind_are_told(self, cuda, signature, args, words):
+        k = cuda.package(kernel("k", signature)).k
+        cuda.set(faulty="k_0")
+        with pytest.raises(CudaError) as caught:
+            k[1, 1](*args)
+        found = [line.partition(": ")[2] for line in str(caught.value).splitlines()[3:]]
+        assert found == words
+
+    @pytest.mark.parametrize("form", ["memref", "empty", "scalar array"])
+    def test_arrays_in_other_words_are_told_too(self, cuda, form):
+        record = kernel("k", "void(float32[:,:])" if form != "scalar array" else "void(Array(float32, 0, 'C'))")
+        like = np.zeros({"memref": (3, 2), "empty": (0, 2), "scalar array": ()}[form], "<f4")
+        if form == "memref":
+            words = ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
+            parameter = record["overloads"][0]["parameters"][0]
+            parameter["words"] = words
+            record["overloads"][0]["parameter_bytes"] = 8 * len(words)
+        array = cuda.array(like)
+        k = cuda.package(record).k
+        cuda.set(faulty="k_0")
+        with pytest.raises(CudaError) as caught:
+            k[1, 1](array)
+        expected = {
+            "memref": "float32[:,:] of shape (3, 2) and strides (8, 4) in bytes",
+            "empty": "float32[:,:] of shape (0, 2) and strides (8, 4) in bytes",
+            "scalar array": "float32[] of shape ()",
+        }
+        assert str(caught.value).endswith(f"argument 1, a: {expected[form]} at {array.address:#x}")
+
+    def test_a_fault_of_an_earlier_kernel_is_not_taken_for_the_launchs_own(self, cuda):
+        """Of one that another library launched, say."""
+        module = cuda.package(kernel("k", "void(int32)"), kernel("guilty", "void(int32)"))
+        cuda.set(fail="cuStreamSynchronize=700@1")
+        with pytest.raises(
+            CudaError, match=r"k was not launched, because what ran before it on its stream has failed: "
+        ):
+            module.k[1, 1](1)
+        assert cuda.launches() == []
+
+    def test_the_guilty_kernel_is_named_at_its_own_launch(self, cuda):
+        module = cuda.package(kernel("k", "void(int32)"), kernel("guilty", "void(int32)"))
+        cuda.set(faulty="guilty_0")
+        module.k[1, 1](1)
+        with pytest.raises(CudaError, match=r"^mypkg\.kernels\.guilty failed on GPU 0"):
+            module.guilty[1, 1](1)
+
+    def test_a_stream_that_is_captured_is_not_waited_for(self, cuda):
+        """It would end the capture, and nothing of it runs yet."""
+        k = cuda.package(kernel("k", "void(int32)")).k
+        cuda.set(capturing="77")
+        for _ in range(3):
+            k[1, 1, 77](1)
+        assert cuda.calls("cuStreamSynchronize") == []
+        assert len(cuda.launches()) == 3
+
+    def test_the_default_stream_is_not_waited_for_while_one_that_waits_for_it_is_captured(self, cuda):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        cuda.set(fail="cuStreamIsCapturing=906")  # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+        k[1, 1](1)
+        assert cuda.calls("cuStreamSynchronize") == []
+
+    def test_other_streams_are_waited_for_beside_a_capture(self, cuda):
+        k = cuda.package(kernel("k", "void(int32)")).k
+        cuda.set(capturing="77")
+        k[1, 1, 78](1)
+        assert [call["stream"] for call in cuda.calls("cuStreamSynchronize")] == [78, 78]
+
+    def test_slots_come_back_after_an_error(self, cuda):
+        module = cuda.package(kernel("k", "void(int32)"))
+        cuda.set(fail="cuStreamSynchronize=719@2")
+        with pytest.raises(CudaError):
+            module.k[1, 1](1)
+        module.__aotcuda__.unload()
+        assert len(cuda.calls("cuLibraryUnload")) == 1
+
+    def test_arrays_of_the_host_are_copied_as_without_it(self, cuda, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        with pytest.warns(aotcuda.HostArrayWarning):
+            k[1, 1](np.zeros(3, "<f4"))
+        assert len(cuda.launches()) == 1
+
+
+def test_it_is_read_when_images_are_loaded(cuda, monkeypatch):
+    module = cuda.package(kernel("k", "void(int32)"))
+    module.k[1, 1](1)
+    monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
+    module.k[1, 1](1)
+    assert cuda.calls("cuStreamSynchronize") == []
+    module.__aotcuda__.unload()
+    module.k[1, 1](1)
+    assert len(cuda.calls("cuStreamSynchronize")) == 2
+
+
+@pytest.mark.parametrize("value", ["0", ""])
+def test_it_can_be_off_in_words(cuda, monkeypatch, value):
+    monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", value)
+    cuda.package(kernel("k", "void(int32)")).k[1, 1](1)
+    assert cuda.calls("cuStreamSynchronize") == []
+
+
+def test_another_value_is_refused(cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "yes")
+    module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+    with pytest.raises(ConfigError, match="AOTCUDA_SYNCHRONIZE is 'yes'; write '0' or '1'"):
+        module.k[1, 1](1)
+    assert cuda.launches() == []
+
+
+def test_without_it_the_error_that_comes_late_says_how_to_find_the_kernel(cuda):
+    module = cuda.package(kernel("k", "void(int32)"), kernel("guilty", "void(int32)"))
+    for _ in range(3):
+        module.k[1, 1](1)
+    cuda.set(faulty="guilty_0")
+    module.guilty[1, 1](1)
+    for _ in range(2):
+        with pytest.raises(
+            CudaError, match=r"k could not be launched .* may be the cause.*AOTCUDA_SYNCHRONIZE=1.*start"
+        ):
+            module.k[1, 1](1)
+
+
+class TestDebugBuilds:
+    """Their launches wait anyhow."""
+
+    @pytest.fixture
+    def k(self, cuda):
+        return cuda.package(kernel("k", "void(int32)", raises=[])).k
+
+    def test_a_fault_is_told_as_completely(self, cuda, k):
+        cuda.set(faulty="k_0")
+        with pytest.raises(CudaError, match=r"(?s)^mypkg\.kernels\.k failed on GPU 0.*launched with.*a: int32 5$"):
+            k[1, 1](5)
+
+    def test_they_can_be_captured(self, cuda, k):
+        cuda.set(capturing="77", store="k_0__errcode__=1")
+        k[1, 1, 77](1)
+        assert cuda.calls("cuStreamSynchronize") == []
+        driver.get()
+        assert len(cuda.launches()) == 1

@@ -1,0 +1,414 @@
+"""`unload()` beside launches: no handle of images that are gone reaches the driver, and nothing waits for ever.
+
+The stand-in keeps launches inside the driver as long as a test wants, and logs a crash where images go meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, CallbackError, CudaError
+from aotcuda.runtime import callbacks, driver
+from support.manifests import kernel
+
+pytest_plugins = ["support.quick", "support.stand_in"]
+pytestmark = pytest.mark.usefixtures("path")
+
+CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
+
+
+@pytest.fixture
+def module(cuda):
+    return cuda.package(kernel("k", "void(int32)"))
+
+
+@pytest.fixture
+def hooks(cuda, monkeypatch):
+    """A module of callbacks that note their calls, for a package that has them."""
+    module = types.ModuleType("mypkg_hooks")
+    module.calls = []
+    module.up = lambda _: module.calls.append("up")
+    module.down = lambda _: module.calls.append("down")
+    monkeypatch.setitem(sys.modules, "mypkg_hooks", module)
+
+    def open_handle(_manifest, images):
+        library = driver.ctypes.c_void_p()
+        load = driver.get().call["cuLibraryLoadData"]
+        assert load(driver.ctypes.byref(library), images, None, None, 0, None, None, 0) == 0
+        return "handle", library.value
+
+    monkeypatch.setattr(callbacks, "open_handle", open_handle)
+    return module
+
+
+class Background:
+    """A function that runs in a thread of its own; `end` waits for it, and raises what it raised."""
+
+    def __init__(self, work):
+        self._errors = []
+        self._thread = threading.Thread(target=self._run, args=(work,))
+        self._thread.start()
+
+    def _run(self, work):
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            self._errors.append(error)
+
+    def end(self):
+        self._thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+
+def names(cuda):
+    """What was done to the images, in order."""
+    return [call["call"] for call in cuda.calls("cuLaunchKernel", "cuLibraryUnload", "crash")]
+
+
+@pytest.mark.parametrize("before", [0, 1, 3], ids=["first launch", "second launch", "learnt"])
+def test_images_stay_while_a_launch_of_another_thread_is_in_the_driver(cuda, module, before):
+    run = module.k[1, 1]
+    for _ in range(before):
+        run(1)
+    driver.get()
+    cuda.hold(True)
+    other = Background(lambda: run(2))
+    cuda.await_launches(1)
+    module.__aotcuda__.unload()
+    assert cuda.calls("cuLibraryUnload") == []
+    cuda.hold(False)
+    other.end()
+    run(3)
+    module.__aotcuda__.unload()
+    assert names(cuda).count("cuLibraryUnload") == len(cuda.calls("cuLibraryLoadData")) == 2
+    assert names(cuda).count("cuLaunchKernel") == before + 2
+    assert "crash" not in names(cuda)
+
+
+def test_unloading_waits_for_a_launch_that_ends_soon(cuda, module, monkeypatch):
+    import time
+
+    run = module.k[1, 1]
+    for _ in range(3):
+        run(1)
+    cuda.hold(True)
+    other = Background(lambda: run(2))
+    cuda.await_launches(1)
+
+    def let_go(_seconds):
+        cuda.hold(False)
+        other.end()
+
+    monkeypatch.setattr(time, "sleep", let_go)
+    module.__aotcuda__.unload()
+    assert names(cuda) == ["cuLaunchKernel"] * 4 + ["cuLibraryUnload"]
+
+
+def test_a_launch_that_goes_the_general_way_takes_out_what_it_kept_in(cuda, module):
+    driver.get()
+    cuda.hold(True)
+    other = Background(lambda: module.k[1, 1](2))
+    cuda.await_launches(1)
+    module.__aotcuda__.unload()
+    cuda.hold(False)
+    other.end()
+    assert names(cuda) == ["cuLaunchKernel", "cuLibraryUnload"]
+
+
+def test_launches_of_other_modules_hold_nothing_up(cuda, module):
+    other_module = cuda.package(kernel("j", "void(int32)"), name="mypkg.others")
+    for _ in range(3):
+        module.k[1, 1](1)
+        other_module.j[1, 1](1)
+    cuda.hold(True)
+    other = Background(lambda: other_module.j[1, 1](2))
+    cuda.await_launches(1)
+    module.__aotcuda__.unload()
+    assert len(cuda.calls("cuLibraryUnload")) == 1
+    cuda.hold(False)
+    other.end()
+
+
+def test_an_argument_that_unloads_while_it_is_read_is_launched_by_new_images(cuda):
+    module = cuda.package(kernel("k", "void(float32, float32[::1])"))
+
+    class Number:
+        act = staticmethod(lambda: None)
+
+        def __float__(self):
+            self.act()
+            return 1.5
+
+    array, number = cuda.array(8), Number()
+
+    def unload_once():
+        number.act = lambda: None
+        module.__aotcuda__.unload()
+
+    run = module.k[1, 1]
+    for _ in range(6):
+        run(number, array)
+        number.act = unload_once
+        run(number, array)
+    module.__aotcuda__.unload()
+    assert len(cuda.launches()) == 12
+    assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
+    assert "crash" not in names(cuda)
+
+
+def test_an_interface_that_unloads_while_it_is_read_is_launched_by_new_images(cuda):
+    module = cuda.package(kernel("k", "void(float32[::1])"))
+    plain = cuda.array(8)
+
+    class Unloading(type(plain)):
+        act = staticmethod(lambda: None)
+
+        @property
+        def __cuda_array_interface__(self):
+            self.act()
+            return self.interface
+
+    array = Unloading(plain.address, np.zeros(8, "<f4"))
+
+    def unload_once():
+        array.act = lambda: None
+        module.__aotcuda__.unload()
+
+    run = module.k[1, 1]
+    for _ in range(6):
+        run(array)
+        array.act = unload_once
+        run(array)
+    assert len(cuda.launches()) == 12
+    assert "crash" not in names(cuda)
+    array.act = module.__aotcuda__.unload  # whenever it is read: no launch can be made of it
+    with pytest.raises(CudaError, match=r"the images of mypkg\.kernels\.k were unloaded in the meantime"):
+        run(array)
+    assert len(cuda.launches()) == 12
+    array.act = lambda: None
+    run(array)
+    assert len(cuda.launches()) == 13
+
+
+def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda, module, monkeypatch):
+    """The overloads of today with the images of yesterday, or the other way round, would keep dead handles."""
+    from aotcuda.runtime.kernel import Kernel
+
+    k = module.k
+    select = Kernel.select
+    order = iter([(False, True), (True, False), (True, True)])
+
+    def unload_around(self, *args):
+        before, after = next(order, (False, False))
+        if before:
+            module.__aotcuda__.unload()
+        found = select(self, *args)
+        if after:
+            module.__aotcuda__.unload()
+        return found
+
+    monkeypatch.setattr(Kernel, "select", unload_around)
+    for number in range(8):
+        k[1, number + 1](number)
+        k.forall(number + 1, block=number + 1)(number)
+    assert [call["block"][0] for call in cuda.launches()] == [number + 1 for number in range(8) for _ in range(2)]
+    module.__aotcuda__.unload()
+    assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
+
+
+def test_overloads_that_came_in_meanwhile_are_looked_up_in_their_own_images(module, monkeypatch):
+    """As when the JIT fallback replaces a module's images, which stay loaded."""
+    from aotcuda.runtime.kernel import Kernel
+
+    own = module.__aotcuda__
+    group = Kernel.group
+
+    def replace_before(self, *args):
+        monkeypatch.setattr(Kernel, "group", group)
+        own.adopt(own.load_packaged(), own.manifest["kernels"])
+        return group(self, *args)
+
+    monkeypatch.setattr(Kernel, "group", replace_before)
+    module.k[1, 1](1)
+    (plan,) = module.k.plans()
+    assert plan.entries[0]._library is own.program._library
+
+
+def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
+    run = module.k[1, 1]
+    cuda.set(fail="cuLaunchKernel=2@2;cuLaunchKernel=2@4")
+    for value in (1, 2, "wrong", 2**40, 3, 4):
+        with contextlib.suppress(ArgumentError, CudaError):
+            run(value)
+    module.__aotcuda__.unload()
+    assert len(cuda.calls("cuLibraryUnload")) == 1
+
+
+@pytest.mark.parametrize("ask", ["get_regs_per_thread", "occupancy", "preload"])
+def test_what_asks_the_driver_about_images_that_go_meanwhile_says_so(cuda, module, monkeypatch, ask):
+    """And leaves nothing of them to later launches."""
+    from aotcuda.runtime.module import Module
+
+    enter = Module.enter
+
+    def enter_and_unload(self, *args):
+        device = enter(self, *args)
+        monkeypatch.setattr(Module, "enter", enter)
+        self.unload()
+        return device
+
+    monkeypatch.setattr(Module, "enter", enter_and_unload)
+    questions = {
+        "get_regs_per_thread": module.k.get_regs_per_thread,
+        "occupancy": lambda: module.k.occupancy(32),
+        "preload": module.__aotcuda__.preload,
+    }
+    with pytest.raises(CudaError, match=r"mypkg\.kernels were unloaded in the meantime") as caught:
+        questions[ask]()
+    assert caught.value.name == "CUDA_ERROR_INVALID_HANDLE"
+    for _ in range(3):
+        module.k[1, 1](1)
+    assert len(cuda.launches()) == 3
+
+
+class TestCallbacks:
+    """The teardown waits as the images do."""
+
+    @pytest.fixture
+    def module(self, cuda, hooks):
+        return cuda.package(
+            kernel("k", "void(int32)"), load="first-use", callbacks=CALLBACKS, handle="cuda.core.ObjectCode"
+        )
+
+    @pytest.mark.parametrize("before", [0, 3])
+    def test_it_runs_after_launches_that_are_in_the_driver(self, cuda, hooks, module, before):
+        run = module.k[1, 1]
+        for _ in range(before):
+            run(1)
+        driver.get()
+        cuda.hold(True)
+        other = Background(lambda: run(2))
+        cuda.await_launches(1)
+        module.__aotcuda__.unload()
+        assert hooks.calls == ["up"]
+        cuda.hold(False)
+        other.end()
+        module.__aotcuda__.unload()
+        assert hooks.calls == ["up", "down"]
+
+    def test_a_setup_that_launches_beside_an_unload_ends(self, cuda, hooks, module):
+        """It needs what the unload holds, and the other way round."""
+        entered, unloaded = threading.Event(), threading.Event()
+        first = []
+
+        def up(_handle):
+            hooks.calls.append("up")
+            if not first:
+                first.append(None)
+                entered.set()
+                assert unloaded.wait(30)
+                module.k[1, 1](7)
+
+        hooks.up = up
+        other = Background(lambda: module.k[1, 1](8))
+        assert entered.wait(30)
+        module.__aotcuda__.unload()
+        unloaded.set()
+        other.end()
+        module.__aotcuda__.unload()
+        assert [call["parameters"][:2] for call in cuda.launches()] == ["07", "08"]
+        assert sorted(hooks.calls) == ["down", "down", "up", "up"]
+
+    def test_a_setup_without_a_launch_is_waited_for_too(self, cuda, hooks, module):
+        entered, unloaded = threading.Event(), threading.Event()
+
+        def up(_handle):
+            hooks.calls.append("up")
+            entered.set()
+            assert unloaded.wait(30)
+            hooks.calls.append("set up")
+
+        hooks.up = up
+
+        def preload():
+            with pytest.raises(CudaError, match="unloaded in the meantime"):
+                module.__aotcuda__.preload()
+
+        other = Background(preload)
+        assert entered.wait(30)
+        module.__aotcuda__.unload()
+        unloaded.set()
+        other.end()
+        module.__aotcuda__.unload()
+        assert hooks.calls == ["up", "set up", "down"]
+        assert len(cuda.calls("cuLibraryUnload")) == 0  # they are the handle's, which the stand-in has none of
+
+    def test_a_setup_that_unloads_its_own_module_ends(self, cuda, hooks, module):
+        def up(_handle):
+            hooks.calls.append("up")
+            if len(hooks.calls) == 1:
+                module.__aotcuda__.unload()
+
+        hooks.up = up
+        module.k[1, 1](1)
+        module.k[1, 1](2)
+        module.__aotcuda__.unload()
+        assert len(cuda.launches()) == 2
+        assert sorted(hooks.calls) == ["down", "down", "up", "up"]
+
+    def test_a_teardown_that_raises_is_reported_by_the_unload_that_runs_it(self, hooks, module):
+        def down(_handle):
+            message = "busy"
+            raise OSError(message)
+
+        module.k[1, 1](1)
+        hooks.down = down
+        with pytest.raises(CallbackError, match="busy"):
+            module.__aotcuda__.unload()
+        module.__aotcuda__.unload()
+
+
+def test_threads_launch_while_another_unloads_over_and_over(cuda, module):
+    """Every launch happens once, and no image goes while one of them is in the driver."""
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    done = threading.Event()
+    launchers = [module.k[1, 1], module.k[1, 2]]
+
+    launched = threading.Semaphore(0)
+
+    def unload():
+        while not done.is_set():
+            module.__aotcuda__.unload()
+            for _ in range(3):  # so that some launches are quick ones
+                launched.acquire()
+
+    def work(thread):
+        for number in range(300):
+            (launchers[number % 2] if thread % 2 else module.k[1, number % 5 + 1])(1000 * thread + number)
+            launched.release()
+
+    try:
+        unloader = Background(unload)
+        workers = [Background(lambda thread=thread: work(thread)) for thread in range(4)]
+        try:
+            for worker in workers:
+                worker.end()
+        finally:
+            done.set()
+            launched.release(3)
+            unloader.end()
+    finally:
+        sys.setswitchinterval(switch)
+    module.__aotcuda__.unload()
+    values = sorted(int.from_bytes(bytes.fromhex(call["parameters"]), "little") for call in cuda.launches())
+    assert values == [1000 * thread + number for thread in range(4) for number in range(300)]
+    assert "crash" not in names(cuda)
+    assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
