@@ -1,4 +1,8 @@
-/* The quick path of a launch, compiled: what aotcuda/runtime/specialise.py does in Python.
+/* The fast path of a launch, compiled: what aotcuda/runtime/specialise.py does in Python.
+ *
+ * What arguments mean is described in aotcuda/runtime/parameters.py and, for arrays, at the top of arrays.py: this file
+ * does the same for what it reads, and declines a launch as a whole where it cannot. It never goes on to the next overload
+ * but where the description does.
  *
  * A Launcher stands in front of a launcher of aotcuda.runtime.launch. All launchers of a kernel share its Records: for
  * arguments of some types, with arrays of some dtypes and dimensions, which overloads to try, in which order, their
@@ -37,8 +41,9 @@
 
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096, MOST_RECORDS = 256, MOST_SHAPES = 32 };
 
-/* How an argument is read. */
-enum { SCALAR = 0, CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5 };
+/* How an argument is read: arrays, and from INT on numbers. INT: the value that an int holds. FLOAT: that of a float, or
+ * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. */
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX };
 
 typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                             void **);
@@ -76,7 +81,7 @@ typedef struct {
 enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
 
 static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
-    *s_is_contiguous, *s_data_ptr, *s_stride, *s_element_size, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
+    *s_is_contiguous, *s_data_ptr, *s_stride, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
     *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer;
 static PyTypeObject *plan_type, *records_type, *launcher_type;
 
@@ -104,6 +109,8 @@ typedef struct {
     char layout; /* of an array: C, F, A */
     unsigned char ndim, writable, count;
     int offset, itemsize;
+    int counts_elements; /* of an array: words have strides in elements */
+    PyObject *dtype;     /* of an array, as arrays.element() names it */
     unsigned char words[MOST_WORDS];
 } Parameter;
 
@@ -112,6 +119,16 @@ typedef struct {
     int size, count;
     Parameter *parameters;
 } Plan;
+
+/* Whether all words are of dimensions that there are. */
+static int words_fit(const char *words, Py_ssize_t count, int ndim) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        unsigned char word = (unsigned char)words[i];
+        if (word > WORD_DATA && (word < WORD_SHAPE || word >= WORD_STEP + 16 || word % 16 >= ndim))
+            return 0;
+    }
+    return 1;
+}
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
@@ -139,8 +156,9 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         int kind, format, layout, ndim, writable, end;
         const char *words;
         Py_ssize_t words_count;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#;a parameter", &kind, &format, &parameter->offset,
-                              &layout, &ndim, &parameter->itemsize, &writable, &words, &words_count)) {
+        PyObject *dtype;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#U;a parameter", &kind, &format, &parameter->offset,
+                              &layout, &ndim, &parameter->itemsize, &writable, &words, &words_count, &dtype)) {
             Py_DECREF(self);
             return NULL;
         }
@@ -149,7 +167,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         if (kind == 'c')
             end *= 2;
         if (words_count > MOST_WORDS || ndim < 0 || ndim > MOST_DIMENSIONS || parameter->offset < 0 ||
-            parameter->offset + end > size || (kind == 'a' && parameter->itemsize < 1) ||
+            parameter->offset > size - end || (kind == 'a' && (parameter->itemsize < 1 || !words_fit(words, words_count, ndim))) ||
             !strchr("scpa", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format)) {
             Py_DECREF(self);
             PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
@@ -161,13 +179,18 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         parameter->ndim = (unsigned char)ndim;
         parameter->writable = (unsigned char)writable;
         parameter->count = (unsigned char)words_count;
+        parameter->dtype = Py_NewRef(dtype);
         memcpy(parameter->words, words, words_count);
+        for (Py_ssize_t j = 0; j < words_count; j++)
+            parameter->counts_elements |= parameter->words[j] >= WORD_STEP;
     }
     return (PyObject *)self;
 }
 
 static void plan_dealloc(Plan *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
+    for (int i = 0; self->parameters && i < self->count; i++)
+        Py_XDECREF(self->parameters[i].dtype);
     PyMem_Free(self->parameters);
     PyObject_Free(self);
     Py_DECREF(type);
@@ -178,11 +201,67 @@ static void plan_dealloc(Plan *self) {
 typedef struct {
     uint64_t id; /* of the element type, as the array's library has it; 0 for none */
     uint64_t address;
-    int ndim, readonly, c_contiguous, has_strides;
+    int ndim, readonly, has_strides; /* without strides: C-contiguous */
+    int in_elements;                 /* strides count elements, not bytes, until `settle` */
+    int64_t items;                   /* from `settle` on */
     int64_t shape[MOST_DIMENSIONS];
-    int64_t strides[MOST_DIMENSIONS]; /* in bytes, or in elements for a tensor; see `unit` */
-    int64_t unit;                     /* bytes that a stride counts */
+    int64_t strides[MOST_DIMENSIONS];
 } View;
+
+/* Products that may not fit. */
+static int multiply(int64_t left, int64_t right, int64_t *result) {
+#ifdef __GNUC__
+    return !__builtin_mul_overflow(left, right, result);
+#else
+    if (left > 0 ? right > INT64_MAX / left || right < INT64_MIN / left
+        : left < -1 ? right > INT64_MIN / left || right < INT64_MAX / left
+                    : left == -1 && right == INT64_MIN)
+        return 0;
+    *result = left * right;
+    return 1;
+#endif
+}
+
+/* The strides, in bytes, of a contiguous array; `settle` has seen that they fit. */
+static void contiguous_strides(const View *view, int itemsize, char order, int64_t *strides) {
+    int64_t step = itemsize;
+    for (int i = 0; i < view->ndim; i++) {
+        int axis = order == 'C' ? view->ndim - 1 - i : i;
+        strides[axis] = step;
+        step *= view->shape[axis];
+    }
+}
+
+static int is_contiguous(const View *view, int itemsize, char order) {
+    int64_t strides[MOST_DIMENSIONS];
+    if (view->items == 0)
+        return 1;
+    contiguous_strides(view, itemsize, order, strides);
+    for (int i = 0; i < view->ndim; i++)
+        if (view->shape[i] != 1 && view->strides[i] != strides[i])
+            return 0;
+    return 1;
+}
+
+/* What arrays.view() does: 0 if no array can be so. Afterwards there are strides only where it is not C-contiguous. */
+static int settle(View *view, int itemsize) {
+    int64_t bytes = itemsize, items = 1;
+    for (int i = 0; i < view->ndim; i++) {
+        int64_t extent = view->shape[i];
+        if (extent < 0 || !multiply(bytes, extent ? extent : 1, &bytes))
+            return 0;
+        items *= extent; /* smaller than what fitted */
+    }
+    view->items = items;
+    if (!view->has_strides)
+        return 1;
+    for (int i = 0; view->in_elements && i < view->ndim; i++)
+        if (!multiply(view->strides[i], itemsize, &view->strides[i]))
+            return 0;
+    view->in_elements = 0;
+    view->has_strides = !is_contiguous(view, itemsize, 'C');
+    return 1;
+}
 
 /* What of the launch the readers need. */
 typedef struct {
@@ -191,10 +270,23 @@ typedef struct {
     int cupy_checked;
     int torch_checked;
     const Exchange *checked;
+    unsigned char flags; /* of the array that is being read */
 } Reading;
+
+enum { HAS_OWN_LENGTH = 128 }; /* len() of an array of its class is its extent */
 
 static int same_stream(const Reading *reading, uintptr_t other) {
     return reading->any_stream || (other ? other : 1) == reading->stream;
+}
+
+/* Whether an error is for the other path to say, and cleared here; what stops a program is not. */
+static int forgiven(void) {
+    if (!PyErr_Occurred())
+        return 1;
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+        return 0;
+    PyErr_Clear();
+    return 1;
 }
 
 static int64_t as_number(PyObject *value) { return value ? (int64_t)PyLong_AsLongLong(value) : -1; }
@@ -202,13 +294,6 @@ static int64_t as_number(PyObject *value) { return value ? (int64_t)PyLong_AsLon
 /* The number that an attribute holds; errors are for the caller to look for. */
 static int64_t attribute_number(PyObject *object, PyObject *name) {
     PyObject *value = PyObject_GetAttr(object, name);
-    int64_t number = as_number(value);
-    Py_XDECREF(value);
-    return number;
-}
-
-static int64_t method_number(PyObject *object, PyObject *name) {
-    PyObject *value = PyObject_CallMethodObjArgs(object, name, NULL);
     int64_t number = as_number(value);
     Py_XDECREF(value);
     return number;
@@ -223,9 +308,11 @@ static int is_true(PyObject *value) {
 
 static int read_numbers(PyObject *tuple, int64_t *numbers, int count) {
     int fits = tuple && PyTuple_Check(tuple) && PyTuple_Size(tuple) == count;
-    for (int i = 0; fits && i < count; i++)
+    for (int i = 0; fits && i < count; i++) {
         numbers[i] = as_number(PyTuple_GetItem(tuple, i));
-    return fits && !PyErr_Occurred();
+        fits = numbers[i] != -1 || !PyErr_Occurred();
+    }
+    return fits;
 }
 
 static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *numbers, int count) {
@@ -264,16 +351,17 @@ static int read_cupy(PyObject *array, View *view, Reading *reading) {
         return 0;
     view->ndim = (int)ndim;
     view->readonly = 0;
-    view->c_contiguous = is_true(PyObject_GetAttr(array, s_c_contiguous));
-    view->has_strides = !view->c_contiguous;
-    view->unit = 1;
-    if (ndim == 1) /* a third of the time that a shape takes */
+    view->has_strides = !is_true(PyObject_GetAttr(array, s_c_contiguous));
+    view->in_elements = 0;
+    if (PyErr_Occurred())
+        return 0;
+    if (ndim == 1 && (reading->flags & HAS_OWN_LENGTH)) /* a third of the time that a shape takes */
         view->shape[0] = PyObject_Size(array);
     else if (ndim && !read_attribute_numbers(array, s_shape, view->shape, view->ndim))
         return 0;
     if (view->has_strides && !read_attribute_numbers(array, s_strides, view->strides, view->ndim))
         return 0;
-    PyObject *data = PyObject_GetAttr(array, s_data);
+    PyObject *data = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_data);
     if (!data)
         return 0;
     PyObject *pointer = PyObject_GetAttr(data, s_ptr);
@@ -298,8 +386,14 @@ static int torch_stream_fits(PyObject *tensor, Reading *reading) {
 
 /* Views whose memory holds other numbers than they show: PyTorch negates and conjugates lazily. */
 static int is_plain_torch(PyObject *tensor, int maybe_complex) {
-    return !is_true(PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL)) &&
-           !(maybe_complex && is_true(PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL)));
+    PyObject *view = PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL);
+    if (view == Py_False && maybe_complex) {
+        Py_DECREF(view);
+        view = PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL);
+    }
+    int plain = view == Py_False;
+    Py_XDECREF(view);
+    return plain;
 }
 
 static int read_torch(PyObject *tensor, View *view, Reading *reading) {
@@ -313,22 +407,22 @@ static int read_torch(PyObject *tensor, View *view, Reading *reading) {
         return 0;
     view->ndim = (int)ndim;
     view->readonly = 0;
-    view->c_contiguous = is_true(PyObject_CallMethodObjArgs(tensor, s_is_contiguous, NULL));
-    view->has_strides = !view->c_contiguous;
-    view->unit = 1;
-    if (ndim == 1)
+    view->has_strides = !is_true(PyObject_CallMethodObjArgs(tensor, s_is_contiguous, NULL));
+    view->in_elements = 1;
+    if (PyErr_Occurred())
+        return 0;
+    if (ndim == 1 && (reading->flags & HAS_OWN_LENGTH))
         view->shape[0] = PyObject_Size(tensor);
     else if (ndim && !read_attribute_numbers(tensor, s_shape, view->shape, view->ndim))
         return 0;
     if (view->has_strides) {
-        view->unit = method_number(tensor, s_element_size);
         PyObject *strides = PyObject_CallMethodObjArgs(tensor, s_stride, NULL);
         int fits = read_numbers(strides, view->strides, view->ndim);
         Py_XDECREF(strides);
         if (!fits)
             return 0;
     }
-    PyObject *pointer = PyObject_CallMethodObjArgs(tensor, s_data_ptr, NULL);
+    PyObject *pointer = PyErr_Occurred() ? NULL : PyObject_CallMethodObjArgs(tensor, s_data_ptr, NULL);
     view->address = as_address(pointer);
     Py_XDECREF(pointer);
     return !PyErr_Occurred() && torch_stream_fits(tensor, reading);
@@ -339,30 +433,19 @@ static int read_exchange(PyObject *object, const Exchange *exchange, View *view,
     if (exchange->read(object, &tensor))
         return 0;
     if ((tensor.device.type != DEVICE_CUDA && tensor.device.type != DEVICE_CUDA_MANAGED) || tensor.ndim < 0 ||
-        tensor.ndim > MOST_DIMENSIONS || tensor.dtype.lanes != 1 || tensor.dtype.bits % 8)
+        tensor.ndim > MOST_DIMENSIONS || (tensor.ndim && !tensor.shape) || tensor.dtype.lanes != 1 || tensor.dtype.bits % 8)
         return 0;
     view->id = 1 | (uint64_t)tensor.dtype.code << 8 | (uint64_t)tensor.dtype.bits << 16;
     view->address = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
     view->ndim = tensor.ndim;
     view->readonly = 0;
     view->has_strides = tensor.strides != NULL;
-    view->unit = tensor.dtype.bits / 8;
-    view->c_contiguous = 1;
-    int64_t step = 1;
-    for (int i = tensor.ndim; i-- > 0;) {
+    view->in_elements = 1;
+    for (int i = 0; i < tensor.ndim; i++)
         view->shape[i] = tensor.shape[i];
-        if (!tensor.strides)
-            continue;
+    for (int i = 0; tensor.strides && i < tensor.ndim; i++)
         view->strides[i] = tensor.strides[i];
-        if (tensor.shape[i] != 1 && tensor.strides[i] != step)
-            view->c_contiguous = 0;
-        step *= tensor.shape[i];
-    }
-    if (step == 0)
-        view->c_contiguous = 1;
-    /* Negated lazily is the imaginary part of a conjugate, whose strides are twice another tensor's (or as_strided's). */
-    int maybe_complex = tensor.dtype.code == CODE_COMPLEX;
-    if ((maybe_complex || step < 2 || !view->c_contiguous) && !is_plain_torch(object, maybe_complex))
+    if (!is_plain_torch(object, tensor.dtype.code == CODE_COMPLEX))
         return 0;
     if (reading->checked != exchange) {
         void *stream;
@@ -395,26 +478,24 @@ enum { TYPESTR, DATA, SHAPE, STRIDES, STREAM, MASK, ITEMS };
 static int read_interface_items(PyObject *const items[ITEMS], View *view, Reading *reading) {
     PyObject *typestr = items[TYPESTR], *data = items[DATA], *shape = items[SHAPE], *strides = items[STRIDES];
     Py_ssize_t length;
-    if (!typestr || !data || !shape || !PyUnicode_Check(typestr) || !PyTuple_Check(data) || PyTuple_Size(data) != 2 ||
-        !PyTuple_Check(shape) || PyTuple_Size(shape) > MOST_DIMENSIONS || items[MASK])
+    if (!typestr || !data || !shape || !PyUnicode_CheckExact(typestr) || !PyTuple_CheckExact(data) ||
+        PyTuple_Size(data) != 2 || !PyTuple_CheckExact(shape) || PyTuple_Size(shape) > MOST_DIMENSIONS || items[MASK])
         return 0;
     const char *text = PyUnicode_AsUTF8AndSize(typestr, &length);
-    if (!text || length < 1 || length > 8 || memchr(text, 'V', length)) /* a record's fields are told elsewhere */
-        return 0;
+    if (!text || length < 1 || length > 8 || memchr(text, 'V', length) || memchr(text, 0, length))
+        return 0; /* a record's fields are told elsewhere; an id ends where the text does */
     view->id = 0;
     memcpy(&view->id, text, length);
     view->ndim = (int)PyTuple_Size(shape);
-    view->readonly = PyObject_IsTrue(PyTuple_GetItem(data, 1));
     view->address = as_address(PyTuple_GetItem(data, 0));
+    view->readonly = PyErr_Occurred() ? -1 : PyObject_IsTrue(PyTuple_GetItem(data, 1));
+    if (view->readonly < 0)
+        return 0;
     view->has_strides = strides != NULL;
-    view->unit = 1;
-    view->c_contiguous = !strides;
+    view->in_elements = 0;
     if (!read_numbers(shape, view->shape, view->ndim) || (strides && !read_numbers(strides, view->strides, view->ndim)))
         return 0;
-    if (strides && view->ndim) { /* whether they are contiguous depends on the size of an element, which the plan knows */
-        view->c_contiguous = -1;
-    }
-    if (items[STREAM] && !same_stream(reading, (uintptr_t)as_address(items[STREAM])))
+    if (items[STREAM] && (!PyLong_CheckExact(items[STREAM]) || !same_stream(reading, (uintptr_t)as_address(items[STREAM]))))
         return 0;
     return !PyErr_Occurred();
 }
@@ -422,7 +503,7 @@ static int read_interface_items(PyObject *const items[ITEMS], View *view, Readin
 static int read_interface(PyObject *array, View *view, Reading *reading) {
     PyObject *const keys[ITEMS] = {s_typestr, s_data, s_shape, s_strides, s_stream, s_mask};
     PyObject *items[ITEMS] = {NULL}, *dictionary = PyObject_GetAttr(array, s_interface);
-    int fits = dictionary && PyDict_Check(dictionary);
+    int fits = dictionary && PyDict_CheckExact(dictionary);
     for (int i = 0; fits && i < ITEMS; i++)
         items[i] = item(dictionary, keys[i]);
     fits = fits && read_interface_items(items, view, reading);
@@ -443,15 +524,14 @@ static uint64_t as_int(PyObject *value) {
 /* Numba's own arrays: their interface is a dictionary that Python code makes, at 1 us. What it would say of the stream is
  * said by the attribute: 0 is none. */
 static int read_numba(PyObject *array, View *view, Reading *reading) {
-    PyObject *dtype = PyObject_GetAttr(array, s_dtype), *shape = PyObject_GetAttr(array, s_shape);
+    PyObject *dtype = PyObject_GetAttr(array, s_dtype), *shape = dtype ? PyObject_GetAttr(array, s_shape) : NULL;
     Py_ssize_t ndim = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
     int fits = dtype && ndim >= 0 && ndim <= MOST_DIMENSIONS && read_numbers(shape, view->shape, (int)ndim);
     view->id = (uint64_t)(uintptr_t)dtype;
     view->ndim = (int)ndim;
     view->readonly = 0;
     view->has_strides = 1;
-    view->unit = 1;
-    view->c_contiguous = -1; /* the plan knows how large an element is */
+    view->in_elements = 0;
     Py_XDECREF(dtype); /* the array has it, and the record that it may match too */
     Py_XDECREF(shape);
     if (!fits || !read_attribute_numbers(array, s_strides, view->strides, view->ndim))
@@ -461,63 +541,97 @@ static int read_numba(PyObject *array, View *view, Reading *reading) {
     view->address = as_int(pointer);
     Py_XDECREF(pointer);
     Py_XDECREF(data);
-    PyObject *stream = PyObject_GetAttr(array, s_stream);
+    PyObject *stream = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_stream);
     int none = stream && PyLong_Check(stream) && PyLong_AsLong(stream) == 0;
     fits = stream && (none || same_stream(reading, (uintptr_t)as_int(stream)));
     Py_XDECREF(stream);
     return fits && !PyErr_Occurred();
 }
 
-static int is_contiguous(const View *view, int itemsize, char order) {
-    int64_t step = itemsize;
-    int contiguous = 1;
-    for (int i = 0; i < view->ndim; i++) {
-        int axis = order == 'C' ? view->ndim - 1 - i : i;
-        if (view->shape[axis] == 0)
-            return 1;
-        if (view->shape[axis] != 1 && view->strides[axis] * view->unit != step)
-            contiguous = 0;
-        step *= view->shape[axis];
-    }
-    return contiguous;
-}
-
 /* ------------------------------------------------------------------------------------------------------------- packing */
 
+/* 0 if the parameter does not take the array. */
 static int pack_array(const Parameter *parameter, const View *view, unsigned char *block) {
     int ndim = view->ndim, itemsize = parameter->itemsize;
-    int64_t strides[MOST_DIMENSIONS], items = 1, words[MOST_WORDS];
+    int64_t computed[MOST_DIMENSIONS], words[MOST_WORDS];
+    const int64_t *strides = computed;
     if (ndim != parameter->ndim || (view->readonly && parameter->writable))
         return 0;
-    if (parameter->layout == 'A' && view->has_strides) {
+    if (!view->has_strides && (parameter->layout != 'F' || ndim < 2)) {
+        contiguous_strides(view, itemsize, 'C', computed);
+    } else if (parameter->layout == 'F') {
+        contiguous_strides(view, itemsize, 'C', computed);
+        const int64_t *have = view->has_strides ? view->strides : computed;
+        int64_t wanted[MOST_DIMENSIONS];
+        contiguous_strides(view, itemsize, 'F', wanted);
         for (int i = 0; i < ndim; i++)
-            strides[i] = view->strides[i] * view->unit;
+            if (view->items && view->shape[i] != 1 && have[i] != wanted[i])
+                return 0;
+        memcpy(computed, wanted, sizeof computed);
+    } else if (parameter->layout == 'C') {
+        return 0; /* it would have none */
     } else {
-        char order = parameter->layout == 'F' ? 'F' : 'C';
-        if (view->has_strides ? !(order == 'C' && view->c_contiguous == 1) && !is_contiguous(view, itemsize, order)
-                              : order == 'F' && ndim > 1)
-            return 0;
-        int64_t step = itemsize;
-        for (int i = 0; i < ndim; i++) {
-            int axis = order == 'C' ? ndim - 1 - i : i;
-            strides[axis] = step;
-            step *= view->shape[axis];
-        }
+        strides = view->strides;
+        for (int i = 0; parameter->counts_elements && i < ndim; i++)
+            if (strides[i] % itemsize)
+                return 0;
     }
-    for (int i = 0; i < ndim; i++)
-        items *= view->shape[i];
     for (int i = 0; i < parameter->count; i++) {
         unsigned char word = parameter->words[i];
         words[i] = word >= WORD_STEP     ? strides[word - WORD_STEP] / itemsize
                    : word >= WORD_STRIDE ? strides[word - WORD_STRIDE]
                    : word >= WORD_SHAPE  ? view->shape[word - WORD_SHAPE]
                    : word == WORD_DATA   ? (int64_t)view->address
-                   : word == WORD_ITEMS  ? items
+                   : word == WORD_ITEMS  ? view->items
                    : word == WORD_ITEMSIZE ? itemsize
                                            : 0;
     }
     memcpy(block + parameter->offset, words, 8 * (size_t)parameter->count);
     return 1;
+}
+
+/* A number, read once for a launch, whatever its overloads. */
+typedef struct {
+    int kind;          /* INT, FLOAT or COMPLEX */
+    int is_unsigned;   /* an INT beyond int64 */
+    uint64_t bits;     /* of an INT */
+    double real, imag; /* of the others */
+} Number;
+
+/* 0 for what only the other path reads: ints beyond 64 bits, and whatever raises. */
+static int read_int(PyObject *value, Number *number) {
+    int overflow;
+    long long small = PyLong_AsLongLongAndOverflow(value, &overflow);
+    number->kind = INT;
+    number->is_unsigned = overflow > 0;
+    number->bits = overflow > 0 ? PyLong_AsUnsignedLongLong(value) : (uint64_t)small;
+    return overflow >= 0 && !((small == -1 || overflow) && PyErr_Occurred());
+}
+
+static int read_number(int kind, PyObject *value, Number *number) {
+    if (kind == INT)
+        return PyLong_Check(value) && read_int(value, number);
+    if (kind == FLOAT) {
+        number->kind = FLOAT;
+        number->real = PyFloat_AsDouble(value);
+        number->imag = 0;
+        return !(number->real == -1 && PyErr_Occurred());
+    }
+    if (kind == COMPLEX) {
+        if (!PyComplex_Check(value))
+            return 0;
+        *number = (Number){.kind = COMPLEX, .real = PyComplex_RealAsDouble(value), .imag = PyComplex_ImagAsDouble(value)};
+        return !PyErr_Occurred();
+    }
+    if (kind == TRUTH) {
+        int truth = PyObject_IsTrue(value);
+        *number = (Number){.kind = INT, .bits = truth > 0};
+        return truth >= 0;
+    }
+    PyObject *index = PyNumber_Index(value);
+    int fits = index && read_int(index, number);
+    Py_XDECREF(index);
+    return fits;
 }
 
 /* 0 if the value is out of range: struct packs floats likewise, and refuses finite ones that would become infinite. */
@@ -533,15 +647,10 @@ static int pack_float(char format, double value, unsigned char *place) {
     return 1;
 }
 
-static int pack_int(char format, PyObject *value, unsigned char *place) {
-    if (format == 'Q') {
-        uint64_t number = PyLong_AsUnsignedLongLong(value);
-        memcpy(place, &number, 8);
-        return !PyErr_Occurred();
-    }
-    int64_t number = PyLong_AsLongLong(value), low, high;
-    if (number == -1 && PyErr_Occurred())
+static int pack_int(char format, const Number *number, unsigned char *place) {
+    if (format == 'Q' ? !number->is_unsigned && (int64_t)number->bits < 0 : number->is_unsigned)
         return 0;
+    int64_t value = (int64_t)number->bits, low = INT64_MIN, high = INT64_MAX;
     int size = 8;
     switch (format) {
     case 'b': low = INT8_MIN, high = INT8_MAX, size = 1; break;
@@ -551,48 +660,34 @@ static int pack_int(char format, PyObject *value, unsigned char *place) {
     case 'i': low = INT32_MIN, high = INT32_MAX, size = 4; break;
     case 'I': low = 0, high = UINT32_MAX, size = 4; break;
     case '?': low = 0, high = 1, size = 1; break;
-    default: low = INT64_MIN, high = INT64_MAX; break;
     }
-    if (number < low || number > high)
+    if (value < low || value > high)
         return 0;
-    memcpy(place, &number, size); /* little-endian, as every host that CUDA runs on */
+    memcpy(place, &value, size); /* little-endian, as every host that CUDA runs on */
     return 1;
 }
 
-static int pack_scalar(const Parameter *parameter, PyObject *value, unsigned char *block) {
+/* 0 if the number is out of the parameter's range. */
+static int pack_number(const Parameter *parameter, const Number *number, unsigned char *block) {
     unsigned char *place = block + parameter->offset;
     char format = parameter->format;
-    if (parameter->kind == 'c') {
-        int size = format == 'f' ? 4 : 8;
-        if (!PyComplex_Check(value) && !PyFloat_Check(value) && !PyLong_Check(value))
-            return 0;
-        double real = PyComplex_Check(value) ? PyComplex_RealAsDouble(value) : PyFloat_AsDouble(value);
-        double imaginary = PyComplex_Check(value) ? PyComplex_ImagAsDouble(value) : 0;
-        return !PyErr_Occurred() && pack_float(format, real, place) && pack_float(format, imaginary, place + size);
-    }
-    if (parameter->kind == 'p') {
-        if (!PyLong_Check(value))
-            return 0;
-        uint64_t address = as_address(value);
-        memcpy(place, &address, 8);
-        return !PyErr_Occurred();
-    }
-    if (format == 'f' || format == 'd') {
-        double number = PyFloat_AsDouble(value);
-        if (number == -1 && PyErr_Occurred())
-            return 0;
-        return pack_float(format, number, place);
-    }
-    if (PyLong_Check(value))
-        return pack_int(format, value, place);
-    if (format == '?')
-        return 0;
-    PyObject *index = PyNumber_Index(value);
-    if (!index)
-        return 0;
-    int fits = pack_int(format, index, place);
-    Py_DECREF(index);
-    return fits;
+    if (parameter->kind != 'c' && format != 'f' && format != 'd')
+        return pack_int(format, number, place);
+    double real = number->kind != INT ? number->real : number->is_unsigned ? (double)number->bits : (double)(int64_t)number->bits;
+    if (parameter->kind != 'c')
+        return pack_float(format, real, place);
+    double imaginary = number->kind == COMPLEX ? number->imag : 0;
+    return pack_float(format, real, place) && pack_float(format, imaginary, place + (format == 'f' ? 4 : 8));
+}
+
+/* Whether a parameter is for what is read so; arrays besides have to be of its type. */
+static int takes(const Parameter *parameter, int kind) {
+    if (parameter->kind == 'a' || kind < INT)
+        return parameter->kind == 'a' && kind < INT;
+    if (parameter->kind == 'p')
+        return kind == INT;
+    int is_float = parameter->format == 'f' || parameter->format == 'd';
+    return parameter->kind == 'c' || kind == INT || kind == TRUTH || kind == INDEX || (kind == FLOAT && is_float);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- records */
@@ -602,6 +697,7 @@ typedef struct {
     PyTypeObject *types[MOST_ARGUMENTS];
     const Exchange *exchanges[MOST_ARGUMENTS];
     unsigned char kinds[MOST_ARGUMENTS];
+    unsigned char flags[MOST_ARGUMENTS];
 } Shape; /* what the arguments' types are, and how each is read */
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
@@ -616,6 +712,7 @@ typedef struct Record {
     int arrays;
     uint64_t ids[MOST_ARRAYS];
     int ndims[MOST_ARRAYS];
+    int itemsizes[MOST_ARRAYS]; /* the overloads' */
     PyObject *dtypes; /* keeps the objects alive whose addresses are ids */
     PyObject *live;   /* a list, empty when the images are not loaded any more */
     int count;        /* of plans */
@@ -672,10 +769,11 @@ static int types_match(const Shape *shape, PyObject *args, Py_ssize_t count) {
 static int read_arrays(const Shape *shape, PyObject *args, View *views, Reading *reading) {
     int count = 0;
     for (int i = 0; i < shape->count; i++) {
-        if (shape->kinds[i] == SCALAR)
+        if (shape->kinds[i] >= INT)
             continue;
         PyObject *array = PyTuple_GetItem(args, i);
         View *view = &views[count++];
+        reading->flags = shape->flags[i];
         int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
                    : shape->kinds[i] == EXCHANGE  ? read_exchange(array, shape->exchanges[i], view, reading)
                    : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
@@ -716,8 +814,17 @@ static const Record *find(Table *table, const Shape *shape, void *context, const
     }
 }
 
-/* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none. */
-static int pack(const Record *record, PyObject *args, const View *views, unsigned char *block) {
+/* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none, or if one of
+ * the arguments is not for this path: which plan it would fit is not known then. */
+static int pack(const Record *record, PyObject *args, View *views, unsigned char *block) {
+    Number numbers[MOST_ARGUMENTS];
+    const Shape *shape = record->shape;
+    for (int i = 0; i < record->arrays; i++)
+        if (!settle(&views[i], record->itemsizes[i]))
+            return -1;
+    for (int i = 0; i < shape->count; i++)
+        if (shape->kinds[i] >= INT && !read_number(shape->kinds[i], PyTuple_GetItem(args, i), &numbers[i]))
+            return -1;
     for (int number = 0; number < record->count; number++) {
         const Plan *plan = record->plans[number];
         memset(block, 0, plan->size);
@@ -725,12 +832,11 @@ static int pack(const Record *record, PyObject *args, const View *views, unsigne
         for (; i < plan->count; i++) {
             const Parameter *parameter = &plan->parameters[i];
             if (parameter->kind == 'a' ? !pack_array(parameter, &views[array++], block)
-                                       : !pack_scalar(parameter, PyTuple_GetItem(args, i), block))
+                                       : !pack_number(parameter, &numbers[i], block))
                 break;
         }
         if (i == plan->count)
             return number;
-        PyErr_Clear();
     }
     return -1;
 }
@@ -843,7 +949,8 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
             Py_XDECREF(number);
             return result;
         }
-        PyErr_Clear(); /* what is wrong with an argument is for the other path to say */
+        if (!forgiven())
+            return NULL;
     }
     return PyObject_Call(self->slow, args, keywords);
 }
@@ -892,9 +999,10 @@ static const Shape *make_shape(PyObject *args, const char *kinds, Py_ssize_t cou
     for (Py_ssize_t i = 0; i < count; i++) {
         PyTypeObject *type = Py_TYPE(PyTuple_GetItem(args, i));
         shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)type);
-        shape->kinds[i] = (unsigned char)kinds[i];
-        if (kinds[i] == TORCH && (shape->exchanges[i] = exchange_of(type)))
-            shape->kinds[i] = EXCHANGE;
+        shape->kinds[i] = (unsigned char)(kinds[i] & ~HAS_OWN_LENGTH);
+        shape->flags[i] = (unsigned char)(kinds[i] & HAS_OWN_LENGTH);
+        if (shape->kinds[i] == EXCHANGE && !(shape->exchanges[i] = exchange_of(type)))
+            shape->kinds[i] = TORCH;
     }
     return shape;
 }
@@ -915,19 +1023,47 @@ static void free_record(Record *record) {
     PyMem_Free(record);
 }
 
-/* The objects whose addresses are ids; NULL if an array has another one by now, or none. */
-static PyObject *dtypes_of(const Shape *shape, PyObject *args, const View *views) {
+/* What arrays.element() is asked about an array that was read; NULL if it has another dtype by now. */
+static PyObject *element_of(int kind, PyObject *array, const View *view) {
+    char text[sizeof view->id + 1] = {0};
+    if (kind == EXCHANGE)
+        return Py_BuildValue("(ii)", (int)(view->id >> 8 & 0xFF), (int)(view->id >> 16 & 0xFF));
+    if (kind == INTERFACE) {
+        memcpy(text, &view->id, sizeof view->id);
+        return PyUnicode_FromString(text);
+    }
+    PyObject *dtype = PyObject_GetAttr(array, s_dtype);
+    if (dtype && (uint64_t)(uintptr_t)dtype != view->id)
+        Py_CLEAR(dtype);
+    return dtype;
+}
+
+/* The objects that ids are addresses of; NULL if an array is not what all of the plans take, by what was read of it. */
+static PyObject *verified(Record *record, PyObject *args, const View *views, PyObject *element) {
+    const Shape *shape = record->shape;
     PyObject *dtypes = PyList_New(0);
     for (int i = 0, array = 0; dtypes && i < shape->count; i++) {
-        if (shape->kinds[i] == SCALAR)
-            continue;
-        const View *view = &views[array++];
-        if (shape->kinds[i] != CUPY && shape->kinds[i] != TORCH && shape->kinds[i] != NUMBA)
-            continue;
-        PyObject *dtype = PyObject_GetAttr(PyTuple_GetItem(args, i), s_dtype);
-        if (!dtype || (uint64_t)(uintptr_t)dtype != view->id || PyList_Append(dtypes, dtype))
+        int kind = shape->kinds[i], agree = 1;
+        PyObject *what = NULL, *name = NULL;
+        if (kind < INT) {
+            what = element_of(kind, PyTuple_GetItem(args, i), &views[array]);
+            name = what ? PyObject_CallFunctionObjArgs(element, what, NULL) : NULL;
+            agree = name && PyUnicode_Check(name) && PyList_Append(dtypes, what) == 0;
+        }
+        for (int j = 0; agree && j < record->count; j++) {
+            const Parameter *parameter = &record->plans[j]->parameters[i];
+            agree = takes(parameter, kind);
+            if (!agree || kind >= INT)
+                continue;
+            agree = parameter->ndim == views[array].ndim && PyUnicode_Compare(parameter->dtype, name) == 0 &&
+                    (j == 0 || parameter->itemsize == record->itemsizes[array]);
+            record->itemsizes[array] = parameter->itemsize;
+        }
+        array += kind < INT;
+        Py_XDECREF(what);
+        Py_XDECREF(name);
+        if (!agree)
             Py_CLEAR(dtypes);
-        Py_XDECREF(dtype);
     }
     return dtypes;
 }
@@ -996,7 +1132,7 @@ full:
 
 /* What a record is to hold, as Python tells it. */
 typedef struct {
-    PyObject *args, *plans, *live;
+    PyObject *args, *plans, *live, *element;
     const char *kinds;
     int device;
     LaunchKernel launch;
@@ -1018,20 +1154,18 @@ static const Shape *known_shape(Records *self, PyObject *args, Py_ssize_t count)
     return found;
 }
 
-/* Everything of a record but where it belongs: asking arguments what they are can run any code, other threads included. */
+/* Everything of a record but where it belongs: asking arguments what they are can run any code, other threads included.
+ * What is read here need not be what the launch had, so it is held against the plans. */
 static Record *make_record(const Shape *shape, const Lesson *lesson, View *views) {
     Reading reading = {.any_stream = 1};
     void *context = NULL;
     int arrays = read_arrays(shape, lesson->args, views, &reading);
-    PyObject *dtypes = arrays < 0 ? NULL : dtypes_of(shape, lesson->args, views);
-    if (!dtypes || (lesson->current && lesson->current(&context))) {
-        Py_XDECREF(dtypes);
-        PyErr_Clear(); /* an unusual array */
+    if (arrays < 0 || (lesson->current && lesson->current(&context))) {
+        (void)forgiven(); /* an unusual array */
         return NULL;
     }
     Record *record = PyMem_Calloc(1, sizeof(Record));
     if (!record) {
-        Py_DECREF(dtypes);
         PyErr_NoMemory();
         return NULL;
     }
@@ -1050,9 +1184,12 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
         record->ndims[i] = views[i].ndim;
     }
     record->hash = hash_of(shape, context, views, arrays);
-    record->dtypes = dtypes;
-    if (fill_plans(record, lesson->plans, shape->count))
-        return record;
+    if (fill_plans(record, lesson->plans, shape->count)) {
+        record->dtypes = verified(record, lesson->args, views, lesson->element);
+        if (record->dtypes)
+            return record;
+        (void)forgiven(); /* an argument that has changed, or is no array that the plans are for */
+    }
     free_record(record);
     return NULL;
 }
@@ -1110,12 +1247,13 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
     Py_ssize_t kinds_count, arrays = 0;
     unsigned long long launch, current, attribute, stream_context, flights;
     unsigned *l = lesson.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(IIIIIIII)", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(IIIIIIII)O", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
                           &PyTuple_Type, &lesson.plans, &PyList_Type, &lesson.live, &lesson.device, &launch, &current,
-                          &attribute, &stream_context, &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7]))
+                          &attribute, &stream_context, &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
+                          &lesson.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
-        arrays += lesson.kinds[i] != SCALAR;
+        arrays += (lesson.kinds[i] & ~HAS_OWN_LENGTH) < INT;
     if (kinds_count != PyTuple_Size(lesson.args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
         Py_RETURN_FALSE;
     lesson.launch = (LaunchKernel)(uintptr_t)launch;
@@ -1224,8 +1362,10 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
-     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, flights, limits) -> bool\n\n"
-     "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle."},
+     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, flights, limits, element)\n"
+     "-> bool\n\n"
+     "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle. False, and nothing\n"
+     "is remembered, if an argument is not what all of the plans take; element(dtype) names an array's elements."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1263,7 +1403,7 @@ static PyType_Spec launcher_spec = {"aotcuda_accelerator.Launcher", sizeof(Launc
 
 static PyType_Slot plan_slots[] = {
     {Py_tp_doc, "Plan(size, parameters): how the arguments of one overload lie in its parameter block. A parameter is "
-                "(kind, format, offset, layout, ndim, itemsize, writable, words)."},
+                "(kind, format, offset, layout, ndim, itemsize, writable, words, dtype)."},
     {Py_tp_new, plan_new},
     {Py_tp_dealloc, plan_dealloc},
     {0, NULL},
@@ -1287,7 +1427,7 @@ static int execute(PyObject *module) {
     } names[] = {{&s_dtype, "dtype"}, {&s_ndim, "ndim"}, {&s_c_contiguous, "_c_contiguous"}, {&s_data, "data"},
                  {&s_ptr, "ptr"}, {&s_shape, "shape"}, {&s_strides, "strides"}, {&s_is_cuda, "is_cuda"},
                  {&s_is_neg, "is_neg"}, {&s_is_conj, "is_conj"}, {&s_is_contiguous, "is_contiguous"},
-                 {&s_data_ptr, "data_ptr"}, {&s_stride, "stride"}, {&s_element_size, "element_size"},
+                 {&s_data_ptr, "data_ptr"}, {&s_stride, "stride"},
                  {&s_get_device, "get_device"}, {&s_interface, "__cuda_array_interface__"}, {&s_typestr, "typestr"},
                  {&s_stream, "stream"}, {&s_mask, "mask"}, {&s_fail, "fail"}, {&s_exchange, "__dlpack_c_exchange_api__"},
                  {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}};

@@ -1,7 +1,9 @@
 """The accelerator, if it is installed: `aotcuda_accelerator`, an extension module that does the quick path in C.
 
 It is a distribution of its own (`pip install aotcuda[fast]`), so that aotcuda needs no compiler and no wheel for each
-system. It takes what `aotcuda.runtime.specialise` takes, but for tuples, float16 scalars and cooperative kernels.
+system. It takes what `aotcuda.runtime.specialise` takes, but for tuples, float16 and some complex scalars, addresses as
+`ctypes.c_void_p`, and cooperative kernels. It is told how to read arguments of some types, and which overloads to try;
+it reads them itself, and learns nothing where what it reads is not what the overloads take.
 `AOTCUDA_ACCELERATOR=0` leaves it out.
 """
 
@@ -12,14 +14,14 @@ import os
 import sys
 from _thread import allocate_lock
 
-from aotcuda.runtime import arrays
+from aotcuda.runtime import arrays, parameters, scalars
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest import Parameter
     from aotcuda.runtime.dispatch import Group
     from aotcuda.runtime.launch import Launcher
     from aotcuda.runtime.plan import Plan
@@ -31,9 +33,26 @@ _VERSION = 4
 _MOST = 0xFFFFFFFF
 """What a dimension of a grid has room for in the driver's call."""
 
-_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "numba": 5}
-_WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
-_WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5}
+_EXCHANGE = "__dlpack_c_exchange_api__"
+_READ_BY_EXCHANGE = (
+    "__getattribute__",
+    "__getattr__",
+    "data_ptr",
+    "dtype",
+    "element_size",
+    "get_device",
+    "is_contiguous",
+    "is_cuda",
+    "ndim",
+    "numel",
+    "shape",
+    "stride",
+)
+"""What a subclass of PyTorch's tensor must not have changed, to be read as the tensor that it is in C."""
+
+_OWN_LENGTH = 128
+_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX = 16, 17, 18, 19, 20
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _watching = False
@@ -85,12 +104,13 @@ def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entr
     """
     global _watching  # noqa: PLW0603 (the hook cannot be taken back)
     kinds = [_kind(arg) for arg in args]
-    plans = [_compiled(plan) for plan, _ in group.candidates]
+    plans = [_compiled(plan) for plan in group.plans]
     if None in kinds or None in plans:
         return False
-    if 1 in kinds:
+    families = [arrays.family(arg) for arg in args]
+    if "cupy" in families:
         _use_cupy()
-    if 2 in kinds:
+    if "torch" in families:
         accelerator().set_torch_stream(arrays.torch_stream())
     if not _watching:
         os.register_at_fork(after_in_child=accelerator().disable)
@@ -111,6 +131,7 @@ def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entr
         _address(driver.call["cuStreamGetCtx"]),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(group, entries, launcher.shared),
+        arrays.element,
     )
     return learnt
 
@@ -120,7 +141,7 @@ def _limits(group: Group, entries: list[Entry], shared: int) -> tuple[int, ...]:
 
     Dynamic shared memory beyond the driver's default counts where a launch with `shared` bytes has asked for it.
     """
-    found = [plan.limits(entry) for (plan, _), entry in zip(group.candidates, entries, strict=True)]
+    found = [plan.limits(entry) for plan, entry in zip(group.plans, entries, strict=True)]
     *extents, plain, threads = map(min, zip(*found, strict=True))
     if shared > plain:
         plain = min(entry.device.limit("shared_optin") - entry.static_shared for entry in entries)
@@ -129,41 +150,44 @@ def _limits(group: Group, entries: list[Entry], shared: int) -> tuple[int, ...]:
 
 def _kind(arg: object) -> int | None:
     """How the extension reads an argument, None if it does not."""
-    if isinstance(arg, tuple):
-        return None
     family = arrays.family(arg)
-    return 0 if family is None else _KINDS.get(family)
+    if family == "torch" and _has_exchange(arg):
+        return _KINDS["exchange"]
+    if family is not None:
+        code = _KINDS.get(family)
+        base = {"cupy": "ndarray", "torch": "Tensor"}.get(family)
+        return code | _OWN_LENGTH if code and base and arrays.inherits(arg, base, "__len__", "shape") else code
+    number = scalars.kind_of(arg)
+    if number is None or scalars.is_foreign(arg):
+        return None
+    if number == "int":
+        return _INT if isinstance(arg, int) else _INDEX
+    if number == "bool":
+        return _INT if arg is True or arg is False else _TRUTH
+    if number == "float":
+        return _FLOAT
+    return _COMPLEX if isinstance(arg, complex) else None
+
+
+def _has_exchange(tensor: object) -> bool:
+    """Whether a tensor can be read by DLPack's exchange in C, which sees what a subclass hides."""
+    if not hasattr(type(tensor), _EXCHANGE) or not arrays.inherits(tensor, "Tensor", *_READ_BY_EXCHANGE):
+        return False
+    if arrays.inherits(tensor, "Tensor", "__torch_function__"):
+        return True
+    torch: Any = sys.modules["torch"]  # torch.nn.Parameter says that it has none
+    return type(tensor).__torch_function__ is torch._C._disabled_torch_function_impl  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _compiled(plan: Plan) -> object:
     """The plan as the extension has it, None if one of its parameters is not for it."""
     if plan.compiled is None:
         try:
-            parameters = tuple([_parameter(parameter) for parameter in plan.parameters])
-            plan.compiled = accelerator().Plan(plan.size, parameters)
-        except (LookupError, ValueError):
+            records = tuple([parameters.of(parameter).record(parameter) for parameter in plan.parameters])
+            plan.compiled = accelerator().Plan(plan.size, records)
+        except (LookupError, ValueError, GeneralOnlyError):
             plan.compiled = False
     return plan.compiled or None
-
-
-def _parameter(parameter: Parameter) -> tuple[object, ...]:
-    kind, offset = parameter["kind"], parameter["offset"]
-    if kind not in ("scalar", "complex", "pointer", "array"):
-        raise ValueError
-    if kind != "array":
-        return kind[0], parameter.get("format", "Q"), offset, "C", 0, 0, 0, b""
-    writable = not parameter.get("readonly", False)
-    itemsize = arrays.item_bytes(parameter["dtype"])
-    words = bytes(map(_word, parameter["words"]))
-    return "a", "Q", offset, parameter["layout"], parameter["ndim"], itemsize, int(writable), words
-
-
-def _word(name: str) -> int:
-    code = _WORDS.get(name)
-    if code is not None:
-        return code
-    family = name.rstrip("0123456789")
-    return _WORD_FAMILIES[family] + int(name[len(family) :])
 
 
 def _use_cupy() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 
+from aotcuda.runtime.arrays import UnreadableError, describe, view
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -57,24 +59,29 @@ _address.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _address.restype = ctypes.c_void_p
 
 
+_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule that says more is not one
+
+
 def read(array: Any, pending: list[object], stream: int) -> View | None:
     """The view of an array, as `aotcuda.runtime.arrays` describes; its owner orders its data before `stream`."""
-    kind, _ = array.__dlpack_device__()
-    if int(kind) not in (_CUDA, _CUDA_MANAGED):
+    device = array.__dlpack_device__()
+    if not isinstance(device, tuple) or len(device) != 2:
+        message = f"gives {describe(device)} from __dlpack_device__, where a type and a number belong"
+        raise UnreadableError(message)
+    if int(device[0]) not in (_CUDA, _CUDA_MANAGED):
         return None
     capsule = _export(array, stream or 1)
     pending.append(capsule)
-    readonly = False
-    if _is_capsule(capsule, b"dltensor_versioned"):
-        managed = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
-        readonly = bool(managed.flags & _READ_ONLY)
-        tensor = managed.array
-    else:
-        tensor = _Array.from_address(_address(capsule, b"dltensor"))
-    typestr, itemsize = _typestr(tensor.code, tensor.bits, tensor.lanes)
-    shape = tuple(tensor.shape[: tensor.ndim])
-    strides = tuple([step * itemsize for step in tensor.strides[: tensor.ndim]]) if tensor.strides else None
-    return typestr, tensor.data + tensor.byte_offset, shape, strides, readonly
+    tensor, readonly = _open(capsule)
+    shape = _take(tensor.shape, tensor.ndim)
+    if shape is None:
+        message = f"gives a DLPack capsule of {tensor.ndim} dimensions with no shape"
+        raise UnreadableError(message)
+    strides = _take(tensor.strides, tensor.ndim)
+    if strides is not None:
+        strides = tuple([step * (tensor.bits // 8) for step in strides])
+    name = typestr(tensor.code, tensor.bits, tensor.lanes)
+    return view(name, (tensor.data or 0) + tensor.byte_offset, shape, strides, readonly=readonly)
 
 
 def _export(array: Any, stream: int) -> object:
@@ -84,10 +91,34 @@ def _export(array: Any, stream: int) -> object:
         return array.__dlpack__(stream=stream)
 
 
-def _typestr(code: int, bits: int, lanes: int) -> tuple[str, int]:
-    size = bits // 8
+def _open(capsule: object) -> tuple[_Array, bool]:
+    """The array of a capsule, and whether it is read-only."""
+    if _is_capsule(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
+        if managed.major != 1:
+            message = f"gives a DLPack capsule of version {managed.major}, and aotcuda knows version 1"
+            raise UnreadableError(message)
+        return managed.array, bool(managed.flags & _READ_ONLY)
+    if _is_capsule(capsule, b"dltensor"):
+        return _Array.from_address(_address(capsule, b"dltensor")), False
+    message = f"gives {describe(capsule)} from __dlpack__, where a DLPack capsule belongs that nobody has used"
+    raise UnreadableError(message)
+
+
+def _take(numbers: Any, count: int) -> tuple[int, ...] | None:
+    """The numbers behind a pointer, None if it is NULL."""
+    if not 0 <= count <= _MOST_DIMENSIONS:
+        message = f"gives a DLPack capsule of {count} dimensions"
+        raise UnreadableError(message)
+    if count == 0:
+        return ()
+    return tuple(numbers[:count]) if numbers else None
+
+
+def typestr(code: int, bits: int, lanes: int = 1) -> str:
+    """The type string of DLPack's type, or its description if NumPy has no such type."""
     if code == _BFLOAT and bits == 16 and lanes == 1:
-        return "bfloat16", size
+        return "bfloat16"
     if code not in _CODES or lanes != 1 or bits % 8:
-        return f"DLPack type {code} of {bits} bits and {lanes} lanes", size
-    return f"{'|' if size == 1 else '<'}{_CODES[code]}{size}", size
+        return f"DLPack type {code} of {bits} bits and {lanes} lanes"
+    return f"{'|' if bits == 8 else '<'}{_CODES[code]}{bits // 8}"

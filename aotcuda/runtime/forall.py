@@ -46,7 +46,7 @@ class ForAll:
             kernel[-(-self._n // block), block, self._stream, self._shared](*args)
             return
         program = kernel.module.ready()
-        selection = plan, slot, values, _ = kernel.select(args, self._stream, group)
+        selection = plan, slot, values, _ = kernel.select(args, self._stream)
         if self._n == 0:
             plan.slots.append(slot)
             return

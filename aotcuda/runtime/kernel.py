@@ -97,12 +97,12 @@ class Kernel:
         """The overloads that these arguments may fit; see `aotcuda.runtime.dispatch`."""
         return (self._dispatch or self._make_dispatch()).group(args)
 
-    def select(self, args: tuple[object, ...], stream: int, group: Group | None = None) -> Selection:
+    def select(self, args: tuple[object, ...], stream: int) -> Selection:
         """The overload for these arguments; see `aotcuda.runtime.dispatch`."""
-        return (self._dispatch or self._make_dispatch()).select(args, stream, group)
+        return (self._dispatch or self._make_dispatch()).select(args, stream)
 
-    def specialise(self, program: Program, group: Group, args: tuple[object, ...]) -> list[Bind]:
-        """The quick paths of a group's overloads, for arguments of these types; none if one of them cannot have one."""
+    def specialise(self, program: Program, group: Group, args: tuple[object, ...]) -> Bind | None:
+        """The fast path of a group's overloads in Python, for arguments of these types; None if there can be none."""
         from aotcuda.runtime.specialise import Place, specialise  # noqa: PLC0415 (after the first launch)
 
         call = program.driver.call
@@ -110,8 +110,7 @@ class Kernel:
         place = Place(
             call["cuCtxGetCurrent"] if program.device < 0 else None, call["cuPointerGetAttribute"] if several else None
         )
-        found = [specialise(plan, args, group.live, place) for plan, _ in group.candidates]
-        return [] if None in found else [bind for bind in found if bind is not None]
+        return specialise(group.plans, args, group.live, place)
 
     def preload(self, program: Program, device: int) -> None:
         """Load every overload's code on a GPU whose context is current."""

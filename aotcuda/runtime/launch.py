@@ -101,9 +101,9 @@ class Launcher:
         if group is not None:
             context = 0 if program.device >= 0 else program.driver.current_context()
             chain = self._chains.get((group, context))
-            if chain is None and group.quick and program.device >= 0 and not module.editable:
-                self._learn(program, group, args)  # another launcher of the kernel had such arguments
-                chain = self._chains.get((group, context))
+            if chain is None and group.quick and self.front is None and program.device >= 0 and not module.editable:
+                # Another launcher of the kernel had such arguments; what it learnt from those checks these by itself.
+                chain = self._bind(program, group, context, program.device)
         if chain is not None:
             code = chain(args)
             if code >= 0:
@@ -116,13 +116,16 @@ class Launcher:
 
             if host.launch(self, program, args):
                 return
-        selection = kernel.select(args, self.stream, group)
+        selection = kernel.select(args, self.stream)
         self.submit(program, selection)
         if chain is None and group is not None:
             self.settle(program, group, selection[0], args)
 
     def settle(self, program: Program, group: Group, plan: Plan, args: tuple[object, ...]) -> None:
-        """After a launch: let the next ones with arguments like these take a quick path, if there can be one."""
+        """After a launch: let the next ones with arguments like these take a quick path, if there can be one.
+
+        `plan` was selected for `args`. Nothing is learnt from arguments that no selection has accepted.
+        """
         if not self.kernel.module.editable and group.is_of(plan):
             self._learn(program, group, args)
 
@@ -212,22 +215,32 @@ class Launcher:
             if accelerate.learn(self, program, group, entries, args):
                 return
         if group.quick is None:
-            group.quick = self.kernel.specialise(program, group, args)
+            group.quick = self.kernel.specialise(program, group, args) or False
+        self._bind(program, group, context, device, entries)
+
+    def _bind(
+        self, program: Program, group: Group, context: int, device: int, entries: list[Entry] | None = None
+    ) -> Quick | None:
+        """The Python path of a group for this launcher's configuration, if it has one; no argument is asked."""
+        if entries is None:
+            if (group, context) in self._taught:
+                return None
+            entries = self._entries(program, group, device)
+        if entries is None or not callable(group.quick):
+            return None
         same = (0, 1) if self.stream in (0, 1) else (self.stream,)
         start = program.launch_on(self.stream, context)
         ready = ctypes.c_void_p.from_param  # what ctypes would otherwise do at every call
-        chain = [
-            bind(start, self._configuration(entry), ready(entry.kernel.value), same, context, device)
-            for bind, entry in zip(group.quick, entries, strict=False)
-        ]
-        if chain:
-            self._quick = self._chains[group, context] = chain[0] if len(chain) == 1 else _in_turn(chain)
+        targets = [(self._configuration(entry), ready(entry.kernel.value)) for entry in entries]
+        quick: Quick = group.quick(start, targets, same, context, device)
+        self._quick = self._chains[group, context] = quick
+        return quick
 
     def _entries(self, program: Program, group: Group, device: int) -> list[Entry] | None:
         """The overloads of a group, ready to launch; None if one of them may not be launched without more ado."""
         entries = []
         try:
-            for plan, _ in group.candidates:
+            for plan in group.plans:
                 if id(plan) in program.late and device not in plan.entries:
                     return None  # looking it up could compile it
                 entry = program.entry(plan, device)
@@ -304,19 +317,6 @@ class Held:
 def _decline(_args: tuple[object, ...]) -> int:
     """The quick path of a launcher that has none."""
     return -1
-
-
-def _in_turn(chain: list[Quick]) -> Quick:
-    """The quick path of several overloads that fit the same types, tried in the order of the general path."""
-
-    def quick(args: tuple[object, ...]) -> int:
-        for each in chain:
-            code = each(args)
-            if code >= 0:
-                return code
-        return -1
-
-    return quick
 
 
 def addresses(plan: Plan, values: list[object]) -> list[int]:

@@ -1,32 +1,26 @@
 """How one overload's arguments lie in its parameter block.
 
 The plan of an overload is made once, from the manifest: one `struct` for the whole block, and for each parameter a
-converter that appends an argument's numbers in the struct's order. A converter returns False for an argument that the
-parameter does not take. Blocks are packed into slots, which a launch borrows and gives back; the driver copies the
-block while the launch call runs.
+function that appends an argument's numbers in the struct's order, or says that it does not take them
+(`aotcuda.runtime.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the driver copies
+the block while the launch call runs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
-from _operator import itemgetter
 
 from aotcuda.errors import ManifestError
-from aotcuda.runtime import arrays, scalars
+from aotcuda.runtime import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aotcuda.manifest import Overload, Parameter
-    from aotcuda.runtime.arrays import Reader
+    from aotcuda.manifest import Overload
     from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.program import Entry
-    from aotcuda.runtime.scalars import Convert
 
     Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object]
-    Fill = Callable[[list[object], int, tuple[int, ...], tuple[int, ...]], None]
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
@@ -38,6 +32,7 @@ class Plan:
         overload: Its entry in the manifest.
         parameters: Its parameters, likewise.
         size: Bytes of the block.
+        fits: For each parameter, what appends the numbers of an argument that was read, or answers False.
         forms: Dtype and number of dimensions of each parameter that is an array, None for the others.
         pack_into: Writes a block's numbers into a buffer.
         addresses: Which of those numbers are the addresses of arrays.
@@ -53,6 +48,7 @@ class Plan:
         "addresses",
         "compiled",
         "entries",
+        "fits",
         "forms",
         "limits_by_gpu",
         "live",
@@ -70,8 +66,9 @@ class Plan:
         self.parameters = overload["parameters"]
         self.size = overload["parameter_bytes"]
         try:
-            fields = [field for parameter in self.parameters for field in _fields(parameter)]
+            fields = self._fields(zeros=True)
             block = struct.Struct(_format(fields, self.size))
+            self.fits = tuple([parameters.of(parameter).fit(parameter) for parameter in self.parameters])
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise ManifestError(message) from None
@@ -114,8 +111,12 @@ class Plan:
 
     def quick_struct(self) -> struct.Struct:
         """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros."""
-        fields = [field for parameter in self.parameters for field in _fields(parameter, zeros=False)]
-        return struct.Struct(_format(fields, self.size))
+        return struct.Struct(_format(self._fields(zeros=False), self.size))
+
+    def _fields(self, *, zeros: bool) -> list[tuple[int, str, bool]]:
+        return [
+            field for parameter in self.parameters for field in parameters.of(parameter).fields(parameter, zeros=zeros)
+        ]
 
     def make_slot(self) -> Slot:
         """A slot: the buffer, a pointer to the `extra` array that tells `cuLaunchKernelEx` of it, and its size.
@@ -131,165 +132,6 @@ class Plan:
         cell = ctypes.c_uint64()
         # The pointers are made here, since ctypes would make them at every call.
         return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell)
-
-
-def rank(parameter: Parameter, value: object) -> int | None:
-    """How near a parameter is to a value's type: 0 is best; None means it never takes such a value.
-
-    Arrays of every dtype have one type: whether an array fits is for its converter to say.
-    """
-    kind = parameter["kind"]
-    if kind in ("array", "record"):
-        return None if arrays.reader(value) is None else 0
-    if kind == "datetime":
-        return scalars.datetime_rank(value)
-    if kind == "tuple":
-        members = parameter["members"]
-        if not isinstance(value, tuple) or len(value) != len(members):
-            return None
-        ranks = [rank(member, item) for member, item in zip(members, value, strict=True)]
-        return None if None in ranks else sum(part for part in ranks if part is not None)
-    return scalars.pointer_rank(value) if kind == "pointer" else scalars.rank(parameter, value)
-
-
-def converter(parameter: Parameter, value: object) -> Convert:
-    """The converter for arguments of the type of `value`, which the parameter has a rank for."""
-    kind = parameter["kind"]
-    if kind in ("array", "record"):
-        found = arrays.reader(value)
-        assert found is not None  # noqa: S101 (rank() has said so)
-        return _array(parameter, found) if kind == "array" else _record(parameter, found)
-    if kind == "datetime":
-        return scalars.datetime_converter(parameter)
-    if kind == "tuple":
-        assert isinstance(value, tuple)  # noqa: S101 (likewise)
-        return _tuple([converter(member, item) for member, item in zip(parameter["members"], value, strict=True)])
-    return scalars.pointer if kind == "pointer" else scalars.converter(parameter, value)
-
-
-def _array(parameter: Parameter, read: Reader) -> Convert:
-    dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
-    if ndim == 1 and layout != "A":
-        return _line(parameter, read)
-    writable = not parameter.get("readonly", False)
-    itemsize = arrays.item_bytes(dtype)
-    fill = _fill(parameter["words"], itemsize, ndim, layout)
-
-    def convert(value: object, values: list[object], pending: list[object], stream: int) -> bool:
-        view = read(value, pending, stream)
-        if view is None:
-            return False
-        typestr, address, shape, strides, readonly = view
-        if (typestr != dtype and arrays.canonical(typestr) != dtype) or len(shape) != ndim or (readonly and writable):
-            return False
-        if strides is None:  # C-contiguous
-            strides = arrays.contiguous_strides(shape, itemsize, "C")
-        if layout != "A" and not arrays.is_contiguous(shape, strides, itemsize, layout):
-            return False
-        fill(values, address, shape, strides)
-        return True
-
-    return convert
-
-
-def _line(parameter: Parameter, read: Reader) -> Convert:
-    """As `_array`, for contiguous arrays of one dimension: the most frequent ones, made the quickest."""
-    dtype = parameter["dtype"]
-    writable = not parameter.get("readonly", False)
-    itemsize = arrays.item_bytes(dtype)
-    numbers = {"zero": 0, "itemsize": 1, "stride0": 1, "step0": 2, "data": 3, "items": 4, "shape0": 4}
-    pick = _picker([numbers[word] for word in parameter["words"]])
-
-    def convert(value: object, values: list[object], pending: list[object], stream: int) -> bool:
-        view = read(value, pending, stream)
-        if view is None:
-            return False
-        typestr, address, shape, strides, readonly = view
-        if (typestr != dtype and arrays.canonical(typestr) != dtype) or len(shape) != 1 or (readonly and writable):
-            return False
-        extent = shape[0]
-        if strides is not None and strides[0] != itemsize and extent > 1:
-            return False
-        values += pick((0, itemsize, 1, address, extent))
-        return True
-
-    return convert
-
-
-def _record(parameter: Parameter, read: Reader) -> Convert:
-    """One structured element on the GPU: an array of a single one, whose address is passed."""
-    dtype = parameter["dtype"]
-
-    def convert(value: object, values: list[object], pending: list[object], stream: int) -> bool:
-        view = read(value, pending, stream)
-        if view is None or view[0] != dtype or any(extent != 1 for extent in view[2]):
-            return False
-        values.append(view[1])
-        return True
-
-    return convert
-
-
-def _tuple(converters: list[Convert]) -> Convert:
-    def convert(value: object, values: list[object], pending: list[object], stream: int) -> bool:
-        assert isinstance(value, tuple)  # noqa: S101 (converters are chosen by the argument's type)
-        pairs = zip(converters, value, strict=True)
-        return all(member(item, values, pending, stream) for member, item in pairs)
-
-    return convert
-
-
-def _fill(words: list[str], itemsize: int, ndim: int, layout: str) -> Fill:
-    """A function that appends an array's words: they are picked from its numbers, laid out in one tuple."""
-    names = ["zero", "itemsize", "one", "data", "items"]
-    names += [f"shape{axis}" for axis in range(ndim)] + [f"stride{axis}" for axis in range(ndim)]
-    names += [f"step{axis}" for axis in range(ndim)]
-    pick = _picker([names.index(word) for word in words])
-
-    def fill(values: list[object], address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        if layout != "A":  # without whatever strides stand for dimensions of one element
-            strides = arrays.contiguous_strides(shape, itemsize, layout)
-        items = 1
-        for extent in shape:
-            items *= extent
-        steps = [stride // itemsize for stride in strides]
-        values += pick((0, itemsize, 1, address, items, *shape, *strides, *steps))
-
-    return fill
-
-
-def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
-    if len(indices) == 1:
-        only = indices[0]
-        return lambda numbers: (numbers[only],)
-    return itemgetter(*indices)
-
-
-def _fields(parameter: Parameter, *, zeros: bool = True) -> list[tuple[int, str, bool]]:
-    """Offset, `struct` character and whether it is an array's address, for each number of a parameter.
-
-    Those of words that are always zero are left out where `zeros` says so.
-    """
-    kind, offset = parameter["kind"], parameter["offset"]
-    if kind == "array":
-        return [
-            (offset + 8 * index, "Q" if word == "data" else "q", word == "data")
-            for index, word in enumerate(parameter["words"])
-            if zeros or word != "zero"
-        ]
-    if kind == "tuple":
-        return [field for member in parameter["members"] for field in _fields(member, zeros=zeros)]
-    if kind in ("pointer", "record"):
-        return [(offset, "Q", kind == "record")]
-    if kind == "datetime":
-        return [(offset, "q", False)]
-    form = parameter["format"]
-    if kind == "complex":
-        return [(offset, form, False), (offset + struct.calcsize(form), form, False)]
-    if form not in "?bBhHiIqQefd":
-        message = f"format {form!r}"
-        raise ValueError(message)
-    return [(offset, form, False)]
 
 
 def _format(fields: list[tuple[int, str, bool]], size: int) -> str:

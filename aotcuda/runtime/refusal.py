@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import struct
-
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import arrays, scalars
-from aotcuda.runtime.plan import converter, rank
+from aotcuda.runtime import arrays, parameters, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,23 +13,46 @@ if TYPE_CHECKING:
 
 def refusal(where: str, plans: list[Plan], args: tuple[object, ...]) -> ArgumentError:
     """The error for arguments that none of the overloads of kernel `where` takes."""
-    lists = "\n  ".join(
-        [
-            f"\n  passed:   ({', '.join(map(_name, args))})",
-            *(f"packaged: {plan.overload['signature']}" for plan in plans),
-        ]
-    )
+    lists = _lists(plans, args)
     counts = sorted({len(plan.parameters) for plan in plans})
     if len(args) not in counts:
         wanted = " or ".join(map(str, counts))
         plural = "" if wanted == "1" else "s"
         return ArgumentError(f"{where} takes {wanted} argument{plural}, got {len(args)}{lists}")
-    problems = min((_problems(plan, args) for plan in plans if len(plan.parameters) == len(args)), key=len)
-    if len(plans) > 1 and not any(map(arrays.is_host, args)):
+    try:
+        problems = min((_problems(plan, args) for plan in plans if len(plan.parameters) == len(args)), key=len)
+        several = len(plans) > 1 and not any(map(arrays.is_host, args))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
+        return unreadable(where, plans, args, None, error)
+    if several:
         first = f"no packaged signature of {where} takes these arguments; in the nearest one, {problems[0]}"
     else:
         first = f"{where}: {problems[0]}"
     return ArgumentError(first + lists)
+
+
+def unreadable(
+    where: str, plans: list[Plan], args: tuple[object, ...], at: int | None, error: Exception
+) -> ArgumentError:
+    """The error for an argument that cannot be read: the one at index `at`, or the first one of which that is true."""
+    if at is None:
+        at = next((index for index, arg in enumerate(args) if _name(arg) is None), None)
+    names = [plan.parameters[at]["name"] for plan in plans if at is not None and at < len(plan.parameters)]
+    which = f"argument {at + 1}, {names[0]}," if at is not None and names else "an argument"
+    problem = error if isinstance(error, arrays.UnreadableError) else arrays.UnreadableError.of(error)
+    return ArgumentError(f"{where}: {which} {problem}{_lists(plans, args)}")
+
+
+def name_of(arg: object) -> str:
+    """An argument's type as signatures would write it; the name of its class if it cannot be read."""
+    return _name(arg) or _type(arg)
+
+
+def _lists(plans: list[Plan], args: tuple[object, ...]) -> str:
+    lines = [f"\n  passed:   ({', '.join(map(name_of, args))})"]
+    return "\n  ".join([*lines, *(f"packaged: {plan.overload['signature']}" for plan in plans)])
 
 
 def _problems(plan: Plan, args: tuple[object, ...]) -> list[str]:
@@ -54,65 +74,41 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
             f"is an array in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does "
             "(or set AOTCUDA_HOST_ARRAYS=copy)"
         )
-    if parameter["kind"] == "array":
-        return _array_problem(parameter, arg)
-    if parameter["kind"] in ("record", "datetime"):
-        fits = rank(parameter, arg) is not None and converter(parameter, arg)(arg, [], [], 0)
-        return None if fits else f"is {_name(arg)} where {parameter['type']} is packaged ({parameter['dtype']})"
-    if rank(parameter, arg) is None:
-        return f"is {_name(arg)} where {parameter['type']} is packaged"
-    values: list[object] = []
-    fits = converter(parameter, arg)(arg, values, [], 0)
-    try:
-        struct.pack(f"<{len(values)}{parameter.get('format', 'Q')}", *values)
-    except (struct.error, OverflowError):
-        fits = False
-    return None if fits else f"is {arg!r}, which is out of range for {parameter['type']}"
+    kind = parameters.of(parameter)
+    read = parameters.reader(arg)
+    if read is not None and kind.rank(parameter, arg) is not None:
+        return kind.problem(parameter, arg, read(arg, [], 0))
+    return f"is {name_of(arg)} where {kind.wanted(parameter)}"
 
 
 def _tuple_problem(parameter: Parameter, arg: object) -> str | None:
     members = parameter["members"]
     if not isinstance(arg, tuple) or len(arg) != len(members):
-        return f"is {_name(arg)} where a tuple of {len(members)} is packaged: {parameter['type']}"
+        return f"is {name_of(arg)} where a tuple of {len(members)} is packaged: {parameter['type']}"
     problems = [_problem(member, item) for member, item in zip(members, arg, strict=True)]
     return next((f"in its item {at}, {problem}" for at, problem in enumerate(problems) if problem), None)
 
 
-def _array_problem(parameter: Parameter, arg: object) -> str | None:
-    wanted = arrays.array_name(parameter["dtype"], parameter["ndim"], parameter["layout"])
-    read = arrays.reader(arg)
-    view = read(arg, [], 0) if read else None
-    if view is None:
-        return f"is {_name(arg)} where {wanted} is packaged"
-    typestr, _, shape, strides, readonly = view
-    if arrays.canonical(typestr) != parameter["dtype"] or len(shape) != parameter["ndim"]:
-        return f"is {arrays.view_name(view)} where {wanted} is packaged"
-    layout = parameter["layout"]
-    itemsize = arrays.item_bytes(typestr)
-    if strides is None:
-        strides = arrays.contiguous_strides(shape, itemsize, "C")
-    if layout != "A" and not arrays.is_contiguous(shape, strides, itemsize, layout):
-        return (
-            f"has shape {tuple(shape)} and strides {tuple(strides)} in bytes, which is not contiguous in {layout} "
-            f"order as {wanted} promises; pass a contiguous copy"
-        )
-    if readonly and not parameter.get("readonly", False):
-        return f"is read-only, and {wanted} was compiled as writable; pass a writable array"
-    return None
-
-
-def _name(arg: object) -> str:
-    """An argument's type as signatures would write it."""
-    read = arrays.reader(arg)
-    view = read(arg, [], 0) if read else None
-    if view is not None:
-        return arrays.view_name(view)
-    if isinstance(arg, tuple):
-        return f"({', '.join(map(_name, arg))})"
-    if not arrays.is_host(arg):
-        dtype = getattr(arg, "dtype", None)
+def _name(arg: object) -> str | None:
+    """An argument's type as signatures would write it; None if it cannot be read."""
+    try:
+        read = arrays.reader(arg)
+        view = read(arg, [], 0) if read else None
+        if view is not None:
+            return arrays.view_name(view)
+        if isinstance(arg, tuple):
+            return f"({', '.join(map(name_of, arg))})"
+        if arrays.is_host(arg):
+            return f"host {_type(arg)}"
+        number = parameters.reader(arg)
+        if number is not None:
+            number(arg, [], 0)
+        dtype = scalars.numpy_dtype(arg)
         return str(dtype) if dtype is not None and scalars.kind_of(arg) else _type(arg)
-    return f"host {_type(arg)}"
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (this is for an error's text)
+        return None
 
 
 def _type(arg: object) -> str:

@@ -1,8 +1,13 @@
-"""Which Python values count as scalars, and which scalar parameters take them.
+"""Which Python values count as numbers, and which scalar parameters take them.
 
 A Python bool, int, float or complex adopts the parameter's type, and so do NumPy's scalars and anything with
 `__index__`, `__float__` or `__complex__`. It may widen in kind (bool -> int -> float -> complex), never narrow: a float
 does not fit an int parameter. An int or a bool fits a bool parameter if it is 0 or 1. Ranges are checked.
+
+The kind is decided by the value's type alone. The number is read once for a launch, by `reader`, and is then a plain
+bool, int, float or complex: objects of subclasses of these (`numpy.float64` is one) are the number that they hold,
+NumPy's other scalars and all other objects what the first of `__index__`, `__float__` and `__complex__` that they have
+gives.
 
 Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
 float64 before float32, signed before unsigned).
@@ -11,14 +16,18 @@ float64 before float32, signed before unsigned).
 from __future__ import annotations
 
 import sys
+from _operator import index
+
+from aotcuda.runtime import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from aotcuda.manifest import Parameter
 
-    Convert = Callable[[object, list[object], list[object], int], bool]
+    Read = Callable[[Any, list[object], int], object]
 
 _KINDS = ("bool", "int", "float", "complex")
 _BY_WIDTH = {"bool": "?", "int": "qQiIhHbB", "float": "dfe", "complex": "df"}
@@ -39,24 +48,63 @@ _NUMPY_CHARACTERS = {
     "complex64": "f",
     "complex128": "d",
 }
+_METHODS = (("int", "__index__"), ("float", "__float__"), ("complex", "__complex__"))
+_MARKS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
+
+PLAIN = (bool, int, float, complex)
+"""The types of what `reader` gives; values of them are read as they are."""
 
 
 def kind_of(value: object) -> str | None:
-    """`"bool"`, `"int"`, `"float"` or `"complex"`, or None if the value is no scalar."""
-    for kind, plain in zip(_KINDS, (bool, int, float, complex), strict=True):
+    """`"bool"`, `"int"`, `"float"` or `"complex"`, or None if the value is no number."""
+    for kind, plain in zip(_KINDS, PLAIN, strict=True):
         if isinstance(value, plain):
             return kind
-    numpy = sys.modules.get("numpy")  # who holds a NumPy scalar has imported NumPy
-    if numpy is not None and isinstance(value, numpy.generic):
-        known = _NUMPY_KINDS.get(value.dtype.kind)
-        if known is not None:
-            return known
-    elif any(hasattr(value, mark) for mark in ("__array_interface__", "__cuda_array_interface__", "__dlpack__")):
+    own = numpy_dtype(value)
+    if own is not None:
+        return _NUMPY_KINDS.get(own.kind)
+    if any(hasattr(type(value), mark) for mark in _MARKS):
         return None
-    for kind, method in (("int", "__index__"), ("float", "__float__"), ("complex", "__complex__")):
-        if hasattr(type(value), method):
-            return kind
-    return None
+    given = next((kind for kind, method in _METHODS if hasattr(type(value), method)), None)
+    return None if given is None or arrays.family(value) is not None else given
+
+
+def numpy_dtype(value: object) -> Any:
+    """The dtype of a scalar of NumPy's, None for all other objects."""
+    numpy: Any = sys.modules.get("numpy")  # who holds a NumPy scalar has imported NumPy
+    return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
+
+
+def is_foreign(value: object) -> bool:
+    """Whether a number is neither Python's nor NumPy's: its type may say what it is, and each object something else."""
+    return not isinstance(value, PLAIN) and numpy_dtype(value) is None
+
+
+def reader(value: object) -> Read:
+    """The function that reads numbers of the type of `value`: it gives a plain bool, int, float or complex."""
+    if type(value) in PLAIN:
+        return _as_it_is
+    for plain in (int, float, complex):
+        if isinstance(value, plain):
+            return _HELD[plain]
+    return _GIVEN[kind_of(value) or ""]
+
+
+def _as_it_is(value: object, _pending: list[object], _stream: int) -> object:
+    return value
+
+
+_HELD: dict[type, Read] = {
+    int: lambda value, _pending, _stream: int.__index__(value),
+    float: lambda value, _pending, _stream: float.__float__(value),
+    complex: lambda value, _pending, _stream: complex.__complex__(value),
+}
+_GIVEN: dict[str, Read] = {
+    "bool": lambda value, _pending, _stream: bool(value),  # NumPy's has no __index__
+    "int": lambda value, _pending, _stream: int.__index__(index(value)),
+    "float": lambda value, _pending, _stream: float(value),
+    "complex": lambda value, _pending, _stream: complex(value),
+}
 
 
 def family(parameter: Parameter) -> str:
@@ -78,79 +126,30 @@ def rank(parameter: Parameter, value: object) -> int | None:
         if (kind, wanted) != ("int", "bool"):
             return None
         distance = len(_KINDS)
-    own = _NUMPY_CHARACTERS.get(getattr(getattr(value, "dtype", None), "name", ""))
+    own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
     if distance == 0 and own == parameter["format"]:
         return 0
     return 100 * distance + 1 + _BY_WIDTH[wanted].index(parameter["format"])
 
 
-def converter(parameter: Parameter, value: object) -> Convert:
-    """A function that appends values like `value` to a parameter block's; `struct` checks their range."""
-    kind = kind_of(value)
-    wanted = family(parameter)
-    if wanted == "complex":
-        return _complex
-    if wanted == "bool":
-        return _bool
-    if kind == "bool" and type(value) is not bool:
-        return _from_bool  # NumPy's bool has no __index__
-    return _plain
-
-
-def _plain(value: object, values: list[object], _pending: list[object], _stream: int) -> bool:
-    values.append(value)
+def fit_plain(number: object, values: list[object]) -> bool:
+    """Append an int or a float, whose range `struct` checks."""
+    values.append(number)
     return True
 
 
-def _from_bool(value: object, values: list[object], _pending: list[object], _stream: int) -> bool:
-    values.append(bool(value))
-    return True
+def fit_bool(number: object, values: list[object]) -> bool:
+    """Append a bool, or what is equal to one."""
+    values.append(number)
+    return number == 0 or number == 1  # noqa: PLR1714 (a set would need hashing, a tuple is slower)
 
 
-def _bool(value: object, values: list[object], _pending: list[object], _stream: int) -> bool:
-    values.append(value)
-    return value == 0 or value == 1  # noqa: PLR1714 (a set would need hashing, a tuple is slower)
-
-
-def _complex(value: object, values: list[object], _pending: list[object], _stream: int) -> bool:
-    number = complex(value)  # type: ignore[call-overload]
+def fit_complex(number: Any, values: list[object]) -> bool:
+    """Append the two parts of a complex number."""
+    try:
+        number = complex(number)
+    except OverflowError:  # an int beyond all floats
+        return False
     values.append(number.real)
     values.append(number.imag)
-    return True
-
-
-def datetime_rank(value: object) -> int | None:
-    """Like `rank`, for a datetime or timedelta parameter: it takes NumPy's scalars of its unit, and counts of it."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return 1
-    return 0 if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m") else None
-
-
-def datetime_converter(parameter: Parameter) -> Convert:
-    """A function that appends such a value's count."""
-    dtype = parameter["dtype"]
-
-    def convert(value: object, values: list[object], _pending: list[object], _stream: int) -> bool:
-        if isinstance(value, int):
-            values.append(value)
-            return True
-        if getattr(value, "dtype", None) is None or value.dtype.str != dtype:  # type: ignore[attr-defined]
-            return False
-        values.append(int(value.view("i8")))  # type: ignore[attr-defined]
-        return True
-
-    return convert
-
-
-def pointer_rank(value: object) -> int | None:
-    """Like `rank`, for a pointer parameter: it takes an address, as an int or a `ctypes.c_void_p`."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return 0
-    ctypes = sys.modules["ctypes"]
-    return 0 if isinstance(value, ctypes.c_void_p) else None
-
-
-def pointer(value: object, values: list[object], _pending: list[object], _stream: int) -> bool:
-    """Append an address."""
-    values.append(value if isinstance(value, int) else getattr(value, "value", 0) or 0)
     return True

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from aotcuda.runtime import arrays, scalars
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _SCALARS = frozenset(
     f"{kind}{bits}"
     for kind, widths in (("int", (8, 16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
@@ -16,8 +20,17 @@ _SCALARS = frozenset(
 
 
 def of(args: tuple[object, ...]) -> str | None:
-    """The signature, or None if an argument has no type that a packaged kernel can take."""
-    types = [_type(arg) for arg in args]
+    """The signature, or None if an argument has no type that a packaged kernel can take.
+
+    Raises:
+        UnreadableError: An argument cannot be read.
+    """
+    try:
+        types = [_type(arg) for arg in args]
+    except (arrays.UnreadableError, MemoryError):
+        raise
+    except Exception as error:
+        raise arrays.UnreadableError.of(error) from error
     return f"void({', '.join([name for name in types if name])})" if None not in types else None
 
 
@@ -53,10 +66,10 @@ def _array(
 
 def _scalar(value: object) -> str | None:
     kind = scalars.kind_of(value)
-    own = getattr(getattr(value, "dtype", None), "name", "")
+    own = getattr(scalars.numpy_dtype(value), "name", "")
     if own:  # one of NumPy's, whose methods would pass a date for a float
         return "boolean" if own == "bool" else str(own) if own in _SCALARS else None
     if kind == "int":
-        number = value.__index__()  # type: ignore[attr-defined]
+        number: Any = scalars.reader(value)(value, [], 0)
         return "int64" if -(2**63) <= number < 2**63 else "uint64" if 0 <= number < 2**64 else None
     return {"bool": "boolean", "float": "float64", "complex": "complex128"}.get(kind or "")

@@ -1,12 +1,14 @@
-"""The quick path of a launch: Python code made for one overload, the types of its arguments and one configuration.
+"""The fast path of a launch in Python: a function made for a group of overloads and the types of their arguments.
 
 The general path (`aotcuda.runtime.dispatch`) finds the overload and asks each argument what it is. What it found for
 some types of arguments holds for the next launch with the same types too, so the checks that remain (dtype, number of
-dimensions, layout, range, stream) and the packing are written out as one function, and compiled. It does the same as
-the converters in `aotcuda.runtime.plan` do, in a fourth of the time.
+dimensions, layout, range, stream) and the packing are written out as one function, and compiled. It does what
+`aotcuda.runtime.parameters` and `arrays.view` say, in a fourth of the time: it reads each argument once, and tries the
+overloads in their order.
 
-A quick function takes the tuple of arguments and answers with the driver's code, 0 for success, or with `DECLINED`, for
-whatever is not as it was: then nothing was launched, and the general path decides. It never raises by itself.
+A fast function takes the tuple of arguments and answers with the driver's code, 0 for success, or with `DECLINED`, for
+whatever is not as it was, or is rare: then nothing was launched, and the general path decides. It never raises by
+itself.
 
 A slot that is not in its plan's list is a launch under way. So whether the images are still loaded is asked once the
 slot is taken: who unloads empties `live` first, and then waits for the slots.
@@ -14,14 +16,16 @@ slot is taken: who unloads empties `live` first, and then waits for the slots.
 
 from __future__ import annotations
 
-from aotcuda.runtime import arrays, scalars
+from aotcuda.runtime import arrays, parameters, scalars
+from aotcuda.runtime.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from aotcuda.manifest import Parameter
+    from aotcuda.runtime.driver import Mark
     from aotcuda.runtime.plan import Plan
 
     Quick = Callable[[tuple[object, ...]], int]
@@ -31,28 +35,35 @@ DECLINED = -1
 _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 _TEMPLATE = """
-def bind(launch, configuration, kernel, same, context, device):
+def bind(launch, targets, same, context, device):
+    [{targets}] = targets
     def quick(args):
         try:
             {checks}
         except Exception:
             return -1
-        try:
-            slot = take()
-        except IndexError:
-            slot = make_slot()
-        try:
-            if not live:
-                return -1
-            try:
-                {place}
-                pack_into(slot[0], 0, {values})
-            except Exception:
-                return -1
-            return launch(configuration, kernel, None, slot[1])
-        finally:
-            give_back(slot)
+{attempts}
+        return -1
     return quick
+"""
+_ATTEMPT = """
+        if {condition}:
+            try:
+                slot = take{n}()
+            except IndexError:
+                slot = make_slot{n}()
+            try:
+                if not live:
+                    return -1
+                try:
+                    {place}
+                    pack_into{n}(slot[0], 0, {values})
+                except Exception:
+                    pass
+                else:
+                    return launch(configuration{n}, kernel{n}, None, slot[1])
+            finally:
+                give_back{n}(slot)
 """
 
 
@@ -71,129 +82,226 @@ class Place:
         self.attribute = attribute
 
 
-def specialise(plan: Plan, args: tuple[object, ...], live: list[bool], place: Place) -> Bind | None:
-    """A function that makes the quick function of an overload for a configuration; None if arguments are unusual.
+def specialise(plans: Sequence[Plan], args: tuple[object, ...], live: Mark, place: Place) -> Bind | None:
+    """A function that makes the fast function of some overloads for a configuration; None if arguments are unusual.
 
-    That function takes `cuLaunchKernelEx`, the configuration, the kernel, the stream's handles, and the context and the
-    GPU that the quick function is for.
+    That function takes `cuLaunchKernelEx`, a pair of configuration and kernel for each overload, the stream's handles,
+    and the context and the GPU that the fast function is for.
 
     Args:
-        plan: The overload.
-        args: Arguments that it takes.
-        live: Empty when the overload's code is not loaded any more.
+        plans: The overloads, in the order in which they are tried; their arrays have the same dtypes and dimensions.
+        args: Arguments that one of them took.
+        live: Empty when the overloads' code is not loaded any more.
         place: What has to be asked about where it is launched.
     """
-    writer = _Writer(several=place.attribute is not None)
+    writer = Writer(several=place.attribute is not None, single=len(plans) == 1)
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
+    attempts = []
+    scope: dict[str, Any] = {"live": live, "current": place.current, "attribute": place.attribute}
     try:
-        writer.parameters("args", plan.parameters, args)
-    except _UnusualError:
+        names = writer.arguments(args)
+        for n, plan in enumerate(plans):
+            writer.begin()
+            for name, parameter, arg in zip(names, plan.parameters, args, strict=True):
+                parameters.of(parameter).write(writer, name, parameter, arg)
+            condition = writer.condition()
+            attempts.append((n, condition, ", ".join(writer.values)))
+            scope |= {
+                f"take{n}": plan.slots.pop,
+                f"give_back{n}": plan.slots.append,
+                f"make_slot{n}": plan.make_slot,
+                f"pack_into{n}": plan.quick_struct().pack_into,
+            }
+    except GeneralOnlyError:
         return None
+    writer.finish()
+    places = "\n                    ".join(writer.places)
     source = _TEMPLATE.format(
+        targets=", ".join(f"(configuration{n}, kernel{n})" for n, _, _ in attempts),
         checks="\n            ".join(writer.checks) or "pass",
-        place="\n                ".join(writer.places),
-        values=", ".join(writer.values),
+        attempts="".join(
+            _ATTEMPT.format(n=n, condition=condition, place=places, values=values) for n, condition, values in attempts
+        ),
     )
-    scope: dict[str, Any] = {
-        **writer.names,
-        "live": live,
-        "current": place.current,
-        "attribute": place.attribute,
-        "take": plan.slots.pop,
-        "give_back": plan.slots.append,
-        "make_slot": plan.make_slot,
-        "pack_into": plan.quick_struct().pack_into,
-    }
-    # The text is made of this file's own words and of numbers; names and types of the manifest are not in it.
-    exec(compile(source, f"<quick path of {plan.overload['symbol']}>", "exec"), scope)  # noqa: S102
+    scope |= writer.names
+    # The text is made of this project's own words and of numbers; names and types of the manifest are not in it.
+    exec(compile(source, f"<fast path of {plans[0].overload['symbol']}>", "exec"), scope)  # noqa: S102
     bind: Bind = scope["bind"]
     return bind
 
 
-class _UnusualError(Exception):
-    """An argument that only the general path takes."""
+class _Array:
+    """Where the fast function has what it read of an array.
+
+    Attributes:
+        address: The expression of its address.
+        extents: Those of its extents; each is evaluated once.
+        contiguous: The expression of whether it is contiguous in an order (`"C"`, `"F"`); "" for what always is.
+        strides: A function that gives the variables of its strides in bytes, and reads them if that is to be done yet.
+        readonly: The variable that says whether it is read-only; "" for what never is.
+    """
+
+    __slots__ = ("address", "contiguous", "extents", "readonly", "strides")
+
+    def __init__(
+        self,
+        address: str,
+        extents: list[str],
+        contiguous: dict[str, str],
+        strides: Callable[[], list[str]],
+        readonly: str = "",
+    ) -> None:
+        self.address = address
+        self.extents = extents
+        self.contiguous = contiguous
+        self.strides = strides
+        self.readonly = readonly
 
 
-class _Writer:
+class Writer:
     """Writes the checks of arguments, and the expressions of the numbers to pack.
 
     Attributes:
         checks: Statements; `return -1` is how they decline.
         places: Statements that ask the driver, and raise to decline.
-        values: The expressions, in the order of the parameter block.
-        names: The objects that both refer to.
+        values: The expressions for the overload that is being written, in the order of the parameter block.
+        names: The objects that all of these refer to.
     """
 
-    def __init__(self, *, several: bool) -> None:
+    def __init__(self, *, several: bool, single: bool) -> None:
         self._several = several
+        self._single = single
         self.checks: list[str] = []
         self.places: list[str] = []
         self.values: list[str] = []
         self.names: dict[str, object] = {}
         self._count = 0
+        self._conditions: list[str] = []
+        self._arrays: dict[str, _Array] = {}
+        self._numbers: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+        self._bounded: dict[int, list[str]] = {}
 
-    def parameters(self, tuple_: str, parameters: list[Parameter], args: tuple[object, ...]) -> None:
-        """Write a tuple of arguments, whose type and length are known or checked already."""
-        names = [self._fresh("a") for _ in args]
-        if len(args) == 0:
-            self.checks.append(f"if {tuple_}: return -1")
+    def begin(self) -> None:
+        """Begin an overload."""
+        self.values = []
+        self._conditions = []
+
+    def check(self, condition: str) -> None:
+        """Note what has to be true for the overload that is being written."""
+        if self._single:
+            self.checks.append(f"if not ({condition}): return -1")
+        else:
+            self._conditions.append(self.compute("f", condition))
+
+    def condition(self) -> str:
+        """What has to be true for the overload that was written; all of it was computed where it may raise."""
+        return " and ".join(self._conditions) or "True"
+
+    def compute(self, letter: str, expression: str) -> str:
+        """A variable with the value of an expression."""
+        name = self._fresh(letter)
+        self.checks.append(f"{name} = {expression}")
+        return name
+
+    def keep(self, letter: str, value: object) -> str:
+        """A name for an object."""
+        name = self._fresh(letter)
+        self.names[name] = value
+        return name
+
+    def finish(self) -> None:
+        """Write the check that no extent is negative and no array larger than what can exist.
+
+        All of some numbers are below a power of two if no bit from there on is set in any; negative ones have it set.
+        """
+        for bits, numbers in self._bounded.items():
+            self.checks.append(f"if ({' | '.join(numbers)}) >> {bits}: return -1")
+
+    def arguments(self, args: tuple[object, ...]) -> list[str]:
+        """Write that the arguments are of these types; gives their variables."""
+        return self._taken_apart("args", args)
+
+    def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None:
+        """Write a tuple, whose type is known or checked already."""
+        if tuple_ not in self._members:
+            self._members[tuple_] = self._taken_apart(tuple_, args)
+        for name, parameter, arg in zip(self._members[tuple_], members, args, strict=True):
+            parameters.of(parameter).write(self, name, parameter, arg)
+
+    def number(self, name: str, arg: object) -> str:
+        """The expression of a number that `scalars.reader` would give, or of one that `struct` takes for the same."""
+        if type(arg) in scalars.PLAIN or (type(arg).__module__ == "numpy" and scalars.kind_of(arg) != "bool"):
+            return name
+        if name not in self._numbers:
+            read = self.keep("R", scalars.reader(arg))
+            self._numbers[name] = self.compute("v", f"{read}({name}, None, 0)")
+        return self._numbers[name]
+
+    def array(self, name: str, parameter: Parameter, array: object) -> None:
+        """Write an array: its dtype and dimensions, which are the same for all overloads, layout and words."""
+        found = self._arrays.get(name)
+        if found is None:
+            known = arrays.identity(array)
+            write = _FAMILIES.get(arrays.family(array) or "")
+            if write is None or known is None:
+                raise GeneralOnlyError
+            # What the checks compare with is what is known to be right, and not asked for again.
+            if arrays.element(known[0]) != parameter["dtype"] or known[1] != parameter["ndim"]:
+                raise GeneralOnlyError
+            found = self._arrays[name] = write(self, name, array, known[0], parameter)
+            self._limit(found.extents, arrays.item_bytes(parameter["dtype"]))
+        self._layout(parameter, found)
+
+    def _limit(self, extents: list[str], itemsize: int) -> None:
+        if not extents:
             return
-        self.checks.append(f"{', '.join(names)}, = {tuple_}")  # of another length: it raises, and so declines
-        types = [self._keep("T", type(arg)) for arg in args]
-        differ = [f"type({name}) is not {type_}" for name, type_ in zip(names, types, strict=True)]
-        self.checks.append(f"if {' or '.join(differ)}: return -1")
-        for name, parameter, arg in zip(names, parameters, args, strict=True):
-            self._parameter(name, parameter, arg)
+        bits = 63 - max(itemsize, 16).bit_length()  # one check for all arrays of plain numbers
+        bounded = self._bounded.setdefault(bits, [])
+        bounded += extents
+        if len(extents) > 1:
+            self.checks.append(f"if not ({' is '.join(f'type({extent})' for extent in extents)} is int): return -1")
+            items = self.compute("m", " * ".join(extents))
+            bounded.append(items)
+            # The product without the extents that are zero is small enough if each of them is below its root.
+            self.checks.append(f"if not {items} and ({' | '.join(extents)}) >> {bits // len(extents)}: return -1")
 
-    def _parameter(self, name: str, parameter: Parameter, arg: object) -> None:
-        kind = parameter["kind"]
-        if kind in ("record", "datetime"):
-            raise _UnusualError
-        if kind == "array":
-            self._array(name, parameter, arg)
-        elif kind == "tuple":
-            assert isinstance(arg, tuple)  # noqa: S101 (the general path has taken it)
-            self.parameters(name, parameter["members"], arg)
-        elif kind == "pointer":
-            self.values.append(name if isinstance(arg, int) else f"{name}.value or 0")
-        elif kind == "complex":
-            number = self._fresh("c")
-            self.checks.append(f"{number} = complex({name})")
-            self.values += [f"{number}.real", f"{number}.imag"]
-        elif scalars.family(parameter) == "bool":
-            self.checks.append(f"if not ({name} == 0 or {name} == 1): return -1")
-            self.values.append(name)
-        elif scalars.kind_of(arg) == "bool" and type(arg) is not bool:
-            self.values.append(f"bool({name})")
+    def _layout(self, parameter: Parameter, found: _Array) -> None:
+        layout, itemsize, extents = parameter["layout"], arrays.item_bytes(parameter["dtype"]), found.extents
+        if found.readonly and not parameter.get("readonly", False):
+            self.check(f"not {found.readonly}")
+        if layout != "A":
+            if layout not in found.contiguous:
+                raise GeneralOnlyError
+            contiguous = found.contiguous[layout]
+            if contiguous and self._single:
+                self.check(contiguous)
+            elif contiguous:  # asked once, whatever the number of overloads
+                found.contiguous[layout] = contiguous if contiguous.isidentifier() else self.compute("f", contiguous)
+                self._conditions.append(found.contiguous[layout])
+            # Each stride is the product of the faster dimensions' extents.
+            order = list(range(len(extents)))[:: -1 if layout == "C" else 1]
+            faster = {axis: [extents[other] for other in order[:at]] for at, axis in enumerate(order)}
+            elements = [" * ".join(faster[axis]) or "1" for axis in range(len(extents))]
+            steps = [" * ".join([str(itemsize), *faster[axis]]) for axis in range(len(extents))]
         else:
-            self.values.append(name)
+            steps = found.strides()
+            elements = [f"{step} // {itemsize}" for step in steps]
+            if parameters.in_elements(parameter) and steps:
+                self.check(" and ".join(f"not {step} % {itemsize}" for step in steps))
+        numbers = {"items": " * ".join(extents) or "1", "itemsize": str(itemsize), "data": found.address}
+        numbers |= {f"shape{axis}": extent for axis, extent in enumerate(extents)}
+        numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
+        numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
+        self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
 
-    def _array(self, name: str, parameter: Parameter, array: object) -> None:
-        found = arrays.family(array)
-        known = arrays.identity(array)
-        if known is None or arrays.element(known[0]) != parameter["dtype"]:
-            raise _UnusualError
-        ndim, layout = parameter["ndim"], parameter["layout"]
-        if found == "cupy":
-            address, extents, strides = self._cupy(name, array, ndim, layout)
-        elif found == "torch":
-            address, extents, strides = self._torch(name, array, parameter)
-        elif found == "numba":
-            address, extents, strides = self._numba(name, array, parameter)
-        elif found == "interface" and "V" not in parameter["dtype"]:  # a type string does not tell the fields
-            address, extents, strides = self._interface(name, parameter)
-        else:
-            raise _UnusualError
-        self._words(parameter, address, extents, strides)
-
-    def _cupy(self, name: str, array: object, ndim: int, layout: str) -> tuple[str, list[str], str]:
-        """Address, extents and the tuple of strides in bytes (or "") of a CuPy array."""
-        contiguous = {"C": "_c_contiguous", "F": "_f_contiguous", "A": ""}[layout]
-        unfit = f" or not {name}.{contiguous}" if contiguous else ""
-        dtype = self._keep("D", array.dtype)  # type: ignore[attr-defined]
+    def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
+        """An array of CuPy's."""
+        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        held = self.keep("D", dtype)
         self.checks.append(
-            f"if ({name}.dtype is not {dtype} and {name}.dtype != {dtype}) or {name}.ndim != {ndim}{unfit}: return -1"
+            f"if ({name}.dtype is not {held} and {name}.dtype != {held}) or {name}.ndim != {ndim}: return -1"
         )
         if self._several:
             self.checks.append(f"if {name}.data.device_id != device: return -1")
@@ -201,71 +309,112 @@ class _Writer:
         if current is not None and "cupy_stream" not in self.names:
             self.names["cupy_stream"] = current
             self.checks.append("if cupy_stream().ptr not in same: return -1")
-        strides = ""
-        if not contiguous:
-            strides = self._fresh("t")
-            self.checks.append(f"{strides} = {name}.strides")
-        return f"{name}.data.ptr", self._extents(name, ndim, length=f"len({name})"), strides
+        own = arrays.inherits(array, "ndarray", "__len__", "shape", "strides", "_c_contiguous", "_f_contiguous")
+        extents = self._extents(name, ndim, f"len({name})" if own else "")
+        orders = {"C": f"{name}._c_contiguous"}
+        if own:
+            orders["F"] = f"{name}._f_contiguous"
+        strides = self._strides(f"{name}.strides", f"not {name}._c_contiguous", extents, itemsize)
+        return _Array(f"{name}.data.ptr", extents, orders, strides)
 
-    def _torch(self, name: str, tensor: object, parameter: Parameter) -> tuple[str, list[str], str]:
-        ndim, layout = parameter["ndim"], parameter["layout"]
-        if layout == "F" and ndim > 1:
-            raise _UnusualError
-        dtype = self._keep("D", tensor.dtype)  # type: ignore[attr-defined]
-        wrong = [f"{name}.dtype is not {dtype}", f"not {name}.is_cuda"]
+    def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
+        """A tensor of PyTorch's."""
+        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
+        if "c" in parameter["dtype"]:
+            wrong.append(f"{name}.is_conj()")
         if self._several:
             wrong.append(f"{name}.get_device() != device")
-        if ndim == 0:
-            wrong.append(f"{name}.ndim")
-        elif layout == "A":
-            wrong.append(f"{name}.ndim != {ndim}")
-        elif ndim == 1:  # one question for two; single elements may have other strides, and are declined
-            wrong.append(f"{name}.stride() != (1,)")
-        else:  # unpacking the shape tells the number of dimensions
-            wrong.append(f"not {name}.is_contiguous()")
+        own = arrays.inherits(tensor, "Tensor", "stride", "shape", "numel", "is_contiguous")
+        if ndim == 1 and own and self._single and parameter["layout"] != "A":
+            wrong.append(f"{name}.stride() != (1,)")  # one question for two; single elements may have others: declined
+            orders = {"C": "", "F": ""}
+        else:
+            if ndim < 2:  # unpacking the shape tells more
+                wrong.append(f"{name}.ndim != {ndim}")
+            flag = f"{name}.is_contiguous()" if ndim else ""
+            orders = {"C": flag} if ndim > 1 else {"C": flag, "F": flag}
         self.checks.append(f"if {' or '.join(wrong)}: return -1")
         current = arrays.torch_stream()
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
             self.checks.append("if torch_stream(device) not in same: return -1")
         # A tensor's len() is a Python function of 0.5 us; its numel() takes a sixth of that.
-        extents = self._extents(name, ndim, length=f"{name}.numel()")
-        if "c" in parameter["dtype"]:
-            self.checks.append(f"if {name}.is_neg() or {name}.is_conj(): return -1")
-        elif ndim == 0 or layout == "A":
-            self.checks.append(f"if {name}.is_neg(): return -1")
-        else:  # negated lazily: the imaginary part of a conjugate, contiguous as a single number or by as_strided
-            self.checks.append(f"if {' == '.join(extents)} == 1 and {name}.is_neg(): return -1")
-        strides = ""
-        if layout == "A":
-            strides = self._fresh("t")
-            itemsize = arrays.item_bytes(parameter["dtype"])
-            self.checks.append(f"{strides} = [step * {itemsize} for step in {name}.stride()]")
-        return f"{name}.data_ptr()", extents, strides
+        extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
+        bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
+        strides = self._strides(bytes_, f"not {name}.is_contiguous()", extents, itemsize)
+        return _Array(f"{name}.data_ptr()", extents, orders, strides)
 
-    def _numba(self, name: str, array: object, parameter: Parameter) -> tuple[str, list[str], str]:
-        ndim, layout, itemsize = parameter["ndim"], parameter["layout"], arrays.item_bytes(parameter["dtype"])
-        dtype, none = self._keep("D", array.dtype), self._keep("Z", 0)  # type: ignore[attr-defined]
+    def numba(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
+        """An array of Numba's."""
+        held, none = self.keep("D", dtype), self.keep("Z", 0)
         address, shape, strides, ready = (self._fresh(letter) for letter in "pstw")
-        extents = [self._fresh("n") for _ in range(ndim)]
         self.checks += [
             f"{ready} = {name}.stream",  # 0 for none, an int, or a stream object
             f"if {ready} is not {none} and int({ready}) not in same: return -1",
-            f"if {name}.dtype is not {dtype} and {name}.dtype != {dtype}: return -1",
+            f"if {name}.dtype is not {held} and {name}.dtype != {held}: return -1",
             f"{shape} = {name}.shape",
-            f"{', '.join(extents)}, = {shape}" if extents else f"if {shape}: return -1",
             f"{strides} = {name}.strides",
             f"{address} = int({name}.gpu_data.device_pointer)",
         ]
         self._lies_here(address)
-        if layout == "A":
-            return address, extents, strides
+        return self._described(address, shape, strides, parameter)
+
+    def interface(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
+        """An array that offers `__cuda_array_interface__`."""
+        if "V" in parameter["dtype"]:  # a type string does not tell the fields
+            raise GeneralOnlyError
+        interface, address, readonly, shape, strides = (self._fresh(letter) for letter in "iprst")
+        ready, typestr = self._fresh("w"), self._fresh("y")
+        held = self.keep("D", dtype)
+        self.checks += [
+            f"{interface} = {name}.__cuda_array_interface__",
+            f"if type({interface}) is not dict: return -1",
+            f"{address}, {readonly} = {interface}['data']",
+            f"{typestr} = {interface}['typestr']",
+            f"{shape} = {interface}['shape']",
+            f"{strides} = {interface}.get('strides')",
+            f"{ready} = {interface}.get('stream')",
+            f"if {typestr} != {held} or type({typestr}) is not str or type({shape}) is not tuple: return -1",
+            f"if {ready} is not None and ({ready} not in same or type({ready}) is not int): return -1",
+            f"if {interface}.get('mask') is not None: return -1",
+        ]
+        if not parameter.get("readonly", False) and self._single:
+            self.checks.append(f"if {readonly}: return -1")
+            readonly = ""
+        else:
+            self.checks.append(f"{readonly} = bool({readonly})")
+        self._lies_here(address)
+        found = self._described(address, shape, strides, parameter)
+        found.readonly = readonly
+        return found
+
+    def _described(self, address: str, shape: str, strides: str, parameter: Parameter) -> _Array:
+        """An array that says its shape, and its strides in bytes or None."""
+        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        extents = [self._fresh("n") for _ in range(ndim)]
+        self.checks.append(f"{', '.join(extents)}, = {shape}" if extents else f"if len({shape}): return -1")
+        if ndim == 0:
+            self.checks.append(f"if {strides}: return -1")
+            return _Array(address, [], {"C": "", "F": ""}, list)
+        steps = [self._fresh("s") for _ in range(ndim)]
+        none = f"({'0, ' * ndim})"
+        self.checks.append(f"{', '.join(steps)}, = {none} if {strides} is None else {strides}")
+        ints = " is ".join(f"type({step})" for step in steps)
+        self.checks.append(f"if not ({ints} is int) or not ({strides} is None or type({strides}) is tuple): return -1")
         if ndim == 1:
-            self.checks.append(f"if {strides}[0] != {itemsize} and {extents[0]} > 1: return -1")
-        elif ndim:
-            self.names["is_contiguous"] = arrays.is_contiguous
-            self.checks.append(f"if not is_contiguous({shape}, {strides}, {itemsize}, {layout!r}): return -1")
-        return address, extents, ""
+            self.checks.append(f"if type({extents[0]}) is not int: return -1")
+            unit = f"({strides} is None or {steps[0]} == {itemsize} or {extents[0]} < 2)"
+            step = f"({itemsize} if {unit} else {steps[0]})"
+            return _Array(address, extents, {"C": unit, "F": unit}, lambda: [step])
+        self.names["is_contiguous"] = arrays.is_contiguous
+        self.names["contiguous_strides"] = arrays.contiguous_strides
+        c = f"is_contiguous({shape}, {strides}, {itemsize}, 'C')"
+        made = f"contiguous_strides({shape}, {itemsize}, 'C')"
+        either = f"is_contiguous({shape}, {strides} or {made}, {itemsize}, 'F')"
+        orders = {"C": f"({strides} is None or {c})", "F": either}
+        unlike = f"({strides} is not None and not {c})"
+        return _Array(address, extents, orders, self._strides(strides, unlike, extents, itemsize))
 
     def _lies_here(self, address: str) -> None:
         """Where there are several GPUs: decline an address on another one."""
@@ -273,74 +422,43 @@ class _Writer:
             elsewhere = f"attribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
             self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
 
-    def _interface(self, name: str, parameter: Parameter) -> tuple[str, list[str], str]:
-        ndim, layout, dtype = parameter["ndim"], parameter["layout"], parameter["dtype"]
-        itemsize = arrays.item_bytes(dtype)
-        interface, address, readonly, shape, strides = (self._fresh(letter) for letter in "iprst")
-        ready = self._fresh("w")
-        wrong = "" if parameter.get("readonly", False) else f" or {readonly}"
-        typestr = self._keep("D", dtype)
-        self.checks += [
-            f"{interface} = {name}.__cuda_array_interface__",
-            f"{address}, {readonly} = {interface}['data']",
-            f"{shape} = {interface}['shape']",
-            f"{strides} = {interface}.get('strides')",
-            f"{ready} = {interface}.get('stream')",
-            f"if {interface}['typestr'] != {typestr} or len({shape}) != {ndim}{wrong}: return -1",
-            f"if {ready} is not None and {ready} not in same or {interface}.get('mask') is not None: return -1",
-        ]
-        self._lies_here(address)
-        extents = [self._fresh("n") for _ in range(ndim)]
-        if extents:
-            self.checks.append(f"{', '.join(extents)}, = {shape}")
-        self.names["contiguous_strides"] = arrays.contiguous_strides
-        self.names["is_contiguous"] = arrays.is_contiguous
-        if layout == "A":
-            made = f"contiguous_strides({shape}, {itemsize}, 'C')"
-            self.checks.append(f"if {strides} is None: {strides} = {made}")
-            return address, extents, strides
-        if ndim == 1:
-            unfit = f"{strides} is not None and {strides}[0] != {itemsize} and {extents[0]} > 1"
-        elif layout == "C":
-            unfit = f"{strides} is not None and not is_contiguous({shape}, {strides}, {itemsize}, 'C')"
-        else:
-            unfit = f"{strides} is None or not is_contiguous({shape}, {strides}, {itemsize}, 'F')"
-        self.checks.append(f"if {unfit}: return -1")
-        return address, extents, ""
-
-    def _extents(self, name: str, ndim: int, *, length: str) -> list[str]:
+    def _extents(self, name: str, ndim: int, length: str) -> list[str]:
         """Variables that hold the extents of an array of so many dimensions; `length` is for one dimension."""
+        if ndim == 1 and length:  # less than half the time that a shape takes
+            return [self.compute("n", length)]
         extents = [self._fresh("n") for _ in range(ndim)]
-        if ndim == 1:  # less than half the time that a shape takes
-            self.checks.append(f"{extents[0]} = {length}")
-        elif ndim:
-            self.checks.append(f"{', '.join(extents)} = {name}.shape")  # raises, and so declines, if they are others
+        if extents:  # raises, and so declines, if they are others
+            self.checks.append(f"{', '.join(extents)}, = {name}.shape")
         return extents
 
-    def _words(self, parameter: Parameter, address: str, extents: list[str], strides: str) -> None:
-        """Add the words of an array; those that are zero are the `struct` format's padding."""
-        ndim = len(extents)
-        itemsize = arrays.item_bytes(parameter["dtype"])
-        numbers = {"items": " * ".join(extents) or "1", "itemsize": str(itemsize), "data": address}
-        numbers |= {f"shape{axis}": extent for axis, extent in enumerate(extents)}
-        if strides:
-            steps = [f"{strides}[{axis}]" for axis in range(ndim)]
-            elements = [f"{step} // {itemsize}" for step in steps]
-        else:  # contiguous: each stride is the product of the faster dimensions' extents
-            order = list(range(ndim))[:: -1 if parameter["layout"] == "C" else 1]
-            faster = {axis: [extents[other] for other in order[:at]] for at, axis in enumerate(order)}
-            elements = [" * ".join(faster[axis]) or "1" for axis in range(ndim)]
-            steps = [" * ".join([str(itemsize), *faster[axis]]) for axis in range(ndim)]
-        numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
-        numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
-        self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
+    def _strides(self, given: str, condition: str, extents: list[str], itemsize: int) -> Callable[[], list[str]]:
+        """What reads strides, once: those `given` where `condition` holds, else those of the shape."""
+        names: list[str] = []
+
+        def read() -> list[str]:
+            if extents and not names:
+                names.extend(self._fresh("t") for _ in extents)
+                self.names["contiguous_strides"] = arrays.contiguous_strides
+                made = f"contiguous_strides(({', '.join(extents)},), {itemsize}, 'C')"
+                self.checks.append(f"{', '.join(names)}, = {given} if {condition} else {made}")
+            return names
+
+        return read
+
+    def _taken_apart(self, tuple_: str, args: tuple[object, ...]) -> list[str]:
+        names = [self._fresh("a") for _ in args]
+        if len(args) == 0:
+            self.checks.append(f"if {tuple_}: return -1")
+            return names
+        self.checks.append(f"{', '.join(names)}, = {tuple_}")  # of another length: it raises, and so declines
+        types = [self.keep("T", type(arg)) for arg in args]
+        differ = [f"type({name}) is not {type_}" for name, type_ in zip(names, types, strict=True)]
+        self.checks.append(f"if {' or '.join(differ)}: return -1")
+        return names
 
     def _fresh(self, letter: str) -> str:
         self._count += 1
         return f"{letter}{self._count}"
 
-    def _keep(self, letter: str, value: object) -> str:
-        """A name for an object."""
-        name = self._fresh(letter)
-        self.names[name] = value
-        return name
+
+_FAMILIES = {"cupy": Writer.cupy, "torch": Writer.torch, "numba": Writer.numba, "interface": Writer.interface}

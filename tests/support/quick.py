@@ -1,7 +1,7 @@
 """The quick paths of a launch in tests: `pytest_plugins = ["support.quick"]` and the fixture `quick`.
 
 Left alone, a test that launches once would never see them: they take the second launch with arguments of some types.
-With this fixture they get the first one too, wherever they take it; what they decline goes the general way, as always.
+With this fixture they get the first one too, and a test fails if they do not take it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aotcuda.errors import ArgumentError
 from aotcuda.runtime import accelerate, arrays, launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SOURCE = Path(__file__).parents[2] / "accelerator" / "launch.c"
 
@@ -64,52 +68,71 @@ def general(monkeypatch: pytest.MonkeyPatch) -> list[launch.Launcher]:
 
 
 class Quick:
-    """What went the quick way in a test.
+    """What went the fast way in a test.
 
     Attributes:
-        path: The quick path that launches have.
+        path: The fast path that launches have.
         taken: How many launches it took.
+        declined: The arguments of those that were accepted, and that it did not take.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.taken = 0
+        self.declined: list[tuple[object, ...]] = []
 
 
 @pytest.fixture
-def quick(path: str, monkeypatch: pytest.MonkeyPatch) -> Quick:
-    """Lets the quick path have every launch, the first one with arguments of some types included."""
+def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quick]:
+    """Lets the fast path have every launch, the first one with arguments of some types included, and holds it to that.
+
+    A launch that is accepted and that the fast path does not take fails the test, unless the test is marked as
+    `general(reason)`; then it fails if none of its launches went the general way.
+    """
     state = Quick(path)
-    general = launch.Launcher.launch
-    busy: list[object] = []
+    general, submit = launch.Launcher.launch, launch.Launcher.submit
+    submitted: list[launch.Launcher] = []
+    busy: list[launch.Launcher] = []
+
+    def noted(self: launch.Launcher, *args: Any) -> None:
+        submitted.append(self)
+        submit(self, *args)
 
     def launch_eagerly(self: launch.Launcher, args: tuple[object, ...]) -> None:
-        if busy or any(arrays.family(arg) == "dlpack" for arg in args):
+        submitted.clear()
+        if busy:
             general(self, args)
             return
-        program = self.kernel.module.ready()
-        group = self.kernel.group(args)
-        plan, slot, _, pending = self.kernel.select(args, self.stream, group)
-        plan.slots.append(slot)
-        if group is None or not group.is_of(plan) or self.kernel.module.editable or pending:
+        if any(arrays.family(arg) == "dlpack" for arg in args):  # the test may count how often it is exported
             general(self, args)
-            return
-        program.enter(())
-        self._learn(program, group, args)
-        before = state.taken
-        busy.append(self)
-        monkeypatch.setattr(launch.Launcher, "launch", count_general)
-        try:
-            state.taken += 1
-            (self.front or self)(*args)
-        finally:
-            monkeypatch.setattr(launch.Launcher, "launch", launch_eagerly)
-            busy.pop()
-        assert state.taken in (before, before + 1)
-
-    def count_general(self: launch.Launcher, args: tuple[object, ...]) -> None:
-        state.taken -= 1
-        general(self, args)
+        else:
+            _teach(self, args)
+            busy.append(self)
+            try:
+                (self.front or self)(*args)
+            finally:
+                busy.pop()
+        state.taken += not submitted
+        state.declined += [args] if submitted else []
 
     monkeypatch.setattr(launch.Launcher, "launch", launch_eagerly)
-    return state
+    monkeypatch.setattr(launch.Launcher, "submit", noted)
+    yield state
+    if request.node.get_closest_marker("general") is None:
+        assert state.declined == [], f"the {path} path did not take what was accepted"
+    else:
+        assert state.declined, "marked as going the general way, and nothing did"
+
+
+def _teach(launcher: launch.Launcher, args: tuple[object, ...]) -> None:
+    """Let a launcher learn from arguments, as it would after a launch, if they are accepted."""
+    program = launcher.kernel.module.ready()
+    group = launcher.kernel.group(args)
+    try:
+        plan, slot, _, _ = launcher.kernel.select(args, launcher.stream)
+    except ArgumentError:
+        return  # which the launch will say too
+    plan.slots.append(slot)
+    program.enter(())
+    if group is not None:
+        launcher.settle(program, group, plan, args)

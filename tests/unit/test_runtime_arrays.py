@@ -80,6 +80,7 @@ class TestStreams:
         assert cuda.calls("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent") == []
         assert cuda.launches()[0]["stream"] == stream
 
+    @pytest.mark.general("waiting for a stream")
     @pytest.mark.parametrize(("ready", "stream"), [(77, 0), (1, 88), (77, 88), (2, 1)])
     def test_the_launch_waits_for_the_stream_that_the_data_is_on(self, cuda, line, ready, stream):
         line[1, 1, stream](cuda.array(LINE, stream=ready))
@@ -89,6 +90,7 @@ class TestStreams:
         assert (record["stream"], wait["stream"], launch["stream"]) == (ready, stream, stream)
         assert record["event"] == wait["event"] == destroy["event"]
 
+    @pytest.mark.general("waiting for a stream")
     def test_each_stream_is_waited_for_once(self, cuda):
         module = cuda.package(kernel("k", "void(float32[::1], float32[::1], float32[::1])"))
         module.k[1, 1](cuda.array(LINE, stream=7), cuda.array(LINE, stream=7), cuda.array(LINE, stream=9))
@@ -123,7 +125,8 @@ class Tensor:
 
     def __init__(self, array, dtype="torch.float32", **changes):
         self.shape = array.shape
-        self._strides = array.interface["strides"]
+        self._contiguous = array.interface["strides"] is None
+        self._strides = array.interface["strides"] or np.zeros(array.shape, "<f4").strides
         self._address = array.address
         self.dtype = _Dtype(dtype)
         self._changes = {"is_cuda": True, "conj": False, "neg": False, **changes}
@@ -144,7 +147,10 @@ class Tensor:
         return self._changes["neg"]
 
     def is_contiguous(self):
-        return self._strides is None
+        return self._contiguous
+
+    def numel(self):
+        return int(np.prod(self.shape))
 
     def element_size(self):
         return 4
@@ -270,9 +276,13 @@ class OldDlpack(Dlpack):
         return super().__dlpack__(stream=stream)
 
 
+GENERAL = pytest.mark.general("capsules")
+
+
 class TestDlpack:
     """Arrays that offer nothing but DLPack."""
 
+    @GENERAL
     @pytest.mark.parametrize("versioned", [False, True])
     @pytest.mark.parametrize("strides", [False, True])
     def test_the_capsule_is_read_and_given_back_after_the_launch(self, cuda, line, versioned, strides):
@@ -282,17 +292,20 @@ class TestDlpack:
         assert len(array.asked) == 1
         assert array.alive == 0
 
+    @GENERAL
     def test_a_library_from_before_version_1(self, cuda, line):
         array = OldDlpack(cuda.array(LINE))
         line[1, 1](array)
         assert sent(cuda)[0] == array.array.address
 
+    @GENERAL
     @pytest.mark.parametrize(("stream", "asked"), [(0, 1), (77, 77)])
     def test_its_owner_is_told_the_stream(self, cuda, line, stream, asked):
         array = Dlpack(cuda.array(LINE))
         line[1, 1, stream](array)
         assert array.asked == [(asked, (1, 0))]
 
+    @GENERAL
     def test_strides_are_turned_into_bytes(self, cuda):
         array = Dlpack(cuda.array(np.zeros((4, 6), "<f4").T))
         cuda.package(kernel("k", "void(float32[:,:])")).k[1, 1](array)
@@ -317,6 +330,7 @@ class TestDlpack:
         with pytest.raises(ArgumentError, match="is an array in the host's memory"):
             line[1, 1](Dlpack(cuda.array(LINE), device=device))
 
+    @GENERAL
     def test_managed_memory_is_taken(self, cuda, line):
         line[1, 1](Dlpack(cuda.array(LINE), device=(13, 0)))
         assert len(cuda.launches()) == 1

@@ -189,6 +189,7 @@ def test_a_read_only_parameter_takes_both(cuda):
     assert len(cuda.launches()) == 2
 
 
+@pytest.mark.general("whose type does not tell what each object is")
 def test_an_object_with_index_or_float_is_a_scalar(cuda):
     from fractions import Fraction
 

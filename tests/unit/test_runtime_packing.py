@@ -231,6 +231,7 @@ RECORD = np.dtype([("x", "f4"), ("id", "i8")], align=True)
 RECORD_TEXT = "|V16{x:<f4@0,id:<i8@8}"
 
 
+@pytest.mark.general("records")
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 def test_a_record_is_the_address_of_one_element(cuda, shape):
     module = cuda.package(special("record", RECORD_TEXT))
@@ -249,6 +250,7 @@ def test_a_record_parameter_takes_nothing_else(cuda, wrong):
         module.k[1, 1](cuda.array(wrong, **({"descr": descr} if descr else {})))
 
 
+@pytest.mark.general("datetimes")
 def test_a_datetime_is_a_count_of_its_unit(cuda):
     module = cuda.package(special("datetime", "<M8[ns]"))
     when = np.datetime64("2026-01-01T00:00:01", "ns")
@@ -265,6 +267,7 @@ def test_a_datetime_of_another_unit_is_refused(cuda, wrong):
         module.k[1, 1](wrong)
 
 
+@pytest.mark.general("an interface's type string does not tell fields")
 def test_structured_arrays_are_told_apart_by_their_fields(cuda):
     signature = "void(float32[::1])"
     record = kernel("k", signature)

@@ -286,7 +286,7 @@ class TestErrors:
         thread.join()
         assert [launch["parameters"][:2] for launch in cuda.launches()] == ["01", "02", "03"]
 
-    def test_an_argument_that_raises_when_it_is_read_raises(self, cuda):
+    def test_what_an_argument_raises_when_it_is_read_is_the_cause_of_an_argument_error(self, cuda):
         class Broken:
             fine = None
 
@@ -303,8 +303,9 @@ class TestErrors:
         k[1, 1](argument)
         k[1, 1](argument)
         argument.fine = None
-        with pytest.raises(OSError, match="out of order"):
+        with pytest.raises(ArgumentError, match="k: argument 1, a, cannot be read: OSError: out of order") as caught:
             k[1, 1](argument)
+        assert isinstance(caught.value.__cause__, OSError)
 
 
 def test_unloading_ends_what_was_quick_and_the_next_launch_loads_again(cuda):
