@@ -27,8 +27,8 @@ def in_project(folder: str) -> str | None:
     if "aotcuda" in hooks:
         return None
     meant = [name for name in hooks if name.lower().replace("-", "").replace("_", "") == "aotcuda"]
-    misspelt = f"; its table for the hook {meant[0]} is misspelt" if meant else ""
-    return f"{path} has [tool.aotcuda], and does not turn the build hook on: add the table {TABLE}{misspelt}"
+    what = f"its table for a hook {meant[0]} is misspelt, write" if meant else "add the table"
+    return f"{path} has [tool.aotcuda], and does not turn the build hook on: {what} {TABLE}"
 
 
 def above(folder: str) -> str | None:

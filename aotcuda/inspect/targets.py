@@ -176,7 +176,8 @@ def _in_importable(name: str) -> list[_Folder]:
         locations = [Path(spec.origin or top).with_suffix("")]
     bases = [location.joinpath(*rest) for location in locations]
     if rest and not any(base.is_dir() or any(base.parent.glob(f"{base.name}.*")) for base in bases):
-        message = f"the package {top} has no module {'.'.join(rest)}"
+        hint = _hint(name)
+        message = f"the package {top} has no module {'.'.join(rest)}{f'; {hint}' if hint else ''}"
         raise TargetError(message)
     return [folder for base in bases for folder in _of_module(base)]
 
