@@ -1,12 +1,14 @@
 """The command line: reads arguments, calls the part that does the work, and turns errors into one line and a code.
 
-Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage.
+Exit codes: 0 fine; 1 the thing asked about has a problem, said on standard error; 2 wrong usage; 130 interrupted (143
+by SIGTERM).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -33,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exception(error)
         print(f"aotcuda: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt as stop:
+        print(f"aotcuda: {stop if stop.args else 'interrupted'}", file=sys.stderr)
+        return getattr(stop, "code", 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of a pipe has seen enough; Python must not try to flush into it once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -143,12 +148,19 @@ def _config(arguments: argparse.Namespace) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     try:
+        from aotcuda.build import interrupt  # noqa: PLC0415
         from aotcuda.build.api import build_project  # noqa: PLC0415
     except ImportError as error:
         message = f"building needs {error.name}, which is not installed; run: pip install 'aotcuda[cu13]'"
         raise ToolchainError(message) from error
-    for path in build_project(arguments.project, arguments.out):
+    with interrupt.Guard():
+        written = build_project(arguments.project, arguments.out, _warn)
+    for path in written:
         print(path)
+
+
+def _warn(text: str) -> None:
+    print(f"aotcuda: {text}", file=sys.stderr)
 
 
 def _cache(arguments: argparse.Namespace) -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aotcuda
-from aotcuda import manifest
-from aotcuda.build import artifacts, config, plan, rebuild, stages
+from aotcuda import forgotten, manifest
+from aotcuda.build import artifacts, config, output, plan, rebuild, stages
 from aotcuda.build.job import Job
-from aotcuda.errors import BuildError, ConfigError
+from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from aotcuda.build.job import Result
 
@@ -55,6 +54,7 @@ def build(
     plans = plan.make(settings)
     root = root.resolve()
     roots = _import_roots(root, import_roots)
+    output.sweep([module.name for module in settings.modules], roots)
     for module in settings.modules:
         _check_name_is_free(module.name, module.key, roots, root)
     results = stages.run(
@@ -91,13 +91,18 @@ def build(
     )
 
 
-def build_project(project: Path, out: Path | None = None) -> list[Path]:
+def _ignore(text: str) -> None:
+    del text
+
+
+def build_project(project: Path, out: Path | None = None, warn: Callable[[str], None] = _ignore) -> list[Path]:
     """Build the project in folder `project` into folder `out`, with no wheel; returns the files written.
 
     Args:
         project: A folder with a pyproject.toml, or that file itself.
         out: Where the files go, as they would lie beside the package in a wheel; `build/aotcuda` in the project by
             default.
+        warn: Is told what the user should know.
 
     Raises:
         AotcudaError: As for `build`; nothing has been written.
@@ -115,31 +120,11 @@ def build_project(project: Path, out: Path | None = None) -> list[Path]:
     if not isinstance(section, dict):
         message = f"{pyproject} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)
-    output = build(section, pyproject.parent)
-    return write(output.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
-
-
-def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write `files` below `folder`, replacing older ones; data folders are emptied first. Returns their paths.
-
-    Raises:
-        BuildError: A file cannot be written.
-    """
-    for path in {folder / Path(name).parent for name in files if manifest.FOLDER_SUFFIX in Path(name).parent.name}:
-        shutil.rmtree(path, ignore_errors=True)
-    written = []
-    for name, data in files.items():
-        path = folder / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{path.name}.{os.getpid()}")
-            partial.write_bytes(data)
-            partial.replace(path)
-        except OSError as error:
-            message = f"{path} cannot be written ({error.strerror}); make room for it, or write to another folder"
-            raise BuildError(message) from error
-        written.append(path)
-    return written
+    hint = forgotten.in_project(str(pyproject.parent))
+    built = build(section, pyproject.parent)
+    for text in [*([hint] if hint else []), *built.warnings]:
+        warn(text)
+    return output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
 
 
 def is_generated(path: Path) -> bool:

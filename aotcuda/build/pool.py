@@ -6,16 +6,19 @@ result, and a compiler that crashes takes its own child down and no more.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
-import selectors
+import select
 import signal
 import sys
 import traceback
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from aotcuda.build import lifetime
+from aotcuda.build.channel import LOST, Owned
 from aotcuda.errors import AotcudaError, BuildError
 
 if TYPE_CHECKING:
@@ -43,12 +46,51 @@ class Task:
         return f"{self.key}: {self.title}" if self.key else self.title
 
 
+_TICK = 0.2
+"""Seconds between looks at children whose pipe has nothing to say: what a child started may hold its pipe open."""
+
+
 @dataclass(slots=True)
 class _Child:
+    """A child at work: its result comes out of `pipe`, behind `mark`, which tells it from what other code writes."""
+
     index: int
     pid: int
     pipe: int
-    data: bytearray
+    mark: bytes
+    data: bytearray = field(default_factory=bytearray)
+    status: int | None = None
+
+    def read(self) -> bool:
+        """Take what has come in; whether there may be more."""
+        try:
+            while chunk := os.read(self.pipe, 1 << 20):
+                self.data += chunk
+        except BlockingIOError:
+            return not self.has_ended()
+        return False
+
+    def has_ended(self) -> bool:
+        """Whether its process has; if so, all that it wrote has been taken."""
+        if self.status is None and self._wait(os.WNOHANG):
+            self.read()
+        return self.status is not None
+
+    def wait(self) -> int:
+        """Its exit code, when it has ended."""
+        if self.status is None:
+            self._wait(0)
+        return self.status or 0
+
+    def _wait(self, options: int) -> bool:
+        try:
+            pid, status = os.waitpid(self.pid, options)
+        except ChildProcessError:  # a source ignores SIGCHLD, or waits for any child itself; the result will tell
+            self.status = 0
+            return True
+        if pid:
+            self.status = os.waitstatus_to_exitcode(status)
+        return bool(pid)
 
 
 def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[Any]:
@@ -66,47 +108,55 @@ def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[
     results: list[Any] = [None] * len(tasks)
     failures: dict[int, AotcudaError] = {}
     waiting = list(enumerate(tasks))[::-1]
-    with selectors.DefaultSelector() as selector:
-        running = 0
+    running: dict[int, _Child] = {}
+    try:
         while waiting or running:
-            while waiting and running < jobs:
-                index, task = waiting.pop()
-                child = _start(index, task)
-                selector.register(child.pipe, selectors.EVENT_READ, child)
-                running += 1
-            for key, _ in selector.select():
-                child = key.data
-                chunk = os.read(child.pipe, 1 << 20)
-                if chunk:
-                    child.data += chunk
-                    continue
-                selector.unregister(child.pipe)
-                os.close(child.pipe)
-                running -= 1
+            while waiting and len(running) < jobs:
+                child = _start(*waiting.pop())
+                running[child.pipe] = child
+            for child in _ended(running):
+                del running[child.pipe]
                 outcome = _finish(child, tasks[child.index])
                 if isinstance(outcome, AotcudaError):
                     failures[child.index] = outcome
                 else:
                     results[child.index] = outcome[0]
                 done(tasks[child.index])
+    finally:
+        for child in running.values():  # something was raised; none of them is to go on alone
+            os.kill(child.pid, signal.SIGKILL)
+            _finish(child, tasks[child.index])
     if failures:
         raise _join([failures[index] for index in sorted(failures)])
     return results
 
 
+def _ended(running: dict[int, _Child]) -> list[_Child]:
+    """Those of the children that have nothing more to say; waits for one, or for a tick."""
+    poll = select.poll()
+    for pipe in running:
+        poll.register(pipe, select.POLLIN)
+    ready = dict(poll.poll(_TICK * 1000))
+    return [child for child in running.values() if (not child.read() if child.pipe in ready else child.has_ended())]
+
+
 def _start(index: int, task: Task) -> _Child:
     reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    mark = os.urandom(16)
+    parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
+        lifetime.die_with(parent, signal.SIGKILL)
         os.close(reading)
-        _work(task, writing)
+        _work(task, Owned(writing), mark)
     os.close(writing)
-    return _Child(index, pid, reading, bytearray())
+    return _Child(index, pid, reading, mark)
 
 
-def _work(task: Task, pipe: int) -> NoReturn:
+def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
     """The child's whole life; it leaves by `os._exit`, so that nothing of the parent's is run or flushed twice."""
     try:
         try:
@@ -119,8 +169,8 @@ def _work(task: Task, pipe: int) -> NoReturn:
             if os.environ.get("AOTCUDA_DEBUG") == "1":
                 traceback.print_exc()
             outcome = BuildError(f"{task.where}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
-        with os.fdopen(pipe, "wb") as stream:
-            pickle.dump(outcome, stream)
+        data = pickle.dumps(outcome)
+        pipe.write(mark + hashlib.sha256(data).digest() + data)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
@@ -128,8 +178,8 @@ def _work(task: Task, pipe: int) -> NoReturn:
 
 
 def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
-    _, status = os.waitpid(child.pid, 0)
-    code = os.waitstatus_to_exitcode(status)
+    code = child.wait()
+    os.close(child.pipe)
     if code == -signal.SIGKILL:
         message = (
             f"{task.where}: the compiler was killed (SIGKILL), as systems do that run out of memory; free some, or let "
@@ -142,11 +192,17 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
             "linker. Simplify that function, or report it with its source"
         )
         return BuildError(message)
-    try:
-        outcome: tuple[Any] | AotcudaError = pickle.loads(bytes(child.data))
-    except (EOFError, pickle.UnpicklingError):
-        return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
-    return outcome
+    mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (48, None)))
+    if mark == child.mark and digest == hashlib.sha256(data).digest():
+        outcome: tuple[Any] | AotcudaError = pickle.loads(data)
+        return outcome
+    if child.data or code == LOST:
+        message = (
+            f"{task.where}: code of the project wrote to, or closed, file descriptors that the build's processes talk "
+            "over; it may use only those that it has opened itself"
+        )
+        return BuildError(message)
+    return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
 
 
 @contextmanager

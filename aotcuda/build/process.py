@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
-from aotcuda import errors
-from aotcuda.build import frontends
+from aotcuda import errors, manifest
+from aotcuda.build import channel, frontends
 from aotcuda.errors import AotcudaError, BuildError
 
 if TYPE_CHECKING:
@@ -29,51 +30,78 @@ _KEPT = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
 # The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
 # sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.
 _START = """
-import json, os, sys
+import json, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
-try:
-    from aotcuda.build import worker
-except ImportError as error:
-    message = f"building needs {error.name}, which is not installed; run: pip install {sys.argv[3]!r}"
-    os.write(int(sys.argv[1]), (json.dumps({"error": "ToolchainError", "message": message}) + "\\n").encode())
-    sys.exit(1)
-sys.exit(worker.main())
+from aotcuda.build import supervisor
+sys.exit(supervisor.main())
 """
+
+_PATIENCE = 2.0
+"""Seconds that a worker has to end once it has said that it is done; a source's threads may never end."""
 
 
 def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> Result:
-    """Do `job` in a worker process, with more environment `variables`.
+    """Do `job` in a worker process, with more environment `variables`. No process of the build outlives this call.
 
     Raises:
         AotcudaError: What the worker found wrong.
-        BuildError: The worker died.
+        BuildError: The worker died, or a source got at what it talks over.
     """
-    with tempfile.TemporaryDirectory(prefix="aotcuda-") as folder:
-        output = Path(folder, "result")
+    token = secrets.token_hex(16)
+    result = os.memfd_create("aotcuda-result")  # a file without a name: nobody has to remove it
+    with os.fdopen(result, "rb") as file:
         reading, writing = os.pipe()
-        paths = json.dumps([path for path in sys.path if path])
-        extra = frontends.extra_of(job.frontend, late=job.late)
-        command = [sys.executable, "-P", "-c", _START, paths, str(writing), str(output), extra]
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            pass_fds=[writing],
-            cwd=job.root,
-            env={**environment(os.environ), **variables},
-        ) as worker:
-            os.close(writing)
-            with suppress(BrokenPipeError), cast("IO[bytes]", worker.stdin) as stream:  # a dead worker's status tells
-                pickle.dump(job, stream)
-            failure, step = _follow(reading)
-            status = worker.wait()
-        if failure is not None:
-            raise failure
-        if status != 0 or not output.is_file():
-            how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-            message = f"the build ended while {step} ({how}); what was printed stands above"
-            raise BuildError(message)
-        result: Result = pickle.loads(output.read_bytes())
-        return result
+        with os.fdopen(reading, "rb") as messages:
+            try:
+                worker = _start(job, variables, [str(os.getpid()), str(writing), str(result), token])
+            except OSError as error:
+                message = f"the build cannot start a process ({error.strerror}); free some memory or processes"
+                raise BuildError(message) from error
+            finally:
+                os.close(writing)
+            try:
+                with suppress(BrokenPipeError), cast("IO[bytes]", worker.stdin) as stream:  # a dead one is told below
+                    pickle.dump(job, stream)
+                end = _follow(messages.fileno(), token)
+                if end.goes_by_itself:
+                    worker.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                _stop(worker)
+        if end.failure is not None:
+            raise end.failure
+        if end.digest is None:
+            raise _death(end, worker.returncode)
+        file.seek(0)  # the place in it is shared with the worker
+        data = file.read()
+    if manifest.digest(data) != end.digest:
+        raise BuildError(_foreign(f"wrote into the build's result (file descriptor {channel.MESSAGES + 1})", end.step))
+    done: Result = pickle.loads(data)  # what the worker sent, as the digest says
+    return done
+
+
+def _start(job: Job, variables: Mapping[str, str], arguments: list[str]) -> subprocess.Popen[bytes]:
+    paths = json.dumps([path for path in sys.path if path])
+    extra = frontends.extra_of(job.frontend, late=job.late)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _START, paths, *arguments, extra],
+        stdin=subprocess.PIPE,
+        pass_fds=[int(descriptor) for descriptor in arguments[1:3]],
+        cwd=job.root,
+        env={**environment(os.environ), **variables},
+        start_new_session=True,  # Ctrl-C on a terminal is this process's to answer
+    )
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    """End the build's processes, if they have not ended; the supervisor does it in less than 2 seconds."""
+    with suppress(ProcessLookupError):
+        worker.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        worker.wait(_PATIENCE)
+    worker.kill()
+    worker.wait()
 
 
 def environment(current: Mapping[str, str]) -> dict[str, str]:
@@ -106,22 +134,71 @@ def _toolkit(paths: list[str]) -> Path | None:
     return None
 
 
-def _follow(descriptor: int) -> tuple[AotcudaError | None, str]:
-    """Show progress until the worker is done; returns the error that it reports, if it does, and its last step."""
-    failure = None
-    step = "starting Python"
+@dataclass(slots=True)
+class _End:
+    """How a worker ended.
+
+    Attributes:
+        step: What it was doing.
+        failure: The error that it reported, or that was found in what it sent.
+        digest: The SHA-256 of its result, if it has one.
+        status: Its exit code, as the supervisor saw it; None if that was stopped before.
+        goes_by_itself: It has said its last word, or is gone.
+    """
+
+    step: str = "starting Python"
+    failure: AotcudaError | None = None
+    digest: str | None = None
+    status: int | None = None
+    goes_by_itself: bool = True
+
+
+def _follow(descriptor: int, token: str) -> _End:
+    """Show progress until the worker is done; returns how it ended, as far as it says so itself."""
+    end = _End()
     line = _Line()
-    with os.fdopen(descriptor, encoding="utf-8") as messages:
-        for text in messages:
-            message = json.loads(text)
-            if "error" in message:
-                kind = getattr(errors, message["error"], BuildError)
-                failure = kind(message["message"])
-            elif "step" in message:
-                step = message["step"]
-                line.show(step, message["done"], message["total"])
-    line.clear()
-    return failure, step
+    try:
+        for message in channel.receive(descriptor, token):
+            match message:
+                case {"error": str(kind), "message": text}:
+                    end.failure = getattr(errors, kind, BuildError)(text)
+                    break
+                case {"finished": str(digest)}:
+                    end.digest = digest
+                    break
+                case {"step": str(step), "done": int(done), "total": int(total)}:
+                    end.step = step
+                    line.show(step, done, total)
+                case {"ended": int(status)}:
+                    end.status = status
+    except channel.ForeignBytesError as error:
+        (data,) = error.args
+        what = f"wrote {data[:40]!r} to file descriptor {channel.MESSAGES}, which the build's processes talk over"
+        end.failure = BuildError(_foreign(what, end.step))
+        end.goes_by_itself = False
+    finally:
+        line.clear()
+    return end
+
+
+def _death(end: _End, supervisor: int) -> BuildError:
+    """What to say of a worker that ended without a word; `supervisor` is the exit code of the process above it."""
+    status = supervisor if end.status is None else end.status
+    if status == channel.LOST:
+        return BuildError(_foreign("closed file descriptors that the build's processes talk over", end.step))
+    how = f"killed by {_name(-status)}" if status < 0 else f"exit status {status}"
+    return BuildError(f"the build ended while {end.step} ({how}); what was printed stands above")
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _foreign(what: str, step: str) -> str:
+    return f"{step}: code of the project {what}; a source may use only descriptors that it has opened itself"
 
 
 class _Line:

@@ -110,7 +110,7 @@ def project_files(roots: Sequence[str]) -> tuple[manifest.Source, ...]:
 def _import(unit: Unit, root: str) -> ModuleType:
     try:
         return importlib.import_module(unit.source)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are the source's own as well
         key = f'tool.aotcuda.modules."{unit.module}".source'
         if isinstance(error, ModuleNotFoundError) and error.name and _is_prefix(error.name, unit.source):
             message = (

@@ -7,17 +7,17 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest
-from aotcuda.build import api
+from aotcuda.build import api, output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 
-def install(output: api.Output, root: Path) -> list[str]:
+def install(built: api.Output, root: Path) -> list[str]:
     """Write the files of an editable build into the source tree; returns what the user should know."""
-    folder = root / output.package_root
-    written = api.write(output.files, folder)
+    folder = root / built.package_root
+    written = output.write(built.files, folder)
     folders = {path.parent for path in written if path.parent.name.endswith(manifest.FOLDER_SUFFIX)}
     tracked = sorted(path for path in {*written, *folders} if path.parent not in folders and not _ignored(path))
     if not tracked:

@@ -1,21 +1,21 @@
 """The worker: a process of its own that imports the compiler and the user's modules, and builds everything.
 
-It is started by `aotcuda.build.process` with a clean environment, reads a pickled `Job` from standard input, and writes
-to the file descriptor that it is given: a line of JSON for each step, then one for the end. What was built goes to a
-file. User modules may print as they like; their output goes to standard error.
+It is started by `aotcuda.build.process` with a clean environment, by way of `aotcuda.build.supervisor`, reads a pickled
+`Job` from standard input, and sends a message for each step, then one for the end. What was built goes to a file
+without a name. User modules may print as they like; their output goes to standard error.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda import manifest
 from aotcuda.build import frontends, link, nvrtc, pack, pool, sources, witness
+from aotcuda.build.channel import Owned
 from aotcuda.build.job import Job, Result
 from aotcuda.build.steps import Steps
 from aotcuda.errors import AotcudaError, ConfigError
@@ -26,26 +26,33 @@ if TYPE_CHECKING:
     from aotcuda.build.plan import Unit
 
 
-def main() -> int:
-    """Run the job on standard input; arguments: the file descriptor for messages, the file for the result."""
-    descriptor, path = int(sys.argv[1]), Path(sys.argv[2])
-    os.set_inheritable(descriptor, False)
-    messages = os.fdopen(descriptor, "w", encoding="utf-8", buffering=1)
-    job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this one
-    os.dup2(2, 1)
+def main(tell: Callable[..., None], descriptor: int) -> int:
+    """Run the job on standard input.
 
-    def tell(**message: object) -> None:
-        messages.write(json.dumps(message) + "\n")
-
+    Args:
+        tell: Sends a message.
+        descriptor: An empty file for the result.
+    """
+    file = Owned(descriptor)
     try:
-        result = build(job, tell)
+        job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this one
+    except (EOFError, pickle.UnpicklingError):
+        return 1  # which was killed while it wrote
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    try:
+        result = pickle.dumps(build(job, tell))
     except AotcudaError as error:
         if os.environ.get("AOTCUDA_DEBUG") == "1":
             raise
         tell(error=type(error).__name__, message=str(error))
         return 1
-    path.write_bytes(pickle.dumps(result))
-    tell(finished=True)
+    tell(step="handing the result over", done=0, total=0)
+    file.check()
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    file.write(result)
+    tell(finished=manifest.digest(result))
     return 0
 
 
@@ -72,6 +79,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
                 functions[unit] = sources.load(unit, job.root)
                 signature = front.resolve(unit, functions[unit])
                 _check_new(unit, understood.setdefault((unit.module, unit.name, signature), unit))
+        tell(step="reading what is linked", done=0, total=0)
         with attempt():
             steps = Steps(job, front, functions, tell)  # reads what is linked, other packages' modules among it
     modules = steps.run()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
-from aotcuda import manifest
+from aotcuda import forgotten, manifest
 from aotcuda.errors import ManifestError, TargetError
 from aotcuda.inspect import fatbin
 
@@ -74,7 +74,7 @@ def find(target: str) -> list[BuiltModule | BareImage]:
     if path.is_file():
         return _in_file(path)
     folders = _data_folders(path) if path.is_dir() else _in_importable(target)
-    return [_read_module(folder) for folder in _some(folders, target)]
+    return [_read_module(folder) for folder in _some(folders, target, None if folders else _hint(target))]
 
 
 def find_module(name: str) -> BuiltModule:
@@ -105,11 +105,29 @@ def headers(target: str) -> list[str]:
     return found
 
 
-def _some(folders: list[_Folder], where: str) -> list[_Folder]:
+def _some(folders: list[_Folder], where: str, hint: str | None) -> list[_Folder]:
     if not folders:
-        message = f"{where} holds no module that aotcuda built (no *{_ENDING})"
+        message = f"{where} holds no module that aotcuda built (no *{_ENDING}){f'; {hint}' if hint else ''}"
         raise TargetError(message)
     return folders
+
+
+def _hint(target: str) -> str | None:
+    """Why a folder or an importable name has no module that aotcuda built, where a forgotten hook would be why."""
+    if Path(target).is_dir():
+        return forgotten.above(str(Path(target).resolve()))
+    top = target.partition(".")[0]
+    spec = _spec(top)
+    locations = (spec.submodule_search_locations or ()) if spec else ()
+    return next(filter(None, map(forgotten.above, locations)), None) or forgotten.installed(top)
+
+
+def _wheel_hint(wheel: zipfile.ZipFile) -> str | None:
+    names = [name for name in wheel.namelist() if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
+    try:
+        return forgotten.in_metadata(wheel.read(names[0]).decode(errors="replace")) if names else None
+    except _ZIP_ERRORS:
+        return None
 
 
 def _data_folders(folder: Path) -> list[_Folder]:
@@ -142,7 +160,7 @@ def _in_wheel(path: Path) -> list[BuiltModule | BareImage]:
     with wheel:
         names = sorted(name for name in wheel.namelist() if name.endswith(_ENDING))
         folders: list[_Folder] = [zipfile.Path(wheel, name.removesuffix(manifest.FILE_NAME)) for name in names]
-        return [_read_module(folder) for folder in _some(folders, str(path))]
+        return [_read_module(folder) for folder in _some(folders, str(path), None if folders else _wheel_hint(wheel))]
 
 
 def _in_importable(name: str) -> list[_Folder]:
@@ -158,7 +176,8 @@ def _in_importable(name: str) -> list[_Folder]:
         locations = [Path(spec.origin or top).with_suffix("")]
     bases = [location.joinpath(*rest) for location in locations]
     if rest and not any(base.is_dir() or any(base.parent.glob(f"{base.name}.*")) for base in bases):
-        message = f"the package {top} has no module {'.'.join(rest)}"
+        hint = _hint(name)
+        message = f"the package {top} has no module {'.'.join(rest)}{f'; {hint}' if hint else ''}"
         raise TargetError(message)
     return [folder for base in bases for folder in _of_module(base)]
 

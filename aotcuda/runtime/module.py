@@ -446,11 +446,15 @@ def _imported(name: str) -> Module:
 
         made = unbuilt.load(name)
         if made is None:
-            error.add_note(
-                "If its package was built without aotcuda's hook, as HATCH_BUILD_NO_HOOKS does, there is nothing to "
-                "make the module from: build it again with the hook, or ship its pyproject.toml in the package."
+            from aotcuda import forgotten  # noqa: PLC0415 (likewise)
+
+            package = name.rpartition(".")[0]
+            message = (
+                f"there is no module {name} in the package {package}. If it was built without aotcuda's hook, "
+                f"{forgotten.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in the "
+                "package, which the module can be made from"
             )
-            raise
+            raise ModuleNotFoundError(message, name=name) from None
         return made
     module = vars(sys.modules[name]).get("__aotcuda__")
     if not isinstance(module, Module):

@@ -11,6 +11,7 @@ import os
 import sys
 from types import ModuleType
 
+from aotcuda import forgotten
 from aotcuda.errors import NoImageError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fallback, recipe
@@ -64,7 +65,9 @@ class Unbuilt(Module):
         found = drivers.get()
         gpu = found.devices[found.current_device() or 0]
         where = os.path.join(self._recipe.root, recipe.PYPROJECT)
-        cause = NoImageError(f"{self.name} was never built, though {where} names it; build it: pip install -e .")
+        hint = forgotten.in_project(self._recipe.root)
+        advice = f"{hint}, and build it" if hint else "build it"
+        cause = NoImageError(f"{self.name} was never built, though {where} names it; {advice}: pip install -e .")
         return self.fallback.whole(gpu, cause)
 
 

@@ -11,7 +11,18 @@ if TYPE_CHECKING:
 
 @hookimpl
 def hatch_register_build_hook() -> type[AotcudaBuildHook]:
-    """The hook's class."""
+    """The hook's class.
+
+    Hatchling asks for it when a project names any hook that is not hatchling's own; so one that names this hook wrongly
+    can be told.
+    """
+    import sys
+    from pathlib import Path
+
+    from aotcuda import forgotten
+
+    if hint := forgotten.in_project(str(Path.cwd())):
+        print(f"aotcuda: {hint}", file=sys.stderr)
     from hatch_aotcuda.plugin import AotcudaBuildHook
 
     return AotcudaBuildHook

@@ -7,11 +7,19 @@ import os
 import re
 import shutil
 import sysconfig
-import tempfile
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aotcuda.build.api import Output
+    from aotcuda.build.interrupt import Guard
 
 # Keys of the hook's table that are hatchling's own.
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
@@ -24,22 +32,25 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build; `version` is `standard` or `editable`."""
-        from aotcuda.errors import AotcudaError
-
         if self.target_name != "wheel":
             return
-        try:
+        with self._in_one_line():
             self._build(build_data, editable=version == "editable")
-        except AotcudaError as error:
-            if os.environ.get("AOTCUDA_DEBUG") == "1":
-                raise
-            self.app.abort(f"aotcuda: {error}")
+        # Hatchling's turn, which does not expect to be interrupted and would leave a traceback and the files behind.
+        self._guard.on(quietly=True)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the temporary files that went into the wheel."""
-        del version, artifact_path
+        """Write the files of an editable build into the source tree; remove those that went into a wheel."""
+        del version
         if folder := build_data.pop("aotcuda_folder", None):
             shutil.rmtree(folder, ignore_errors=True)
+        built = build_data.pop("aotcuda_output", None)
+        try:
+            with self._in_one_line():
+                self._install(built)
+        except BaseException:
+            Path(artifact_path).unlink(missing_ok=True)
+            raise
 
     def clean(self, versions: list[str]) -> None:
         """Remove what editable builds left in the source tree (`hatch clean`)."""
@@ -48,14 +59,37 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
         tree.clean(self._table(), Path(self.root))
 
+    @cached_property
+    def _guard(self) -> Guard:
+        from aotcuda.build.interrupt import Guard
+
+        return Guard()
+
+    @contextmanager
+    def _in_one_line(self) -> Iterator[None]:
+        """A block whose errors, and whose interruption, are one line and the end of the build."""
+        from aotcuda.build.interrupt import Interrupted
+        from aotcuda.errors import AotcudaError
+
+        try:
+            with self._guard:
+                yield
+        except AotcudaError as error:
+            if os.environ.get("AOTCUDA_DEBUG") == "1":
+                raise
+            self.app.abort(f"aotcuda: {error}")
+        except Interrupted as stop:
+            self.app.abort(f"aotcuda: {stop}", code=stop.code)
+
     def _table(self) -> dict[str, Any]:
         from aotcuda.errors import ConfigError
 
         unknown = sorted(self.config.keys() - _HATCHLING_KEYS)
         if unknown:
+            own = "aotcuda" in self.build_config.target_config.get("hooks", {})
+            place = "tool.hatch.build.targets.wheel.hooks" if own else "tool.hatch.build.hooks"
             message = (
-                f"tool.hatch.build.targets.wheel.hooks.aotcuda.{unknown[0]}: this table only enables the hook; "
-                "configure it under [tool.aotcuda]"
+                f"{place}.aotcuda.{unknown[0]}: this table only enables the hook; configure it under [tool.aotcuda]"
             )
             raise ConfigError(message)
         table = self.metadata.config.get("tool", {}).get("aotcuda")
@@ -73,20 +107,26 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             return []
         return ['project.dependencies does not name aotcuda, which the generated modules import; add "aotcuda" to it']
 
+    def _install(self, built: Output | None) -> None:
+        from aotcuda.build import tree
+
+        for text in tree.install(built, Path(self.root)) if built is not None else ():
+            self.app.display_warning(f"aotcuda: {text}")
+
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.build import api, tree
+        from aotcuda.build import api, output, temporary
 
         root = Path(self.root)
         packages = [root / Path(path).parent for path in self.build_config.packages]
-        output = api.build(self._table(), root, packages, editable=editable)
-        for text in [*output.warnings, *self._missing_dependency()]:
+        built = api.build(self._table(), root, packages, editable=editable)
+        for text in [*built.warnings, *self._missing_dependency()]:
             self.app.display_warning(f"aotcuda: {text}")
         if editable:
-            # An editable install imports from the source tree, where files of the wheel are not seen.
-            for text in tree.install(output, root):
-                self.app.display_warning(f"aotcuda: {text}")
+            # An editable install imports from the source tree, where files of the wheel are not seen. They are written
+            # when hatchling has done its part, which may fail.
+            build_data["aotcuda_output"] = built
             return
-        folder = Path(tempfile.mkdtemp(prefix="aotcuda-"))
+        folder = temporary.folder()
         build_data["aotcuda_folder"] = str(folder)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)  # where hatchling gives up before `finalize`
         if self._table().get("host-abi"):
@@ -96,5 +136,5 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             build_data["tag"] = build_data.get("tag") or f"py3-none-{system}"
         if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
             build_data["tag"] = "py3-none-any"  # hatchling's own choice is py2.py3 where requires-python is not set
-        for path in api.write(output.files, folder):
+        for path in output.write(built.files, folder):
             build_data["force_include"][str(path)] = path.relative_to(folder).as_posix()

@@ -6,19 +6,20 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import tomllib
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from hatchling.builders.constants import EDITABLES_REQUIREMENT
+from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 from integration import projects
 from integration.projects import BUILD, HATCHLING, build_wheel, content, run, succeed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GENERATED = [
     "flat/kernels.aotcuda/flat_kernels.h",
@@ -132,6 +133,83 @@ def test_an_editable_install_puts_the_module_into_the_source_tree(flat: Path, en
     assert generated(flat) == GENERATED
     assert "axpy" in succeed(flat, environment, "-c", PROOF).out
     assert "editable=True" in (flat / "flat" / "kernels.py").read_text()
+
+
+@pytest.fixture
+def with_build_tools(environment: Path) -> Path:
+    """A new environment where this one's packages can be imported, as after `pip install aotcuda[cu13]`."""
+    folder = succeed(
+        environment.parent, environment, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
+    ).out
+    paths = [sysconfig.get_path("purelib"), projects.CHECKOUT, projects.CHECKOUT / "hatch_plugin"]
+    Path(folder.strip(), "tools.pth").write_text("\n".join(map(str, paths)))
+    return environment
+
+
+INSTALL = ("install", "--no-build-isolation", "--no-deps", "--editable", ".")
+
+
+def test_an_editable_install_without_isolation_works_with_what_the_extra_brings(
+    flat: Path, with_build_tools: Path
+) -> None:
+    succeed(flat, sys.executable, "-m", "pip", "--python", with_build_tools, *INSTALL)
+    assert generated(flat) == GENERATED
+    assert "axpy" in succeed(flat.parent, with_build_tools, "-c", "import flat.kernels as k; print(k.axpy)").out
+
+
+@pytest.mark.parametrize("extra", ["cu13", "mlir-cu13"])
+def test_each_extra_that_builds_brings_what_hatchling_needs_for_editable_installs(extra: str) -> None:
+    project = tomllib.loads((projects.CHECKOUT / "pyproject.toml").read_text())["project"]
+    named = [Requirement(text) for text in project["optional-dependencies"][extra]]
+    wanted = Requirement(EDITABLES_REQUIREMENT)
+    assert [item.specifier for item in named if item.name == wanted.name] == [wanted.specifier]
+
+
+def test_an_editable_install_that_hatchling_cannot_finish_leaves_nothing_behind(
+    flat: Path, with_build_tools: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "editables.py").write_text("raise ModuleNotFoundError('no editables here')\n")
+    before = projects.tree(flat)
+    command = (sys.executable, "-m", "pip", "--python", with_build_tools, *INSTALL)
+    done = run(flat, *command, PYTHONPATH=str(tmp_path / "broken"))
+    assert done.status != 0
+    assert "no editables here" in done.err
+    assert projects.tree(flat) == before
+
+
+def test_a_forgotten_hook_is_said_by_whatever_looks_at_the_project_or_the_wheel(flat: Path) -> None:
+    config = flat / "pyproject.toml"
+    table = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
+    config.write_text(config.read_text().replace(table, ""))
+    wheel = build_wheel(flat)
+    for target in (wheel, flat):
+        done = run(flat, sys.executable, "-m", "aotcuda", "inspect", target)
+        assert done.status == 1
+        assert table in done.err
+        assert done.err.count("\n") == 1
+    built = succeed(flat, sys.executable, "-m", "aotcuda", "build")
+    assert table in built.err
+    assert built.err.count("\n") == 1
+
+
+def test_a_misspelt_hook_is_said_before_hatchling_gives_up(flat: Path) -> None:
+    config = flat / "pyproject.toml"
+    config.write_text(config.read_text().replace("hooks.aotcuda]", "hooks.aot-cuda]"))
+    done = run(flat, *HATCHLING)
+    assert done.status != 0
+    assert done.said.endswith(
+        ": its table for a hook aot-cuda is misspelt, write [tool.hatch.build.targets.wheel.hooks.aotcuda]"
+    )
+
+
+def test_the_hook_may_be_turned_on_for_all_targets(flat: Path, reference: bytes) -> None:
+    config = flat / "pyproject.toml"
+    config.write_text(config.read_text().replace("tool.hatch.build.targets.wheel.hooks", "tool.hatch.build.hooks"))
+    assert build_wheel(flat).read_bytes() == reference
+    config.write_text(config.read_text().replace("hooks.aotcuda]", 'hooks.aotcuda]\narch = ["sm_80"]'))
+    said = run(flat, *HATCHLING).said
+    assert said.startswith("tool.hatch.build.hooks.aotcuda.arch: this table only enables the hook; ")
 
 
 def editable(project: Path, folder: str = ".", **environ: str) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.build import api, artifacts, tree
-from aotcuda.errors import ConfigError
+from aotcuda.build import api, artifacts, interrupt, output, temporary, tree
+from aotcuda.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 FILES = {
     "pkg/k.py": f"{artifacts.MARK} 1.0\n".encode(),
@@ -26,21 +33,156 @@ def listed(folder: Path) -> dict[str, bytes]:
 
 
 def test_files_are_written_where_they_belong_and_told(tmp_path: Path) -> None:
-    written = api.write(FILES, tmp_path)
+    written = output.write(FILES, tmp_path)
     assert listed(tmp_path) == FILES
     assert written == [tmp_path / name for name in FILES]
 
 
 def test_a_data_folder_holds_nothing_of_the_build_before(tmp_path: Path) -> None:
-    api.write(FILES | {"pkg/k.aotcuda/functions.fatbin": b"old"}, tmp_path)
+    output.write(FILES | {"pkg/k.aotcuda/functions.fatbin": b"old"}, tmp_path)
     (tmp_path / "pkg" / "mine.py").write_bytes(b"mine")
-    api.write(FILES, tmp_path)
+    output.write(FILES, tmp_path)
     assert listed(tmp_path) == FILES | {"pkg/mine.py": b"mine"}
+
+
+NEW = {
+    "pkg/k.py": f"{artifacts.MARK} 2.0\n".encode(),
+    "pkg/k.pyi": f"{artifacts.MARK} 2.0\n".encode(),
+    "pkg/k.aotcuda/manifest.json": b"{ }",
+    "pkg/k.aotcuda/link/deep/functions.fatbin": b"new",
+    "pkg/sub/j.py": f"{artifacts.MARK} 2.0\n".encode(),
+    "pkg/sub/j.aotcuda/manifest.json": b"{ }",
+}
+STEPS = ("mkdir", "write_bytes", "rename")
+"""What `write` does to the disk, by the methods of Path that do it."""
+
+
+class Step:
+    """Has something happen before or after the `number`th step of what is done next.
+
+    Attributes:
+        taken: Whether there was such a step.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, happen: Callable[[], None], *, after: bool) -> None:
+        self.happen = happen
+        self.after = after
+        self.left = 0
+        for name in STEPS:
+            patch.setattr(Path, name, self.counted(getattr(Path, name)))
+
+    @property
+    def taken(self) -> bool:
+        return self.left <= 0
+
+    def counted(self, method: Callable[..., object]) -> Callable[..., object]:
+        def step(*args: object, **options: object) -> object:
+            self.left -= 1
+            now = self.left == 0  # before the steps that `mkdir` takes in itself
+            if now and not self.after:
+                self.happen()
+            done = method(*args, **options)
+            if now and self.after:
+                self.happen()
+            return done
+
+        return step
+
+
+@pytest.fixture(params=[{}, FILES], ids=["first build", "build over another"])
+def before(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, bytes]:
+    """What is there when a build writes its files."""
+    mine = {"pkg/__init__.py": b"", "pkg/mine.py": b"mine"}
+    for name, data in (request.param | mine).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    return request.param | mine
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("fault", "raised"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), BuildError),
+        (interrupt.Interrupted(interrupt.NOTHING_WRITTEN), interrupt.Interrupted),
+    ],
+    ids=["error", "interrupt"],
+)
+def test_a_write_that_is_stopped_at_any_step_leaves_everything_as_it_was(
+    fault: BaseException,
+    raised: type[BaseException],
+    after: bool,
+    before: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def happen() -> None:
+        raise fault
+
+    folders = {path for path in tmp_path.rglob("*") if path.is_dir()}
+    step = Step(monkeypatch, happen, after=after)
+    for number in count(1):
+        step.left = number
+        try:
+            output.write(NEW, tmp_path)
+        except raised as error:
+            assert listed(tmp_path) == before, number
+            assert {path for path in tmp_path.rglob("*") if path.is_dir()} == folders
+            assert "aotcuda-tmp" not in str(error)  # noqa: PT017 (most steps raise, the last one does not)
+        else:
+            break
+    assert not step.taken
+    assert number > len(NEW) * 2
+    assert listed(tmp_path) == {name: data for name, data in before.items() if "k.aotcuda" not in name} | NEW
+
+
+MODULES = ("pkg/k.py", "pkg/k.aotcuda/"), ("pkg/sub/j.py", "pkg/sub/j.aotcuda/")
+
+
+def modules(files: dict[str, bytes]) -> list[dict[str, bytes]]:
+    return [{name: data for name, data in files.items() if name.startswith(stems)} for stems in MODULES]
+
+
+def test_a_process_killed_at_any_step_leaves_no_module_with_files_of_another_build_and_the_next_build_tidies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL), after=True)
+    for number in count(1):
+        root = tmp_path / str(number)
+        output.write(FILES, root)
+        step.left = number
+        child = os.fork()
+        if child == 0:
+            output.write(NEW, root)
+            os._exit(0)
+        step.left = 0
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            break
+        found = listed(root)
+        for module, old, new in zip(modules(found), modules(FILES), modules(NEW), strict=True):
+            assert module in (old, new) or not any(name.endswith(".py") for name in module), number
+        output.sweep(["pkg.k", "pkg.sub.j"], [root])
+        assert not [path for path in root.rglob("*") if "aotcuda-tmp" in path.name]
+        output.write(NEW, root)
+        assert listed(root) == NEW
+    assert number > len(NEW) * 2
+
+
+def test_an_interrupt_after_the_last_step_does_not_claim_that_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(path: Path) -> None:
+        raise interrupt.Interrupted(interrupt.NOTHING_WRITTEN)
+
+    monkeypatch.setattr(temporary, "remove", interrupted)
+    with pytest.raises(interrupt.Interrupted, match=interrupt.WRITTEN):
+        output.write(FILES, tmp_path)
+    assert listed(tmp_path) == FILES
 
 
 def test_cleaning_removes_what_was_generated_and_nothing_that_a_person_wrote(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "src"):
-        api.write(FILES, root)
+        output.write(FILES, root)
     (tmp_path / "src/pkg/k.py").write_bytes(b"mine")
     (tmp_path / "src/pkg/k.aotcuda/manifest.json").unlink()
     (tmp_path / "pkg/other.py").write_bytes(b"mine")

@@ -5,14 +5,20 @@ from __future__ import annotations
 import faulthandler
 import mmap
 import os
+import pickle
 import signal
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.build import pool
 from aotcuda.build.pool import Task
 from aotcuda.errors import BuildError, CompileError, ConfigError, LinkError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Test runners have threads; from Python 3.12 on, forking beside them warns. The worker that uses the pool has none.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -154,6 +160,99 @@ def test_a_child_shares_memory_only_on_purpose() -> None:
     shared = mmap.mmap(-1, 1)
     run(Task("writes", lambda: shared.write(b"x")))
     assert shared[:1] == b"x"
+
+
+def descriptors() -> set[int]:
+    return {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+
+
+def for_each_new_descriptor(do: Callable[[int], object]) -> Callable[[], None]:
+    """A task that does something with each descriptor that it has open and this process, the test runner's, has not."""
+    here = descriptors()
+
+    def task() -> None:
+        for number in descriptors() - here:
+            with suppress(OSError):  # the one that the folder was read by is closed again; some are for reading
+                do(number)
+
+    return task
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.abort, ()
+
+
+@pytest.mark.parametrize("data", [b"x", b"\n" * 100, pickle.dumps(Bomb()), b"\0" * 48 + pickle.dumps(Bomb())])
+def test_what_a_task_writes_into_the_pipe_of_results_is_told_and_never_unpickled(data: bytes) -> None:
+    with pytest.raises(BuildError) as caught:
+        run(Task("a task", for_each_new_descriptor(lambda number: os.write(number, data))))
+    assert str(caught.value).startswith("a task: code of the project wrote to, or closed, file descriptors that ")
+
+
+@pytest.mark.parametrize("lose", [os.close, lambda number: os.dup2(2, number)], ids=["closes", "replaces"])
+def test_a_task_whose_pipe_is_gone_is_told(lose: Callable[[int], object]) -> None:
+    with pytest.raises(BuildError, match=r"^a task: code of the project wrote to, or closed, file descriptors that "):
+        run(Task("a task", for_each_new_descriptor(lose)))
+
+
+def test_a_process_that_a_task_leaves_behind_with_its_pipe_holds_nothing_up(tmp_path: Path) -> None:
+    def leave() -> str:
+        if (pid := os.fork()) == 0:
+            signal.pause()
+        (tmp_path / "pid").write_text(str(pid))
+        return "done"
+
+    def leave_and_die() -> None:
+        leave()
+        os._exit(3)
+
+    for task in (leave, leave_and_die):
+        try:
+            if task is leave:
+                assert run(Task("leaves", task)) == ["done"]
+            else:
+                with pytest.raises(BuildError, match=r"ended without a result \(exit status 3\)"):
+                    run(Task("leaves", task))
+        finally:
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_a_source_that_has_children_reaped_by_itself_does_no_harm() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run(*[Task(str(number), int) for number in range(5)]) == [0] * 5
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_children_go_when_something_is_raised_while_they_run(tmp_path: Path) -> None:
+    def wait() -> None:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        os.write(writing_end, b"x")
+        signal.pause()
+
+    def interrupt(task: Task) -> None:
+        os.read(reading, 1)  # the other one is at work
+        raise KeyboardInterrupt
+
+    reading, writing_end = os.pipe()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run([Task("ends", int), Task("waits", wait)], 2, interrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_child_goes_with_its_parent() -> None:
+    reading, writing_end = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        run(Task("waits", lambda: [os.write(writing_end, b"%d\n" % os.getpid()), signal.pause()]))
+    assert os.read(reading, 20)
+    os.close(writing_end)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert os.read(reading, 1) == b""  # the end of the pipe that the child had is closed
 
 
 def test_gathered_attempts_go_on_after_a_failure_and_are_raised_together() -> None:

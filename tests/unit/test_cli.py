@@ -87,7 +87,7 @@ def test_build_builds_the_project_and_lists_what_it_wrote(
 ) -> None:
     calls = []
 
-    def build_project(project: Path, out: Path | None) -> list[Path]:
+    def build_project(project: Path, out: Path | None, warn: object) -> list[Path]:
         calls.append((project, out))
         return [Path("there/kernels.py"), Path("there/kernels.pyi")]
 
@@ -98,7 +98,7 @@ def test_build_builds_the_project_and_lists_what_it_wrote(
 
 
 def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def build_project(project: Path, out: Path | None) -> list[Path]:
+    def build_project(project: Path, out: Path | None, warn: object) -> list[Path]:
         message = "_kernels.py:7: no such attribute"
         raise CompileError(message)
 

@@ -586,7 +586,9 @@ class TestUnbuilt:
         tree.write_text("[tool.other]\n")
         with pytest.raises(ModuleNotFoundError) as caught:
             aotcuda.load("mypkg.kernels")
-        assert "HATCH_BUILD_NO_HOOKS" in caught.value.__notes__[0]
+        assert caught.value.name == "mypkg.kernels"
+        assert "[tool.hatch.build.targets.wheel.hooks.aotcuda]" in str(caught.value)
+        assert "HATCH_BUILD_NO_HOOKS" in str(caught.value)
 
     def test_an_import_error_inside_the_package_is_its_own(self, cuda, tree):
         (cuda.packages / "mypkg" / "__init__.py").write_text("import nothing_of_that_name\n")

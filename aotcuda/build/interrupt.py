@@ -1,0 +1,84 @@
+"""Being interrupted: Ctrl-C and the signals that ask a process to end, as one exception, said in one line.
+
+Builds run under other tools' main programs. Of their signals only those are taken that nobody has a handler for, and
+only while something is being built.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NOBODYS = (signal.SIG_DFL, signal.default_int_handler)
+
+_TIDYING = 3.0
+"""Seconds after a signal in which others are not answered; then they are, since any code may have hidden the first."""
+
+NOTHING_WRITTEN = "build interrupted; nothing was written"
+WRITTEN = "build interrupted; its files had been written"
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked this process to end. The argument says how far the build was."""
+
+    code = 128 + signal.SIGINT
+    """The exit status that says so."""
+
+
+class Guard:
+    """While it is on, a signal raises Interrupted, and more of them do not disturb the tidying up.
+
+    It is a context: on inside the block, off behind it.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, object] = {}
+        self._quietly = False
+        self._raised = -_TIDYING
+
+    def on(self, *, quietly: bool = False) -> None:
+        """Take the signals; not in threads, where Python has no way to.
+
+        Args:
+            quietly: Another program's code is running: a signal prints its line and ends the process, with what that
+                code has to do at its end.
+        """
+        self._quietly = quietly
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) in _NOBODYS:
+                    self._before[number] = signal.signal(number, self._take)
+
+    def off(self) -> None:
+        """Give them back."""
+        while self._before:
+            signal.signal(*self._before.popitem())  # type: ignore[arg-type]  # what `signal` itself returned
+
+    def __enter__(self) -> Self:
+        self.on()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.off()
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        now = time.monotonic()
+        if now - self._raised < _TIDYING:
+            return
+        self._raised = now
+        code = 128 + number
+        if self._quietly:
+            print(f"aotcuda: {NOTHING_WRITTEN}", file=sys.stderr)
+            sys.exit(code)
+        interrupted = Interrupted(NOTHING_WRITTEN)
+        interrupted.code = code
+        raise interrupted

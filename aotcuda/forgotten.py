@@ -1,0 +1,86 @@
+"""A forgotten build hook: what to say of packages that need aotcuda and have no module that it built.
+
+Hatchling builds a project without the hook's table as if aotcuda were not there, and says that all is well. It loads no
+plugin that the project does not name, so only what looks at the project or the package afterwards can notice.
+"""
+
+from __future__ import annotations
+
+import os
+
+TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
+ADVICE = f"add the table {TABLE} to its pyproject.toml, which turns the build hook on, and build it again"
+
+_PYPROJECT = "pyproject.toml"
+
+
+def in_project(folder: str) -> str | None:
+    """What is wrong with the project in `folder`, if it configures aotcuda and hatchling builds it without the hook."""
+    path = os.path.join(folder, _PYPROJECT)
+    project = _read(path)
+    tool = _table(project, "tool")
+    if not _table(tool, "aotcuda") or not _uses_hatchling(project):
+        return None
+    hatch = _table(tool, "hatch") | _read(os.path.join(folder, "hatch.toml"))  # whose keys come first
+    build = _table(hatch, "build")
+    hooks = _table(build, "hooks") | _table(_table(_table(build, "targets"), "wheel"), "hooks")
+    if "aotcuda" in hooks:
+        return None
+    meant = [name for name in hooks if name.lower().replace("-", "").replace("_", "") == "aotcuda"]
+    what = f"its table for a hook {meant[0]} is misspelt, write" if meant else "add the table"
+    return f"{path} has [tool.aotcuda], and does not turn the build hook on: {what} {TABLE}"
+
+
+def above(folder: str) -> str | None:
+    """`in_project` for the project that a package in `folder` lies in; not beyond a folder of installed packages."""
+    while os.path.basename(folder) not in {"site-packages", "dist-packages"}:
+        if os.path.isfile(os.path.join(folder, _PYPROJECT)):
+            return in_project(folder)
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            break
+    return None
+
+
+def in_metadata(text: str) -> str | None:
+    """What may be wrong with a distribution that has no built module, by its METADATA."""
+    for line in text.partition("\n\n")[0].splitlines():
+        key, _, value = line.partition(":")
+        if key.lower() == "requires-dist" and _is_aotcuda(value):
+            return f"it depends on aotcuda, so it may have been built without the hook: {ADVICE}"
+    return None
+
+
+def installed(package: str) -> str | None:
+    """`in_metadata` for the distribution that a top-level package was installed from."""
+    from importlib import metadata  # noqa: PLC0415 (nobody comes here whose import works)
+
+    for name in metadata.packages_distributions().get(package, ()):
+        if hint := in_metadata(metadata.distribution(name).read_text("METADATA") or ""):
+            return hint
+    return None
+
+
+def _is_aotcuda(requirement: str) -> bool:
+    name = requirement.strip()
+    rest = name.removeprefix("aotcuda")
+    return rest != name and not (rest[:1].isalnum() or rest[:1] in {"-", "_", "."}) and "extra ==" not in rest
+
+
+def _uses_hatchling(project: dict[str, object]) -> bool:
+    return str(_table(project, "build-system").get("build-backend", "")).startswith("hatchling.")
+
+
+def _table(parent: dict[str, object], key: str) -> dict[str, object]:
+    found = parent.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _read(path: str) -> dict[str, object]:
+    import tomllib  # noqa: PLC0415 (as above)
+
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,108 @@
+"""Builds that are under way: where they are, which processes they have, and stopping them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMAND = (sys.executable, "-m", "aotcuda", "build")
+
+
+class Running:
+    """A command that builds `project`, with all processes that come of it.
+
+    Attributes:
+        process: The first one.
+    """
+
+    def __init__(self, project: Path, command: tuple[str, ...], environ: dict[str, str]) -> None:
+        self._mark = f"AOTCUDA_TEST_MARK={uuid.uuid4()}"
+        name, _, value = self._mark.partition("=")
+        self.process = subprocess.Popen(
+            command,
+            cwd=project,
+            env={**os.environ, name: value, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ended(self) -> tuple[int, str, str]:
+        """Exit code and output, when it has ended."""
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out, err
+
+    def stopped(self, number: signal.Signals) -> tuple[int, str]:
+        """Send a signal to the first process alone; its exit code, and what was said."""
+        self.process.send_signal(number)
+        status, _, err = self.ended()
+        return status, err
+
+    def is_gone(self) -> bool:
+        """Whether no process of the build is left; one that is about to go is waited for."""
+        for pid in self.processes():
+            try:
+                descriptor = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            came = readable(descriptor, 20)
+            os.close(descriptor)
+            if not came:
+                return False
+        return not self.processes()
+
+    def processes(self) -> dict[int, int]:
+        """The processes whose environment has the build's mark, each with its parent."""
+        found = {}
+        for folder in Path("/proc").iterdir():
+            try:
+                if folder.name.isdecimal() and self._mark.encode() in (folder / "environ").read_bytes():
+                    found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+        return found
+
+    def end(self) -> None:
+        """Leave nothing running, whatever a test has found."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@contextmanager
+def running(project: Path, command: tuple[str, ...] = COMMAND, **environ: str) -> Iterator[Running]:
+    """A build in the background, for the time of the block."""
+    build = Running(project, command, environ)
+    try:
+        yield build
+    finally:
+        build.end()
+
+
+@contextmanager
+def waiting(project: Path, command: tuple[str, ...], fifo: Path, **environ: str) -> Iterator[Running]:
+    """The same, entered when code of the project has opened the file that the variable `REACHED` names, for writing."""
+    os.mkfifo(fifo)
+    with running(project, command, REACHED=str(fifo), **environ) as build:
+        descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        assert readable(descriptor, 120), "the build does not come to its point"
+        os.close(descriptor)
+        fifo.unlink()
+        yield build
+
+
+def readable(descriptor: int, seconds: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

@@ -1,0 +1,128 @@
+"""Sources that do what no source should: a build never hangs over one, and says in one line which it was."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration.projects import MODULE, refused, write
+from integration.running import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNEL = 'kernels.f = "void(float32[::1])"'
+GOOD = "\ndef f(x):\n    x[0] = 1\n"
+
+OVER = "the build's processes talk over; a source may use only descriptors that it has opened itself"
+EACH = "for n in range(3, 300):\n    try:\n        {}\n    except OSError:\n        pass\n"
+THREAD = """
+import os, threading
+
+def write():
+    while True:
+        os.write(3, b"x")
+
+threading.Thread(target=write, daemon=True).start()
+threading.Event().wait()
+"""
+HOSTILE = {
+    "writes a word": ("import os\nos.write(3, b'hello')", f"wrote b'hello' to file descriptor 3, which {OVER}"),
+    "writes to all": (
+        "import os\n" + EACH.format("os.write(n, b'hello\\n')"),
+        f"wrote b'hello\\n' to file descriptor 3, which {OVER}",
+    ),
+    "writes a message": (
+        "import os\n" + EACH.format("""os.write(n, b'{"finished": "0"}\\n')"""),
+        f"""wrote b'{{"finished": "0"}}\\n' to file descriptor 3, which {OVER}""",
+    ),
+    "writes a pickle": (
+        "import os\n" + EACH.format("os.write(n, b'cbuiltins\\nopen\\n(Vbomb\\nVw\\ntR.')"),
+        f"wrote b'cbuiltins\\nopen\\n(Vbomb\\nVw\\ntR.' to file descriptor 3, which {OVER}",
+    ),
+    "floods": (
+        "import os\nwhile True:\n    os.write(3, b'x' * 100000)",
+        f"wrote b'x' to file descriptor 3, which {OVER}",
+    ),
+    "writes from a thread": (
+        THREAD,
+        f"wrote b'x' to file descriptor 3, which {OVER}",
+    ),
+    "closes them": (
+        "import os\nos.closerange(3, 4096)",
+        f"closed file descriptors that {OVER}",
+    ),
+    "closes them and opens others": (
+        "import os\nos.closerange(3, 4096)\nFILES = [open(os.devnull, 'w') for _ in range(8)]",
+        f"closed file descriptors that {OVER}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_source_that_gets_at_the_builds_own_descriptors_is_named_in_one_line(name: str, tmp_path: Path) -> None:
+    code, said = HOSTILE[name]
+    done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
+    start, _, rest = done.err.partition(": code of the project ")
+    assert start == "aotcuda: importing pkg._k"
+    assert re.sub("x+", "x", rest) == f"{said}\n"  # of a flood, as much as has come
+    assert not (tmp_path / "project" / "bomb").exists()
+
+
+ENDS = {
+    "exits": ("import os\nos._exit(5)", "exit status 5"),
+    "goes into the background": ("import os\nif os.fork():\n    os._exit(0)\nos.setsid()", "exit status 0"),
+    "kills what is above it": ("import os, signal\nos.kill(os.getppid(), 9)\nsignal.pause()", "killed by SIGKILL"),
+    "kills its group": ("import os, signal\nos.kill(0, 15)\nsignal.pause()", "killed by SIGTERM"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_source_that_ends_the_worker_is_named_in_one_line(name: str, tmp_path: Path) -> None:
+    code, how = ENDS[name]
+    done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
+    assert done.err == f"aotcuda: the build ended while importing pkg._k ({how}); what was printed stands above\n"
+
+
+@pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "class Own(BaseException):\n    pass\nraise Own"])
+def test_what_a_source_raises_is_told_whatever_it_is(code: str, tmp_path: Path) -> None:
+    done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
+    assert done.said.startswith(f"{MODULE}.source: importing pkg._k failed: ")
+
+
+DAEMON = """
+import os, signal
+
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    signal.pause()
+"""
+MULTIPROCESSING = """
+import multiprocessing, signal
+
+multiprocessing.get_context("fork").Process(target=signal.pause).start()
+"""
+HARMLESS = {
+    "a thread": "import threading\nthreading.Thread(target=threading.Event().wait).start()",
+    "a program": "import subprocess\nP = subprocess.Popen(['sleep', '1000'], close_fds=False)",
+    "a daemon": DAEMON,
+    "a process of multiprocessing": MULTIPROCESSING,
+    "a second build, by a fork": "import os\nos.fork()",
+    "an exit handler that never ends": "import atexit, signal\natexit.register(signal.pause)",
+    "no wish to hear of its children": "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "nothing to read": "import sys\nassert sys.stdin.read() == ''",
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_a_source_starts_ends_with_the_build(name: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", HARMLESS[name] + GOOD, module=KERNEL)
+    with running(project) as build:
+        status, out, err = build.ended()
+        assert (status, err) == (0, "")
+        assert out.count("\n") == 5
+        assert build.is_gone()

@@ -1,0 +1,166 @@
+"""A build that is stopped is gone, at whatever point and by whatever signal: its processes and its temporary files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.projects import HATCHLING, write
+from integration.running import COMMAND, waiting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNEL = 'kernels.f = "void(float32[::1])"'
+GOOD = "\ndef f(x):\n    x[0] = 1\n"
+EDITABLE = (*HATCHLING[:-1], "wheel:editable")
+LINE = "aotcuda: build interrupted; nothing was written\n"
+
+IMPORTING = """
+import os, signal
+open(os.environ["REACHED"], "w").write("x")
+signal.pause()
+"""
+COMPILING = """
+from numba.cuda.extending import intrinsic
+
+@intrinsic
+def stop(context):
+    import os, signal
+    open(os.environ["REACHED"], "w").write("x")
+    signal.pause()
+
+def f(x):
+    stop()
+"""
+DEAF = """
+import os, signal
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        signal.pause()
+open(os.environ["REACHED"], "w").write("x")
+while True:
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        pass
+"""
+LATER = """
+import os, select
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Later(BuildHookInterface):  # after aotcuda's, whose files wait for hatchling
+    def initialize(self, version, build_data):
+        if "REACHED" in os.environ:
+            os.write(os.open(os.environ["REACHED"], os.O_WRONLY), b"x")
+            while True:  # handlers in Python are run between two instructions; `pause` might begin in between
+                select.select([], [], [], 0.05)
+"""
+POINTS = {"importing": IMPORTING + GOOD, "compiling": COMPILING, "a deaf source": DEAF + GOOD, "hatchling": GOOD}
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    """The folder for temporary files; empty."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder
+
+
+def project(folder: Path, point: str) -> Path:
+    rest = "[tool.hatch.build.targets.wheel.hooks.custom]\n" * (point == "hatchling")
+    made = write(
+        folder / "project", POINTS[point], module=KERNEL, rest=f'{rest}[tool.hatch.build]\ndev-mode-dirs = ["."]'
+    )
+    (made / "hatch_build.py").write_text(LATER)
+    return made
+
+
+CASES = [
+    *((COMMAND, point) for point in ("importing", "compiling", "a deaf source")),
+    (HATCHLING, "importing"),
+    (HATCHLING, "hatchling"),
+    (EDITABLE, "importing"),
+    (EDITABLE, "hatchling"),
+]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(("command", "point"), CASES, ids=lambda value: value if isinstance(value, str) else value[-1])
+def test_a_signal_to_the_first_process_ends_them_all(
+    command: tuple[str, ...], point: str, number: signal.Signals, tmp_path: Path, temporary: Path
+) -> None:
+    made = project(tmp_path, point)
+    before = projects.tree(made)
+    with waiting(made, command, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
+        found = build.stopped(number)
+        assert build.is_gone()
+    assert projects.tree(made) == before
+    if number == signal.SIGKILL:
+        assert found == (-number, "")
+    else:
+        assert found == (128 + number, LINE)
+        assert list(temporary.iterdir()) == []
+
+
+def test_a_signal_to_the_whole_group_as_ctrl_c_on_a_terminal_is_one_line(tmp_path: Path) -> None:
+    made = project(tmp_path, "compiling")
+    code = f"import os; os.setpgid(0, 0); os.execv({sys.executable!r}, {list(COMMAND)})"
+    with waiting(made, (sys.executable, "-c", code), tmp_path / "fifo") as build:
+        os.killpg(build.process.pid, signal.SIGINT)
+        assert build.ended() == (130, "", LINE)
+        assert build.is_gone()
+
+
+def test_the_next_build_removes_what_a_killed_one_has_left(tmp_path: Path, temporary: Path) -> None:
+    made = project(tmp_path, "hatchling")
+    with waiting(made, HATCHLING, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
+        build.stopped(signal.SIGKILL)
+    assert len(list(temporary.iterdir())) == 1
+    projects.build_wheel(made, TMPDIR=str(temporary))
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_build_leaves_the_files_of_one_that_is_under_way(tmp_path: Path, temporary: Path) -> None:
+    made = project(tmp_path, "hatchling")
+    with waiting(made, HATCHLING, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
+        other = write(tmp_path / "other", GOOD, module=KERNEL)
+        projects.build_wheel(other, TMPDIR=str(temporary))
+        assert len(list(temporary.iterdir())) == 1
+        assert build.stopped(signal.SIGTERM) == (143, LINE)
+
+
+@pytest.mark.parametrize("which", ["the worker", "the process above it"])
+def test_a_killed_process_of_the_build_is_told_and_takes_the_others_along(which: str, tmp_path: Path) -> None:
+    with waiting(project(tmp_path, "importing"), COMMAND, tmp_path / "fifo") as build:
+        child_of = {parent: pid for pid, parent in build.processes().items()}
+        above = child_of[build.process.pid]
+        os.kill(child_of[above] if which == "the worker" else above, signal.SIGKILL)
+        line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); what was printed stands above\n"
+        assert build.ended() == (1, "", line)
+        assert build.is_gone()
+
+
+def test_an_editable_build_that_hatchling_cannot_finish_writes_nothing_into_the_source_tree(tmp_path: Path) -> None:
+    made = project(tmp_path, "hatchling")
+    (made / "hatch_build.py").write_text(FAILING)
+    before = projects.tree(made)
+    assert projects.run(made, *EDITABLE).status != 0
+    assert projects.tree(made) == before
+
+
+FAILING = """
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Failing(BuildHookInterface):
+    def initialize(self, version, build_data):
+        raise ValueError("it fails")
+"""

@@ -1,0 +1,60 @@
+"""Processes that go when their parent goes, and all that is below one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+START = "import os, signal, sys; from aotcuda.build import lifetime;"
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", START + code]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_a_child_whose_parent_was_gone_before_it_asked_goes_at_once() -> None:
+    assert run("lifetime.die_with(os.getppid() + 1, signal.SIGKILL)").returncode == -signal.SIGKILL
+
+
+def test_a_child_whose_parent_is_there_lives_on() -> None:
+    assert run("lifetime.die_with(os.getppid(), signal.SIGKILL)").returncode == 0
+
+
+FAMILY = """
+lifetime.adopt_orphans()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+reading, writing = os.pipe()
+def child(depth):
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if depth % 2 else signal.SIG_DFL)
+        if depth:
+            child(depth - 1)
+        if depth == 2:
+            os._exit(0)  # its child is an orphan
+        os.write(writing, b"x")
+        signal.pause()
+child(4)
+for _ in range(4):
+    os.read(reading, 1)
+lifetime.end_descendants()
+assert lifetime.descendants() == set(), lifetime.descendants()
+os.close(writing)
+assert os.read(reading, 9) == b""  # nobody has the other end
+"""
+
+
+def test_all_that_is_below_a_process_is_ended_orphans_and_deaf_ones_too() -> None:
+    done = run(FAMILY)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_process_that_nobody_is_below_has_nothing_to_end() -> None:
+    assert run("lifetime.end_descendants(); assert not lifetime.descendants()").returncode == 0
+
+
+def test_the_program_name_of_a_process_may_be_anything() -> None:
+    code = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (', 0, 0, 0)\n"
+    assert run(f"{code}assert int(lifetime.status(os.getpid())[1]) == os.getppid()").returncode == 0

@@ -1,0 +1,116 @@
+"""Temporary names tell whose they are; what a dead process has left is removed, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.build import temporary
+from aotcuda.errors import BuildError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY = 24 * 3600
+
+
+@pytest.fixture(scope="module")
+def dead() -> str:
+    """A name that a process took which is gone."""
+    code = "from aotcuda.build import temporary; print(temporary.name(''))"
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def changed(name: str, **parts: str) -> str:
+    """The name with another `place`, `pid` or `start`."""
+    prefix, place, pid, start, rest = name.rsplit("-", 4)
+    found = {"place": place, "pid": pid, "start": start} | parts
+    return "-".join([prefix, found["place"], found["pid"], found["start"], rest])
+
+
+def swept(folder: Path, name: str, *, age: float = 0) -> bool:
+    (folder / name).mkdir()
+    (folder / name / "file").touch()
+    os.utime(folder / name, (folder.stat().st_mtime - age,) * 2)
+    temporary.sweep(folder)
+    return not (folder / name).exists()
+
+
+def test_what_a_dead_process_left_goes(tmp_path: Path, dead: str) -> None:
+    assert swept(tmp_path, dead)
+    assert swept(tmp_path, f".kernels.aotcuda.{dead}")
+    (tmp_path / f".kernels.py.{dead}").touch()
+    temporary.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_living_process_has_stays(tmp_path: Path) -> None:
+    assert not swept(tmp_path, temporary.name(""), age=30 * DAY)
+
+
+def test_a_process_number_that_was_given_out_again_is_another_process(tmp_path: Path) -> None:
+    start = temporary.name("").rsplit("-", 2)[1]
+    assert swept(tmp_path, changed(temporary.name(""), start=str(int(start) - 1)))
+
+
+def test_what_another_machine_or_container_has_stays_until_it_is_old(tmp_path: Path, dead: str) -> None:
+    elsewhere = changed(dead, place="0" * 12)
+    assert not swept(tmp_path, elsewhere, age=6 * DAY)
+    os.utime(tmp_path / elsewhere, (0, 0))
+    temporary.sweep(tmp_path)
+    assert not (tmp_path / elsewhere).exists()
+
+
+def test_what_belongs_to_somebody_else_stays(tmp_path: Path, dead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    assert not swept(tmp_path, dead)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aotcuda-abcdefgh",
+        "aotcuda-tmp-",
+        "aotcuda-tmp-0123456789ab-1-1",
+        "my-aotcuda-tmp-0123456789ab-x-1-aa",
+        "aotcuda-tmp-0123456789ab-1-1-aa.txt",
+        "kernels.aotcuda",
+    ],
+)
+def test_other_names_stay(tmp_path: Path, name: str) -> None:
+    assert not swept(tmp_path, name, age=30 * DAY)
+
+
+def test_a_link_is_removed_and_what_it_points_to_stays(tmp_path: Path, dead: str) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "file").touch()
+    (tmp_path / dead).symlink_to(mine)
+    temporary.sweep(tmp_path)
+    assert not (tmp_path / dead).is_symlink()
+    assert (mine / "file").exists()
+
+
+def test_sweeping_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+    temporary.sweep(tmp_path / "nothing")
+
+
+def test_a_new_folder_is_this_users_alone_and_takes_the_place_of_dead_ones(
+    tmp_path: Path, dead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / dead).mkdir()
+    made = temporary.folder()
+    assert list(tmp_path.iterdir()) == [made]
+    assert made.stat().st_mode & 0o777 == 0o700
+
+
+def test_no_room_for_a_folder_is_an_error_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
+    with pytest.raises(BuildError, match=r"no temporary folder can be made .*; set TMPDIR to a folder with room"):
+        temporary.folder()

@@ -1,0 +1,167 @@
+"""A forgotten build hook is noticed, in every place where hatchling looks for its table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda import forgotten
+from aotcuda.cli import main
+from aotcuda.errors import TargetError
+from aotcuda.inspect import targets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
+CONFIGURED = f"{HATCHLING}[tool.aotcuda]\narch = ['sm_80']\n"
+WHEEL = "[tool.hatch.build.targets.wheel.hooks.{}]\n"
+
+
+def project(folder: Path, pyproject: str, hatch: str | None = None) -> str:
+    (folder / "pyproject.toml").write_text(pyproject)
+    if hatch is not None:
+        (folder / "hatch.toml").write_text(hatch)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    "pyproject",
+    [
+        pytest.param(CONFIGURED, id="no table"),
+        pytest.param(CONFIGURED + "[tool.hatch.hooks.aotcuda]", id="one in the wrong place"),
+        pytest.param(CONFIGURED + "[tool.hatch.build.targets.sdist.hooks.aotcuda]", id="one for sdists"),
+        pytest.param(CONFIGURED + WHEEL.format("custom"), id="another hook's"),
+        pytest.param(CONFIGURED + "[tool.hatch]\nbuild = 3", id="no tables at all"),
+    ],
+)
+def test_a_project_that_does_not_turn_the_hook_on_is_told_which_table_to_add(pyproject: str, tmp_path: Path) -> None:
+    assert forgotten.in_project(project(tmp_path, pyproject)) == (
+        f"{tmp_path}/pyproject.toml has [tool.aotcuda], and does not turn the build hook on: add the table "
+        "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
+    )
+
+
+@pytest.mark.parametrize("name", ["aot-cuda", "aot_cuda", "AOTCUDA"])
+def test_a_misspelt_table_is_named(name: str, tmp_path: Path) -> None:
+    found = forgotten.in_project(project(tmp_path, CONFIGURED + WHEEL.format(name)))
+    assert found is not None
+    assert found.endswith(f": its table for a hook {name} is misspelt, write {forgotten.TABLE}")
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "hatch"),
+    [
+        pytest.param(CONFIGURED + WHEEL.format("aotcuda"), None, id="the wheel's own table"),
+        pytest.param(CONFIGURED + "[tool.hatch.build.hooks.aotcuda]", None, id="that for all targets"),
+        pytest.param(CONFIGURED, "[build.targets.wheel.hooks.aotcuda]", id="one in hatch.toml"),
+        pytest.param(HATCHLING, None, id="no configuration"),
+        pytest.param("[tool.aotcuda]\narch = []", None, id="another build system"),
+        pytest.param("[tool.aotcuda", None, id="no TOML"),
+        pytest.param("tool = 3", None, id="another shape"),
+    ],
+)
+def test_others_are_left_alone(pyproject: str, hatch: str | None, tmp_path: Path) -> None:
+    assert forgotten.in_project(project(tmp_path, pyproject, hatch)) is None
+
+
+def test_a_folder_without_a_project_is_left_alone(tmp_path: Path) -> None:
+    assert forgotten.in_project(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("requirement", "named"),
+    [
+        ("aotcuda", True),
+        ("aotcuda>=0.1,<1", True),
+        ("aotcuda[fast] ; python_version > '3.10'", True),
+        ("aotcuda (>=0.1)", True),
+        ("aotcuda[cu13]; extra == 'build'", False),
+        ("aotcuda-accelerator", False),
+        ("aotcudalike", False),
+        ("numpy", False),
+    ],
+)
+def test_metadata_that_names_aotcuda_gives_a_hint(requirement: str, named: bool) -> None:
+    head = f"Metadata-Version: 2.4\nName: mypkg\nRequires-Dist: numpy\nRequires-Dist: {requirement}\n"
+    text = f"{head}\nRequires-Dist: aotcuda, says the readme"
+    found = forgotten.in_metadata(text)
+    assert (found is not None) == named
+    assert found is None or forgotten.TABLE in found
+
+
+def installed(folder: Path, metadata: str = "Requires-Dist: aotcuda\n") -> Path:
+    """A package without modules that aotcuda built, with the metadata that an installer writes."""
+    (folder / "barepkg").mkdir()
+    (folder / "barepkg" / "__init__.py").touch()
+    info = folder / "barepkg-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: barepkg\nVersion: 1.0\n{metadata}")
+    (info / "RECORD").write_text("barepkg/__init__.py,,\nbarepkg-1.0.dist-info/METADATA,,\n")
+    return folder
+
+
+@pytest.mark.parametrize("target", ["barepkg", "barepkg.kernels"])
+def test_inspect_of_an_installed_package_has_the_hint(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(installed(tmp_path))
+    with pytest.raises(TargetError, match=r"it depends on aotcuda, so it may .*: add the table \[tool\.hatch\.build"):
+        targets.find(target)
+
+
+def test_inspect_of_a_package_in_a_source_tree_names_its_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path, CONFIGURED)
+    (tmp_path / "src").mkdir()
+    monkeypatch.syspath_prepend(installed(tmp_path / "src"))
+    for target in ("barepkg", str(tmp_path), str(tmp_path / "src" / "barepkg")):
+        with pytest.raises(TargetError, match=rf"; {tmp_path}/pyproject\.toml has \[tool\.aotcuda\], and does not"):
+            targets.find(target)
+
+
+def test_inspect_of_a_package_that_has_nothing_to_do_with_aotcuda_has_no_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(installed(tmp_path, "Requires-Dist: numpy\n"))
+    with pytest.raises(TargetError, match=r"\(no \*\.aotcuda/manifest\.json\)$"):
+        targets.find("barepkg")
+
+
+def test_inspect_of_a_wheel_is_one_line_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = tmp_path / "barepkg-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("barepkg/__init__.py", "")
+        archive.writestr("barepkg-1.0.dist-info/METADATA", "Name: barepkg\nRequires-Dist: aotcuda>=0.1\n")
+    assert main(["inspect", str(wheel)]) == 1
+    error = capsys.readouterr().err
+    assert forgotten.TABLE in error
+    assert error.count("\n") == 1
+
+
+def test_a_load_of_an_installed_package_says_what_is_missing(tmp_path: Path) -> None:
+    script = "import aotcuda; aotcuda.load('barepkg.kernels')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=installed(tmp_path), capture_output=True, text=True, check=False
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: there is no module barepkg.kernels in the package barepkg. ")
+    assert f"add the table {forgotten.TABLE} to its pyproject.toml" in last
+
+
+def test_hatchlings_plugin_tells_a_project_that_names_the_hook_wrongly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hatch_aotcuda import hooks
+
+    monkeypatch.chdir(project(tmp_path, CONFIGURED + WHEEL.format("aot-cuda")))
+    hooks.hatch_register_build_hook()
+    assert capsys.readouterr().err.startswith(f"aotcuda: {tmp_path}/pyproject.toml has [tool.aotcuda], and does not ")
+    project(tmp_path, CONFIGURED + WHEEL.format("aotcuda"))
+    hooks.hatch_register_build_hook()
+    assert capsys.readouterr().err == ""
