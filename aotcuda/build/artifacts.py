@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Config
+    from aotcuda.build.depends import Dependencies
     from aotcuda.build.frontends import CompiledFunction, CompiledKernel
     from aotcuda.build.job import BuiltModule, Result
     from aotcuda.build.plan import Unit
@@ -31,7 +32,7 @@ def files(
     result: Result,
     *,
     version: str,
-    sources: list[manifest.Source],
+    dependencies: Dependencies,
     editable: bool,
     rebuild: manifest.Rebuild | None,
 ) -> dict[str, bytes]:
@@ -62,7 +63,10 @@ def files(
     add("header", header.file_name(name), header.render(name, pairs, whole["kernels"]).encode())
     whole["files"] = listed  # type: ignore[typeddict-item]
     whole["function_links"] = function_links
-    whole["sources"] = sources
+    whole["sources"] = dependencies.sources
+    if editable:
+        whole["reads"] = dependencies.reads
+        whole["variables"] = dependencies.variables
     if rebuild is not None:
         whole["rebuild"] = rebuild
     data = manifest.dump(whole)

@@ -65,7 +65,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     units = [unit for plan in job.plans for unit in plan.units]
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
-    with pool.gathered() as attempt, witness.watch() if job.late else nullcontext() as seen:
+    watch = witness.watch(job.watched, job.names) if job.trace else nullcontext()
+    with pool.gathered() as attempt, watch as seen:
         for unit in units:
             tell(step=f"importing {unit.source}", done=0, total=0)
             with attempt():
