@@ -88,12 +88,14 @@ def _again(name: str, asker: str, target: Target, package_root: Path, variables:
     described = manifest.read(str(path))
     if any(_links(image["arch"], target) for image in described["ltoir"]):
         return []
-    has = " and ".join(sorted({image["arch"] for image in described["ltoir"] if image["kind"] == "ltoir"}))
-    before = f"{asker} links {name}, whose packaged code is for {has or 'no GPU'} and later ones"
+    if not described["ltoir"]:
+        return []  # likewise
+    has = described["ltoir"][0]["arch"]
+    before = f"{asker} links {name}, whose packaged code is for {has} and later GPUs"
     rebuild = described.get("rebuild")
     if rebuild is None:
         message = (
-            f'{before}, and which carries no sources to compile for {target} (it was built with fallback = "error"); '
+            f'{before}; it carries no sources to compile for {target} (it was built with fallback = "error"): '
             f"install a version of it that was built for {target} too"
         )
         raise LinkError(message)

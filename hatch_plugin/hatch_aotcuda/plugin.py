@@ -86,6 +86,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             for text in tree.install(output, root):
                 self.app.display_warning(f"aotcuda: {text}")
             return
+        # Files of an editable build lie in the source tree, where git may not ignore them.
+        config = self.build_config
+        config.build_reserved_paths.update(map(config.get_distribution_path, tree.leftovers(root)))
         folder = Path(tempfile.mkdtemp(prefix="aotcuda-"))
         build_data["aotcuda_folder"] = str(folder)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)  # where hatchling gives up before `finalize`
