@@ -76,6 +76,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         with attempt():
             steps = Steps(job, front, functions, tell)  # reads what is linked, other packages' modules among it
     modules = steps.run()
+    if seen is not None:
+        seen.reads = steps.headers_elsewhere() | seen.reads
     toolchain = {
         "cuda": ".".join(map(str, nvrtc.toolkit_version())),
         "nvjitlink": link.version(),
