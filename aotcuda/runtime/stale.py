@@ -82,30 +82,31 @@ class Editable:
 class Sources:
     """What one module was built from, as its manifest lists it."""
 
-    __slots__ = ("_absent", "_manifest", "_reads", "_root", "_seen", "_values")
+    __slots__ = ("_absent", "_reads", "_root", "_seen", "_sources", "_values", "_variables")
 
     def __init__(self, root: str, manifest: Manifest) -> None:
         self._root = root
-        self._manifest = manifest
         self._seen: dict[str, _State] = {}
         self._values: dict[str, str | None] = {}
-        self._reads: list[Read] = []
+        self._sources = [(self._path(item["path"].removesuffix(_TABLE)), item) for item in manifest["sources"]]
+        self._variables = manifest.get("variables", {})
+        self._reads: list[tuple[str, Read]] = []
         self._absent: dict[str, list[str]] = {}  # by folder
         for read in manifest.get("reads", ()):
+            path = self._path(read["path"])
             if read["ask"] in _PRESENCE and read["answer"] is None:
-                folder, name = os.path.split(self._path(read["path"]))
+                folder, name = os.path.split(path)
                 self._absent.setdefault(folder, []).append(name)
             else:
-                self._reads.append(read)
+                self._reads.append((path, read))
 
     def changed(self) -> str | None:
         """What is wrong with the first thing that is not as it was when the images were built, None if all are."""
         return self._edited() or self._answered() or self._appeared() or self._set()
 
     def _edited(self) -> str | None:
-        for source in self._manifest["sources"]:
+        for file, source in self._sources:
             path = source["path"]
-            file = self._path(path.removesuffix(_TABLE))
             try:
                 state = _state(file)
                 if self._seen.get(path) == state:
@@ -121,8 +122,8 @@ class Sources:
 
     def _answered(self) -> str | None:
         """What the build asked about files and folders that were there."""
-        for read in self._reads:
-            ask, path = read["ask"], self._path(read["path"])
+        for path, read in self._reads:
+            ask = read["ask"]
             if ask == "names":
                 try:
                     state = _state(path)
@@ -156,7 +157,7 @@ class Sources:
         return None
 
     def _set(self) -> str | None:
-        for name, digest in self._manifest.get("variables", {}).items():
+        for name, digest in self._variables.items():
             value = os.environ.get(name)
             if name in self._values and self._values[name] == value:
                 continue

@@ -232,6 +232,7 @@ def test_every_default_in_the_schema_is_the_parsers() -> None:
         "frontend": config.frontend,
         "load": config.load,
         "fallback": config.fallback,
+        "watch": [*config.watch],
         "host-abi": config.host_abi,
     }
     options = properties["options"]["properties"]
