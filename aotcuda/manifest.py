@@ -144,6 +144,13 @@ if TYPE_CHECKING:
         path: str
         sha256: str
 
+    class Read(TypedDict):
+        """What a build asked of the machine, and was told; `aotcuda.reads` has the questions."""
+
+        ask: str
+        path: str  # of the project: relative to the folder that holds the package; of others: absolute
+        answer: list[int] | str | bool | None
+
     class Rebuild(TypedDict):
         """What the JIT fallback needs to build the module once more: for another GPU, or for other types."""
 
@@ -175,6 +182,8 @@ if TYPE_CHECKING:
         function_links: list[File]  # what has to be linked together with the exported functions
         sources: list[Source]
         rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
+        reads: NotRequired[list[Read]]  # editable installs, and the fallback's cache: what else the images depend on
+        variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
 
 
 FORMAT = 1

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import aotcuda
 from aotcuda import forgotten, manifest
-from aotcuda.build import artifacts, config, output, plan, rebuild, stages
+from aotcuda.build import artifacts, config, depends, output, plan, rebuild, stages
 from aotcuda.build.job import Job
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from aotcuda.build.job import Result
 
@@ -66,21 +66,24 @@ def build(
             names=plan.names(plans),
             jobs=len(os.sched_getaffinity(0)),
             carry=settings.fallback == "jit" and not editable,
+            trace=editable,
+            watched=depends.patterns(settings.watch, root) if editable else (),
         )
     )
     package_root = _package_root(settings.modules[0].name, roots)
+    project = depends.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     files: dict[str, bytes] = {}
     for result in results:
-        sources = _sources(result, table, root, package_root, editable=editable)
+        found = _dependencies(result, table, project, editable=editable)
         for built in result.modules:
             files |= artifacts.files(
                 settings,
                 built,
                 result,
                 version=aotcuda.__version__,
-                sources=sources,
+                dependencies=found,
                 editable=editable,
-                rebuild=rebuild.describe(table, plans, built, os.path.relpath(root, package_root), editable=editable)
+                rebuild=rebuild.describe(table, plans, built, root, package_root, editable=editable)
                 if settings.fallback == "jit"
                 else None,
             )
@@ -156,18 +159,17 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
                 raise ConfigError(message)
 
 
-def _sources(
-    result: Result, table: Mapping[str, object], root: Path, package_root: Path, *, editable: bool
-) -> list[manifest.Source]:
-    """The files that the result depends on, relative to `package_root`; for an editable install the table as well."""
-    found: list[manifest.Source] = [
-        {"path": Path(os.path.relpath(source["path"], package_root)).as_posix(), "sha256": source["sha256"]}
-        for source in result.sources
-    ]
-    if editable:
-        pyproject = Path(os.path.relpath(root / "pyproject.toml", package_root)).as_posix()
-        found.append({"path": f"{pyproject}#tool.aotcuda", "sha256": table_digest(table)})
-    return sorted(found, key=lambda item: item["path"])
+def _dependencies(
+    result: Result, table: Mapping[str, object], project: depends.Project, *, editable: bool
+) -> depends.Dependencies:
+    """What the result depends on; in wheels its sources alone, and in an editable install the table as well."""
+    found = depends.of([result], project, lasting=True)
+    if not editable:
+        return depends.Dependencies(sources=found.sources)
+    pyproject = project.relative(project.root / "pyproject.toml")
+    table_of: manifest.Source = {"path": f"{pyproject}#tool.aotcuda", "sha256": table_digest(table)}
+    sources = sorted([*found.sources, table_of], key=lambda item: item["path"])
+    return replace(found, sources=sources)
 
 
 def table_digest(table: Mapping[str, object]) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Config
+    from aotcuda.build.depends import Dependencies
     from aotcuda.build.frontends import CompiledFunction, CompiledKernel
     from aotcuda.build.job import BuiltModule, Result
     from aotcuda.build.plan import Unit
@@ -28,7 +29,7 @@ def files(
     result: Result,
     *,
     version: str,
-    sources: list[manifest.Source],
+    dependencies: Dependencies,
     editable: bool,
     rebuild: manifest.Rebuild | None,
 ) -> dict[str, bytes]:
@@ -59,7 +60,10 @@ def files(
     add("header", header.file_name(name), header.render(name, pairs, whole["kernels"]).encode())
     whole["files"] = listed  # type: ignore[typeddict-item]
     whole["function_links"] = function_links
-    whole["sources"] = sources
+    whole["sources"] = dependencies.sources
+    if editable:
+        whole["reads"] = dependencies.reads
+        whole["variables"] = dependencies.variables
     if rebuild is not None:
         whole["rebuild"] = rebuild
     data = manifest.dump(whole)

@@ -265,6 +265,15 @@ class Config:
             Choice(("jit", "error")), "What happens where nothing in the wheel fits: compile, or raise.", '"error"'
         ),
     )
+    watch: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            _STRINGS,
+            "Globs, relative to the project's folder, of more files that the kernels depend on; `**` is any number of "
+            "folders. For what builds cannot see being read: see [the fallback](fallback.md#the-cache).",
+            '["data/*.h5"]',
+        ),
+    )
     host_abi: bool = field(
         default=False,
         metadata=setting(

@@ -7,6 +7,7 @@ does no harm. An include whose name is a macro is not found.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,30 +27,59 @@ def project_files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence
         root: The project's folder, resolved.
         include_dirs: The folders that headers are searched in, relative to `root` or absolute.
     """
-    found: set[Path] = set()
+    return tuple(sorted(_search(items, root, include_dirs).own))
+
+
+def elsewhere(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[set[Path], set[Path]]:
+    """Headers that lie outside the project, and where headers were looked for in vain; arguments as above."""
+    search = _search(items, root, include_dirs)
+    return search.others, search.missing
+
+
+@dataclass(slots=True)
+class _Search:
+    """Headers that were met.
+
+    Attributes:
+        root: The project's folder.
+        own: Those below it, and the files that include them.
+        others: Those that lie elsewhere.
+        missing: Where one would have been found before the place where it is, or at all.
+    """
+
+    root: Path
+    own: set[Path] = field(default_factory=set)
+    others: set[Path] = field(default_factory=set)
+    missing: set[Path] = field(default_factory=set)
+
+    def follow(self, text: bytes, folders: list[Path]) -> None:
+        """Look for what a text includes."""
+        for quoted, angled in _INCLUDE.findall(text):
+            name = (quoted or angled).decode(errors="replace")
+            places = [folder / name for folder in folders]
+            path = next((path for path in places if path.is_file()), None)
+            self.missing.update(places if path is None else places[: places.index(path)])
+            if path is not None and self.add(path):
+                # A header finds its neighbours by quotes; as in the compiler, its own folder is searched first.
+                self.follow(path.read_bytes(), list(dict.fromkeys([path.parent, *folders])))
+
+    def add(self, path: Path) -> bool:
+        """Add a file, if it was not met before."""
+        path = path.resolve()
+        files = self.own if path.is_relative_to(self.root) else self.others
+        if path in files or not path.is_file():
+            return False
+        files.add(path)
+        return True
+
+
+def _search(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> _Search:
+    search = _Search(root)
     folders = [Path(root, path) for path in include_dirs]
     for item in items:
         if item.folder:
-            _add(Path(item.folder, Path(item.name).name), root, found)
+            search.add(Path(item.folder, Path(item.name).name))
         if item.kind == "cu" and not item.internal:
             own = [Path(item.folder)] if item.folder else []
-            _follow(item.data, [*own, *folders], root, found)
-    return tuple(sorted(found))
-
-
-def _follow(text: bytes, folders: list[Path], root: Path, found: set[Path]) -> None:
-    for quoted, angled in _INCLUDE.findall(text):
-        name = (quoted or angled).decode(errors="replace")
-        path = next((path for folder in folders if (path := folder / name).is_file()), None)
-        if path is not None and _add(path, root, found):
-            # A header finds its neighbours by quotes; as in the compiler, its own folder is searched first.
-            _follow(path.read_bytes(), list(dict.fromkeys([path.parent, *folders])), root, found)
-
-
-def _add(path: Path, root: Path, found: set[Path]) -> bool:
-    """Add a file that lies below `root` and was not met before."""
-    path = path.resolve()
-    if path in found or not path.is_relative_to(root) or not path.is_file():
-        return False
-    found.add(path)
-    return True
+            search.follow(item.data, [*own, *folders])
+    return search

@@ -27,8 +27,9 @@ class Job:
         plans: What to build.
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
-        late: It is a late build, for one GPU of this machine: nothing is packed, exported functions are not kept, and
-            what the import of the user's modules read is noted.
+        late: It is a late build, for one GPU of this machine: nothing is packed, and exported functions are not kept.
+        trace: What the import of the user's modules asks of the machine is wanted.
+        watched: Absolute globs of files that it depends on besides.
         carry: The files that are linked are wanted, to be packaged for a late build.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
@@ -41,6 +42,8 @@ class Job:
     names: dict[str, tuple[str, ...]]
     jobs: int
     late: bool = False
+    trace: bool = False
+    watched: tuple[str, ...] = ()
     carry: bool = False
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
@@ -91,7 +94,7 @@ class Result:
         modules: One for each plan.
         sources: The project's files that were imported, by absolute path.
         warnings: What the user should know; the build went on.
-        witness: In a late build, what the import of the user's modules read.
+        witness: What the import of the user's modules asked of the machine, if that is wanted.
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
     """
 

@@ -6,20 +6,16 @@ manifest with one bare cubin instead of the files of a wheel. Nothing is packed,
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aotcuda
 from aotcuda import manifest
-from aotcuda.build import api, artifacts, clashes, config, plan, process, stages
-from aotcuda.build.job import Job
+from aotcuda.build import api, artifacts, clashes, config, depends, older, plan, stages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from aotcuda.build.job import Result
 
 CUBIN = "kernels.cubin"
 
@@ -60,17 +56,12 @@ class Built:
     """What came out.
 
     Attributes:
-        manifest: The manifest; its `sources` are the project's own files.
+        manifest: The manifest, which lists everything that the result depends on.
         image: The cubin.
-        foreign: What else the result depends on: size and time of change (ns) of other packages' files, and of data
-            files that were read.
-        variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
     """
 
     manifest: manifest.Manifest
     image: bytes
-    foreign: dict[str, tuple[int, int]]
-    variables: dict[str, str | None]
 
 
 def build(request: Request) -> Built:
@@ -85,16 +76,16 @@ def build(request: Request) -> Built:
     settings = replace(settings, modules=_wanted(settings.modules, request))
     root = Path(request.root if Path(request.root).is_dir() else request.package_root).resolve()
     package_root = Path(request.package_root).resolve()
-    roots = [package_root] if root.is_relative_to(package_root) else [package_root, root]
+    linked = older.compiled(settings.modules, settings.arch[0], package_root, _ENVIRONMENT)
+    names = dict(request.names or plan.names(whole))
     results = stages.run(
-        Job(
-            root=str(root),
-            import_roots=tuple(map(str, roots)),
-            arch_key="this machine's GPU",
-            plans=plan.make(settings),
-            names=dict(request.names or plan.names(whole)),
-            jobs=len(os.sched_getaffinity(0)),
-            late=True,
+        older.job(
+            settings,
+            root=root,
+            package_root=package_root,
+            names=names,
+            watched=depends.patterns(settings.watch, root if request.project else package_root),
+            linkable={name: item for result in linked for name, item in result.linkable.items()},
         ),
         _ENVIRONMENT,
     )
@@ -104,12 +95,17 @@ def build(request: Request) -> Built:
     ((_, image),) = built.images
     described = artifacts.describe(settings, built, result, version=aotcuda.__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
-    own, foreign = _dependencies(result, package_root, root, _tops(settings))
+    project = depends.Project(
+        root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
+    )
+    found = depends.of([*linked, result], project, own_variables=_ENVIRONMENT)
     if request.project:
-        pyproject = Path(os.path.relpath(root / "pyproject.toml", package_root)).as_posix()
-        own.append({"path": f"{pyproject}#tool.aotcuda", "sha256": api.table_digest(request.table)})
-    described["sources"] = own
-    return Built(manifest=described, image=image, foreign=foreign, variables=_variables(result))
+        pyproject = project.relative(root / "pyproject.toml")
+        found.sources.append({"path": f"{pyproject}#tool.aotcuda", "sha256": api.table_digest(request.table)})
+    described["sources"] = found.sources
+    described["reads"] = found.reads
+    described["variables"] = found.variables
+    return Built(manifest=described, image=image)
 
 
 def _wanted(modules: Sequence[config.Module], request: Request) -> tuple[config.Module, ...]:
@@ -129,38 +125,5 @@ def _wanted(modules: Sequence[config.Module], request: Request) -> tuple[config.
     return (module, *(replace(item, kernels=()) for item in linked))
 
 
-def _tops(settings: config.Config) -> set[str]:
-    return {name.partition(".")[0] for module in settings.modules for name in (module.name, module.source)}
-
-
-def _dependencies(
-    result: Result, package_root: Path, root: Path, tops: set[str]
-) -> tuple[list[manifest.Source], dict[str, tuple[int, int]]]:
-    """The project's own files with their digests, and all others with size and time of change.
-
-    What is the project's own: in its folder, or in its packages where they are installed. The rest may be many and
-    large, and comes from installers, which set the time of change.
-    """
-    own = {source["path"]: source["sha256"] for source in result.sources}
-    foreign: dict[str, tuple[int, int]] = {}
-    seen = result.witness
-    for name in sorted(seen.modules | seen.files) if seen is not None else ():
-        path = Path(name)
-        below = path.relative_to(package_root).parts if path.is_relative_to(package_root) else ()
-        installed = "site-packages" in path.parts or "dist-packages" in path.parts
-        if (below and below[0].removesuffix(".py") in tops) or (path.is_relative_to(root) and not installed):
-            own[name] = manifest.digest(path.read_bytes())
-        else:
-            status = path.stat()
-            foreign[name] = (status.st_size, status.st_mtime_ns)
-    listed: list[manifest.Source] = [
-        {"path": Path(os.path.relpath(path, package_root)).as_posix(), "sha256": own[path]} for path in sorted(own)
-    ]
-    return listed, foreign
-
-
-def _variables(result: Result) -> dict[str, str | None]:
-    """The variables that were asked for, less those that the worker's environment has values of its own for."""
-    seen = result.witness.variables if result.witness is not None else {}
-    own = process.environment({}).keys() | _ENVIRONMENT.keys() | {"LD_LIBRARY_PATH", "CUDA_PATH"}
-    return {name: seen[name] for name in sorted(seen) if name not in own and not name.startswith("NUMBA_")}
+def _tops(settings: config.Config) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for module in settings.modules for name in (module.name, module.source))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
-from aotcuda import errors, manifest
+from aotcuda import errors, manifest, reads
 from aotcuda.build import channel, frontends
 from aotcuda.errors import AotcudaError, BuildError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from aotcuda.build.job import Job, Result
 
-# Numba's settings from the environment change the code that is built; these two say where headers are, and stay.
-_KEPT = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
+# Numba's settings from the environment change the code that is built; these say where headers are, and stay.
+_KEPT = reads.SETTINGS
 
 # The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
 # sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.

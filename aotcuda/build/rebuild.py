@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda import manifest
@@ -15,7 +17,13 @@ if TYPE_CHECKING:
 
 
 def describe(
-    table: Mapping[str, Any], plans: Sequence[ModulePlan], built: BuiltModule, root: str, *, editable: bool
+    table: Mapping[str, Any],
+    plans: Sequence[ModulePlan],
+    built: BuiltModule,
+    root: Path,
+    package_root: Path,
+    *,
+    editable: bool,
 ) -> manifest.Rebuild:
     """The `rebuild` object of a module's manifest.
 
@@ -23,15 +31,16 @@ def describe(
         table: `[tool.aotcuda]`.
         plans: What the project builds.
         built: The module.
-        root: The project's folder, relative to the one that holds the package; editable installs find files there.
+        root: The project's folder; editable installs find files there.
+        package_root: The folder that holds the package.
         editable: It is an editable install.
     """
     name = built.plan.config.name
     folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.SOURCES}"
     return {
-        "table": alone(table, name),
+        "table": alone(table, name) if editable else _as_installed(alone(table, name), root, package_root),
         "names": {module: list(names) for module, names in plan.names(plans).items()},
-        "root": root if editable else folder,
+        "root": os.path.relpath(root, package_root) if editable else folder,
         "files": [{"path": path, "bytes": len(data), "sha256": manifest.digest(data)} for path, data in built.carried],
     }
 
@@ -42,3 +51,14 @@ def alone(table: Mapping[str, Any], module: str) -> dict[str, object]:
     if "arch" in table:  # in which order it lists them, and how often, makes no difference
         kept["arch"] = sorted(set(table["arch"]))
     return cast("dict[str, object]", kept)
+
+
+def _as_installed(table: dict[str, object], root: Path, package_root: Path) -> dict[str, object]:
+    """`table` with the globs of `watch` relative to the folder that holds the package, less those that lead elsewhere.
+
+    A wheel has no other files of the project's folder.
+    """
+    globs = cast("list[str]", table.get("watch", []))
+    found = [os.path.relpath(root / text, package_root) if not Path(text).is_absolute() else text for text in globs]
+    kept = [text for text in found if not text.startswith("..")]
+    return {**table, "watch": kept} if globs else table

@@ -14,8 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda.build import pool, process
-from aotcuda.build.witness import Witness
+from aotcuda.build import pool, process, witness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +56,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[R
         AotcudaError: What is wrong with the modules; those of several stages are told together.
     """
     results: dict[str, Result] = {}
-    wanted = tuple(sorted({name for plan in job.plans for name in linked(plan, job.plans)}))
+    wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked(plan, job.plans)}))
     with pool.gathered() as attempt:
         for stage in split(job.plans):
             # What links a module that failed cannot be tried, and would say nothing new.
@@ -65,7 +64,9 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[R
             if not plans:
                 continue
             needed = {name: results[name] for plan in plans for name in sorted(linked(plan, job.plans))}
-            linkable = {name: item for result in needed.values() for name, item in result.linkable.items()}
+            linkable = dict(job.linkable)
+            for earlier in needed.values():
+                linkable |= earlier.linkable
             with attempt():
                 result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), variables)
                 results |= dict.fromkeys((plan.config.name for plan in plans), _joined(result, list(needed.values())))
@@ -78,9 +79,4 @@ def _joined(result: Result, earlier: Sequence[Result]) -> Result:
         return result
     sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}
     seen = [item.witness for item in (*earlier, result) if item.witness is not None]
-    whole = Witness(
-        modules={path for item in seen for path in item.modules},
-        files={path for item in seen for path in item.files},
-        variables={name: digest for item in seen for name, digest in item.variables.items()},
-    )
-    return replace(result, sources=tuple(sources.values()), witness=whole if seen else None)
+    return replace(result, sources=tuple(sources.values()), witness=witness.joined(seen) if seen else None)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda import manifest
+from aotcuda import manifest, reads
 from aotcuda.build import check, header, headers, link, links, nvrtc, pack, pool
 from aotcuda.build.frontends import LinkInput
 from aotcuda.build.job import BuiltModule
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.build.job import Job
     from aotcuda.build.plan import ModulePlan, Unit
     from aotcuda.build.symbols import Symbols
+    from aotcuda.reads import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], bytes]
@@ -78,6 +79,16 @@ class Steps:
         """The project's files that were linked and their headers, with digests; the paths are absolute."""
         paths = {path for plan in self.job.plans for path in self._project_files(plan)}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
+
+    def headers_elsewhere(self) -> dict[tuple[str, str], Answer]:
+        """What the compiler of CUDA C++ asked for besides, as `aotcuda.reads` has it."""
+        asked: dict[tuple[str, str], Answer] = {}
+        for plan in self.job.plans:
+            surveyed = self.surveyed.get(plan.config.name, {})
+            others, missing = headers.elsewhere(surveyed, Path(self.job.root), plan.config.options.include_dirs)
+            asked |= {("kind", os.path.normpath(path)): None for path in missing}
+            asked |= {("content", str(path)): reads.answer("content", str(path)) for path in others}
+        return asked
 
     def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
         def done(task: pool.Task) -> None:

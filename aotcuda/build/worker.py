@@ -72,7 +72,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     units = [unit for plan in job.plans for unit in plan.units]
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
-    with pool.gathered() as attempt, witness.watch() if job.late else nullcontext() as seen:
+    watch = witness.watch(job.watched, job.names) if job.trace else nullcontext()
+    with pool.gathered() as attempt, watch as seen:
         for unit in units:
             tell(step=f"importing {unit.source}", done=0, total=0)
             with attempt():
@@ -83,6 +84,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         with attempt():
             steps = Steps(job, front, functions, tell)  # reads what is linked, other packages' modules among it
     modules = steps.run()
+    if seen is not None:
+        seen.reads = steps.headers_elsewhere() | seen.reads
     toolchain = {
         "cuda": ".".join(map(str, nvrtc.toolkit_version())),
         "nvjitlink": link.version(),

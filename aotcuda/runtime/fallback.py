@@ -25,7 +25,7 @@ from aotcuda.runtime.refusal import refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Manifest, Source
+    from aotcuda.manifest import Manifest
     from aotcuda.runtime.cache import Artifact
     from aotcuda.runtime.choose import Choice
     from aotcuda.runtime.dispatch import Selection
@@ -157,9 +157,10 @@ class Fallback:
         self.module.adopt(late.program, late.artifact.manifest["kernels"])
         return late.program
 
-    def sources(self) -> list[Source]:
-        """What the replacement was compiled from."""
-        return self.replacement.artifact.manifest["sources"] if self.replacement is not None else []
+    def manifest(self) -> Manifest:
+        """That of the replacement, which says what it was compiled from."""
+        assert self.replacement is not None  # noqa: S101 (`replace` has made it)
+        return self.replacement.artifact.manifest
 
     def forget(self) -> None:
         """Drop what was compiled: the sources have changed. It stays loaded, since some of it may be running."""

@@ -2,8 +2,8 @@
 
 Neither asks a compiler, nor imports the user's module: the key has the digests of the sources as they are on disk now,
 and versions are read from the names of installed packages' folders. What the key cannot foresee (a helper in a file
-that was added since, another package, a data file or a variable that the import read) the entry itself lists, and it is
-good only while all of that is unchanged.
+that was added since, another package, a data file or a variable that the import asked for) the entry's own manifest
+lists, and it is good only while all of that is unchanged.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import sys
 
 import aotcuda
 from aotcuda import manifest as manifests
+from aotcuda import reads
 from aotcuda.runtime.recipe import COMPILERS
 from aotcuda.runtime.stale import Sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aotcuda.runtime.cache import Artifact
     from aotcuda.runtime.recipe import Recipe
 
-FORMAT = 1
+FORMAT = 2
 """Grows when what is compiled changes though everything below stays the same."""
 
 _COMPILERS = ("numba", "llvmlite", "numpy", "cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm")
@@ -49,23 +48,14 @@ def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) 
         "where": recipe.package_root,
         "table": recipe.table,
         "sources": [[path, _digest(path)] for path in recipe.files],
+        "variables": [reads.variable(name) for name in (reads.CACHE_KEY, *reads.SETTINGS)],
     }
     return manifests.digest(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode())
 
 
 def is_good(artifact: Artifact, recipe: Recipe) -> bool:
     """Whether everything that an entry was built from is as it was."""
-    if Sources(recipe.package_root, artifact.manifest["sources"]).changed() is not None:
-        return False
-    for path, (size, changed) in artifact.record["foreign"].items():
-        try:
-            status = os.stat(path)
-        except OSError:
-            return False
-        if (status.st_size, status.st_mtime_ns) != (size, changed):
-            return False
-    variables: Mapping[str, str | None] = artifact.record["variables"]
-    return all(_variable(name) == digest for name, digest in variables.items())
+    return Sources(recipe.package_root, artifact.manifest).changed() is None
 
 
 def installed() -> dict[str, str]:
@@ -98,8 +88,3 @@ def _digest(path: str) -> str | None:
             return manifests.digest(file.read())
     except OSError:
         return None
-
-
-def _variable(name: str) -> str | None:
-    value = os.environ.get(name)
-    return None if value is None else manifests.digest(value.encode(errors="surrogateescape"))

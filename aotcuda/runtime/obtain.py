@@ -143,8 +143,6 @@ def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: st
         "kernel": kernel,
         "signature": signature,
         "target": target,
-        "foreign": built.foreign,
-        "variables": built.variables,
     }
     # As it will be read back from the disk, where tuples are lists.
     return Artifact(manifests.parse(manifests.dump(built.manifest), recipe.module), built.image, record)

@@ -114,7 +114,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             self.app.display_warning(f"aotcuda: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.build import api, output, temporary
+        from aotcuda.build import api, output, temporary, tree
 
         root = Path(self.root)
         packages = [root / Path(path).parent for path in self.build_config.packages]
@@ -126,6 +126,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             # when hatchling has done its part, which may fail.
             build_data["aotcuda_output"] = built
             return
+        # Files of an editable build lie in the source tree, where git may not ignore them.
+        config = self.build_config
+        config.build_reserved_paths.update(map(config.get_distribution_path, tree.leftovers(root)))
         folder = temporary.folder()
         build_data["aotcuda_folder"] = str(folder)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)  # where hatchling gives up before `finalize`

@@ -275,6 +275,19 @@ class TestStale:
         new.write_text(HELPERS.replace("SHIFT = 5", "SHIFT = 6"))
         assert checkout.run("scaled:<f4")["images"] != moved["images"]
 
+    @pytest.mark.parametrize("value", ["3 + Path({0!r}).exists()", "3 + len(list(Path({0!r}).parent.glob('*.txt')))"])
+    def test_something_is_there_that_was_not(self, checkout, tmp_path, value):
+        path = tmp_path / "elsewhere" / "scale.txt"
+        source = checkout.root / "pkg" / "_k.py"
+        text = SOURCE.replace("SCALE = 3", f"from pathlib import Path\nSCALE = {value.format(str(path))}")
+        source.write_text(projects.source(text))
+        path.parent.mkdir()
+        self.follow(checkout, path.touch, path.unlink)
+
+    def test_a_header_is_put_before_another_one(self, checkout):
+        path = checkout.root / "csrc" / "part.cuh"  # beside the source that includes it
+        self.follow(checkout, lambda: path.write_text(HEADER.replace("a + DEEP", "a - DEEP")), path.unlink)
+
     @pytest.mark.parametrize("where", ["environment", "data file", "other package"])
     def test_a_global_comes_from_elsewhere(self, checkout, where, tmp_path):
         source = checkout.root / "pkg" / "_k.py"
@@ -296,10 +309,15 @@ class TestStale:
         assert images[0] == images[1] != images[2]
 
 
-def test_an_edited_editable_install_gives_the_new_code(machine):
+@pytest.mark.parametrize("edit", ["header's header", "a file that was missing"])
+def test_an_edited_editable_install_gives_the_new_code(machine, edit):
     from aotcuda.build import api, tree
 
     project = write(machine.root)
+    missing = project / "fast"
+    if edit == "a file that was missing":
+        source = project / "pkg" / "_k.py"
+        source.write_text(source.read_text().replace("SCALE = 3", f"SCALE = 3 + os.path.exists({str(missing)!r})"))
     (project / "pyproject.toml").write_text((project / "pyproject.toml").read_text().replace("sm_80", "sm_90"))
     import tomllib
 
@@ -309,9 +327,13 @@ def test_an_edited_editable_install_gives_the_new_code(machine):
         tree.install(api.build(table, project, editable=True), project)
     assert machine.run("scaled:<f4")["tiers"]["scaled"] == ["exact"]
     name, text, old, new = FILES["header's header"]
-    (project / name).write_text(text.replace(old, new))
+    if edit == "a file that was missing":
+        missing.touch()
+    else:
+        (project / name).write_text(text.replace(old, new))
     edited = machine.run("scaled:<f4")
     assert edited["tiers"]["scaled"] == ["jit"]
+    missing.unlink(missing_ok=True)
     (project / name).write_text(text)
     assert machine.run("scaled:<f4")["tiers"]["scaled"] == ["exact"]
     assert machine.builds == 2

@@ -250,6 +250,42 @@ def test_an_sdist_after_an_editable_build_gives_the_same_wheel(flat: Path, refer
     assert build_wheel(flat, *BUILD).read_bytes() == reference
 
 
+@pytest.mark.parametrize("command", [HATCHLING, BUILD])
+@pytest.mark.parametrize("change", ["no functions", "another name", "artifacts"])
+def test_a_wheel_has_nothing_of_an_editable_build_before_it(
+    tmp_path: Path, command: tuple[str, ...], change: str
+) -> None:
+    """Where git does not ignore what that wrote: whatever the wheel's own build does not write over."""
+    built = []
+    for name in ("fresh", "used"):
+        project = projects.copy("flat", tmp_path / name / "flat")
+        if name == "used":
+            editable(project)
+            assert generated(project) == GENERATED
+        config = project / "pyproject.toml"
+        text = config.read_text().partition("\n[tool.hatch.build]\n")[0]
+        if change == "another name":
+            text = text.replace("flat.kernels", "flat.other")
+        else:
+            text = re.sub(r"\[.*\.functions\]\nfused = .*", "", text)
+        if change == "artifacts":
+            text += '\n[tool.hatch.build]\nartifacts = ["*.fatbin"]\n'
+        config.write_text(text)
+        built.append(content(build_wheel(project, *command)))
+    fresh, used = built
+    assert sorted(used) == sorted(fresh)
+    assert used == fresh
+
+
+def test_what_people_wrote_is_packaged_whatever_it_is_called(flat: Path) -> None:
+    editable(flat)
+    names = ["flat/editable.py", "flat/data.aotcuda/table.bin", "flat/built.aotcuda/manifest.json", "flat/kernels.txt"]
+    for name in names:
+        (flat / name).parent.mkdir(exist_ok=True)
+        (flat / name).write_text("editable=True\n")
+    assert {*names} <= content(build_wheel(flat)).keys()
+
+
 def test_an_editable_build_replaces_the_files_of_the_one_before(flat: Path) -> None:
     editable(flat)
     config = flat / "pyproject.toml"

@@ -308,15 +308,47 @@ class TestFallback:
         again = installed.run(f"{kernel}:{typestr}", MODULE=f"mixed.{module}", PYTHONPATH=path)
         assert (again["images"], again["heavy"]) == (said["images"], [])
 
-    def test_a_gpu_older_than_all_that_a_linked_module_was_built_for_is_refused_by_name(
-        self, installed: Machine
+    @pytest.mark.parametrize(
+        ("module", "kernel", "caller"), [("waves", "reverse", "evaluate"), ("fields", "differences", "damp")]
+    )
+    def test_for_a_gpu_older_than_all_that_is_linked_that_is_compiled_too(
+        self, installed: Machine, module: str, kernel: str, caller: str
     ) -> None:
+        """By its own front end, and what it links in its turn: fields links waves, and waves links polynomials."""
         installed.cuda.set(devices="7.5")
-        process = installed.start("reverse:<f4", MODULE="mixed.waves")
+        first = installed.run(f"{kernel}:<f4", MODULE=f"mixed.{module}")
+        assert first["tiers"][kernel] == ["jit"]
+        (manifest,) = late_manifests(installed)
+        assert (manifest["frontend"], manifest["images"][0]["arch"]) == (FRONT_ENDS[module], "sm_75")
+        (cubin,) = installed.cache.rglob("kernels.cubin")
+        code = code_of(cuobjdump(cubin.read_bytes(), "--dump-sass"), caller)
+        assert re.search(r"DFMA .*, 1\.25 ;", code)  # of polynomials, and of the CUDA C++ that it links
+        again = installed.run(f"{kernel}:<f4", MODULE=f"mixed.{module}")
+        assert (again["images"], again["heavy"]) == (first["images"], [])
+
+    def refusal(self, machine: Machine, **variables: str) -> str:
+        machine.cuda.set(devices="7.5")
+        process = machine.start("reverse:<f4", MODULE="mixed.waves", **variables)
         *_, line = [text for text in process.communicate()[1].splitlines() if text.startswith("aotcuda.errors")]
         assert line.startswith("aotcuda.errors.NoImageError: ")
-        assert "the JIT fallback failed: mixed.waves: mixed.polynomials holds code for compute_80" in line
-        assert "which cannot be linked for sm_75; build it for sm_75 too" in line
+        return line.partition("the JIT fallback failed: ")[2]
+
+    def test_what_that_takes_and_is_missing_is_said(self, installed: Machine, tmp_path: Path) -> None:
+        before = "mixed.waves links mixed.polynomials, whose packaged code is for sm_80 and later GPUs; "
+        path = f"{no_compiler(tmp_path / 'path', 'numba')}:{installed.path}"
+        said = self.refusal(installed, PYTHONPATH=path)
+        assert said.startswith(f"{before}compiling it for sm_75 failed: tool.aotcuda.frontend: the front end of ")
+        assert said.endswith("install it with: pip install 'aotcuda[jit-cu13]'")
+        manifest = installed.root / "mixed" / "polynomials.aotcuda" / "manifest.json"
+        content = json.loads(manifest.read_text())
+        del content["rebuild"]
+        manifest.write_text(json.dumps(content))
+        generated = installed.root / "mixed" / "polynomials.py"  # whose digest is the manifest's
+        generated.write_text(re.sub("sha256='.*?'", "sha256=None", generated.read_text()))
+        assert self.refusal(installed) == (
+            f'{before}it carries no sources to compile for sm_75 (it was built with fallback = "error"): '
+            "install a version of it that was built for sm_75 too"
+        )
 
     def test_an_edited_source_tree_compiles_what_is_linked_too(self, machine: Machine) -> None:
         from aotcuda.build import api, tree

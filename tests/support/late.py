@@ -53,8 +53,6 @@ class Builder:
         whole: The kernels that a module has when all of it is asked for.
         failure: What it raises, if anything.
         changes: What replaces keys of the manifest.
-        foreign: What the result says that it depends on.
-        variables: Likewise.
     """
 
     def __init__(self) -> None:
@@ -62,8 +60,6 @@ class Builder:
         self.whole: list[dict[str, Any]] = []
         self.failure: Exception | None = None
         self.changes: dict[str, Any] = {}
-        self.foreign: dict[str, tuple[int, int]] = {}
-        self.variables: dict[str, str | None] = {}
 
     def __call__(self, request: Request) -> Built:
         self.requests.append(request)
@@ -76,7 +72,7 @@ class Builder:
             if path.name.startswith("_") and path.name != "__init__.py"
         ]
         whole, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
-        return late.Built(manifest=whole, image=data, foreign=self.foreign, variables=self.variables)
+        return late.Built(manifest=whole, image=data)
 
 
 def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:

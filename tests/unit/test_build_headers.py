@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aotcuda.build.frontends import LinkInput
-from aotcuda.build.headers import project_files
+from aotcuda.build.headers import elsewhere, project_files
 
 
 @pytest.fixture
@@ -69,3 +69,15 @@ def test_binaries_are_carried_and_not_searched(project):
     root = project(csrc__a_cu='#include "b.h"', csrc__b_h="")
     item = LinkInput(kind="object", name="csrc/a.cu", data=b'#include "b.h"', folder=str(root / "csrc"))
     assert project_files([item], root.resolve(), []) == ((root / "csrc/a.cu").resolve(),)
+
+
+def test_headers_elsewhere_and_where_others_would_be_found_are_told(project, tmp_path):
+    for name, text in (("outside.h", '#include "beside.h"'), ("beside.h", "")):
+        (tmp_path / name).write_text(text)
+    root = project(csrc__a_cu='#include <c.h>\n#include "../../outside.h"\n#include "none.h"\n', two__c_h="").resolve()
+    path = root / "csrc/a.cu"
+    item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
+    others, missing = elsewhere([item], root, ["one", "two", "three"])
+    assert others == {root.parent / "outside.h", root.parent / "beside.h"}
+    folders = ("csrc", "one", "two", "three")
+    assert missing == {root / "csrc/c.h", root / "one/c.h", *(root / folder / "none.h" for folder in folders)}

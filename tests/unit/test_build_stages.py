@@ -74,7 +74,7 @@ class Workers:
             modules=(),
             sources=tuple({"path": f"/{name}.py", "sha256": name} for name in names),
             warnings=(),
-            witness=Witness(files=set(names)) if job.late else None,
+            witness=Witness(reads={("content", name): [1, 1] for name in names}) if job.late else None,
             linkable={name: f"functions of {name}" for name in names if name in job.wanted},  # type: ignore[misc]
         )
 
@@ -120,3 +120,15 @@ def test_errors_of_both_front_ends_are_told_together(run) -> None:
     with pytest.raises(CompileError) as caught:
         run(Workers("a", "b"), a=("", []), b=(NEW, []))
     assert str(caught.value).splitlines() == ["a does not compile", "b does not compile"]
+
+
+def test_what_is_handed_to_a_job_and_wanted_of_it_is_so_of_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a late build that compiled another package's functions, or that is asked for them."""
+    workers = Workers()
+    monkeypatch.setattr(stages.process, "run", workers)
+    plans = project(**CHAIN)
+    given = {"otherpkg.kernels": "functions of another package"}
+    job = Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1, linkable=given, wanted=("a",))  # type: ignore[arg-type]
+    stages.run(job)
+    assert all(given.items() <= dict(item.linkable).items() for item in workers.jobs)
+    assert all("a" in item.wanted for item in workers.jobs)

@@ -1,71 +1,264 @@
-"""What the import of a user's modules is seen to read."""
+"""What the import of a user's modules is seen to ask of the machine, and that no edit of it goes unnoticed."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
+import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
-from aotcuda.build import witness
+from aotcuda import manifest as manifests
+from aotcuda import reads
+from aotcuda.build import depends, witness
+from aotcuda.build.job import Result
+from aotcuda.build.witness import Witness
+from aotcuda.runtime.stale import Sources
+from support import reading
+
+
+class Project:
+    """A project with a package whose modules are imported as a worker does it."""
+
+    def __init__(self, root):
+        self.root = root
+        self.package = root / "seenpkg"
+        self.package.mkdir()
+        (self.package / "__init__.py").write_text("")
+
+    def trace(self, *names, patterns=()):
+        """Import modules of the package, watched."""
+        before = set(sys.modules)
+        importlib.invalidate_caches()
+        try:
+            with witness.watch(depends.patterns(patterns, self.root), ["seenpkg.generated"]) as seen:
+                for name in names:
+                    importlib.import_module(f"seenpkg.{name}")
+        finally:
+            for name in set(sys.modules) - before:
+                if name.startswith("seenpkg"):
+                    del sys.modules[name]
+        return seen
+
+    def sources(self, seen: Witness, *, lasting: bool = False) -> Sources:
+        """What a launch compares, made from what was seen by way of the manifest's own text."""
+        result = Result(toolchain={}, modules=(), sources=(), warnings=(), witness=seen)
+        project = depends.Project(root=self.root, package_root=self.root, names=("seenpkg.k",))
+        found = depends.of([result], project, lasting=lasting)
+        whole = {"sources": found.sources, "reads": found.reads, "variables": found.variables}
+        return Sources(str(self.root), json.loads(manifests.dump(whole)))
 
 
 @pytest.fixture
-def seen(tmp_path, monkeypatch):
-    """What importing a module of this source is seen to read."""
+def project(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-
-    def importing(source, **modules):
-        for name, text in {"seen_source": source, **modules}.items():
-            (tmp_path / f"{name}.py").write_text(text)
-        importlib.invalidate_caches()
-        try:
-            with witness.watch() as found:
-                importlib.import_module("seen_source")
-        finally:
-            for name in ("seen_source", *modules):
-                sys.modules.pop(name, None)
-        return found
-
-    return importing
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return Project(tmp_path)
 
 
-def test_modules_that_it_imports(seen, tmp_path):
-    found = seen("import seen_helper, json", seen_helper="X = 1")
-    assert found.modules == {str(tmp_path / "seen_helper.py"), str(tmp_path / "seen_source.py")}
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    reading.close()
 
 
-@pytest.mark.parametrize(
-    "read",
-    ["list(map(str.strip, __import__('fileinput').input({!r})))", "__import__('pathlib').Path({!r}).read_text()"],
-)
-def test_files_that_it_reads(seen, tmp_path, read):
-    path = tmp_path / "data.txt"
-    path.write_text("1")
-    assert seen(f"X = {read.format(str(path))}").files == {str(path)}
+@pytest.fixture(params=["late build", "editable install"])
+def lasting(request):
+    return request.param == "editable install"
 
 
-def test_files_that_it_writes_are_not_read(seen, tmp_path):
-    found = seen(f"with open({str(tmp_path / 'log')!r}, 'a') as log:\n    log.write('x')\n")
-    assert found.files == set()
+def set_variables(monkeypatch, variables):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize(
-    "read", ["os.environ['SEEN']", "os.environ.get('SEEN')", "os.getenv('SEEN')", "'SEEN' in os.environ"]
-)
-def test_variables_that_it_asks_for(seen, monkeypatch, read):
-    monkeypatch.setenv("SEEN", "7")
-    assert seen(f"import os\nX = {read}").variables == {"SEEN": hashlib.sha256(b"7").hexdigest()}
-    monkeypatch.delenv("SEEN")
-    assert seen("import os\nX = os.environ.get('SEEN', '3')").variables == {"SEEN": None}
+@pytest.mark.parametrize("name", reading.WAYS)
+def test_no_edit_goes_unnoticed(project, monkeypatch, name, lasting):
+    way = reading.WAYS[name]
+    folder = reading.prepare(name, way, project.package)
+    set_variables(monkeypatch, way.variables[0])
+    seen = project.trace(f"_{reading.tag(name)}")
+    checked = project.sources(seen, lasting=lasting)
+    assert [checked.changed(), checked.changed(), project.sources(seen, lasting=lasting).changed()] == [None] * 3
+    way.edit(folder)
+    set_variables(monkeypatch, way.variables[1])
+    for sources in (checked, project.sources(seen, lasting=lasting) if way.variables[1] else checked):
+        said = sources.changed()
+        assert said is not None
+        assert reading.tag(name) in said or "variable READ_" in said
 
 
-def test_nothing_is_noted_afterwards(seen, tmp_path, monkeypatch):
-    monkeypatch.setenv("SEEN", "7")
-    found = seen("X = 1")
-    kind = type(os.environ)
-    os.environ.get("SEEN")
-    (tmp_path / "seen_source.py").read_text()
-    assert (found.variables, found.files, kind.__name__) == ({}, set(), "_Environ")
+@pytest.mark.parametrize("name", reading.HARMLESS)
+def test_nothing_else_makes_an_answer_old(project, monkeypatch, name, lasting):
+    way = reading.HARMLESS[name]
+    folder = reading.prepare(name, way, project.package)
+    set_variables(monkeypatch, way.variables[0])
+    seen = project.trace(f"_{reading.tag(name)}")
+    for variable in ("READ_F", "READ_G"):
+        monkeypatch.delenv(variable, raising=False)
+    checked = project.sources(seen, lasting=lasting)
+    assert checked.changed() is None
+    way.edit(folder)
+    set_variables(monkeypatch, way.variables[1])
+    monkeypatch.chdir("/")
+    assert checked.changed() is None
+
+
+class TestWatch:
+    """What the configuration names is watched whoever reads it."""
+
+    @pytest.fixture
+    def checked(self, project):
+        (project.package / "_plain.py").write_text("")
+        (project.root / "data").mkdir()
+        (project.root / "data" / "a.h5").write_text("1")
+        return lambda *patterns: project.sources(project.trace("_plain", patterns=patterns))
+
+    def test_a_file_that_it_names(self, project, checked):
+        sources = checked("data/*.h5")
+        assert sources.changed() is None
+        (project.root / "data" / "a.h5").write_text("2")
+        assert sources.changed() == f"{project.root}/data/a.h5 was edited"
+
+    @pytest.mark.parametrize("pattern", ["data/*.h5", "data/**/*.h5", "**/*.h5", "data/b.h5", "./data/../data/b.h5"])
+    def test_a_later_match(self, project, checked, pattern):
+        sources = checked(pattern)
+        assert sources.changed() is None
+        (project.root / "data" / "b.h5").write_text("2")
+        assert sources.changed() is not None
+
+    @pytest.mark.parametrize("pattern", ["later/*.h5", "later/deep/b.h5"])
+    def test_a_match_in_a_folder_that_is_not_there_yet(self, project, checked, pattern):
+        sources = checked(pattern)
+        assert sources.changed() is None
+        (project.root / "later" / "deep").mkdir(parents=True)
+        (project.root / "later" / "deep" / "b.h5").write_text("2")
+        assert sources.changed() is not None
+
+
+class TestNotes:
+    def test_modules_and_data_are_files(self, project):
+        (project.package / "_a.py").write_text(
+            "import json, pathlib, seenpkg._b\nX = pathlib.Path(__file__).read_text()\n"
+        )
+        (project.package / "_b.py").write_text("")
+        names = ("__init__.py", "_a.py", "_b.py")
+        assert project.trace("_a").files == {str(project.package / name) for name in names}
+
+    def test_bytecode_stands_for_its_source(self, project, monkeypatch):
+        monkeypatch.setattr(sys, "dont_write_bytecode", False)
+        (project.package / "_a.py").write_text("")
+        project.trace("_a")
+        assert list(project.package.glob("__pycache__/_a.*.pyc"))
+        assert str(project.package / "_a.py") in project.trace("_a").files
+
+    def test_values_of_variables_are_digests(self, project, monkeypatch):
+        monkeypatch.setenv("READ_A", "secret")
+        (project.package / "_a.py").write_text("import os\nX = os.environ['READ_A'], os.environ.get('READ_B')\n")
+        seen = project.trace("_a")
+        assert {name: seen.variables[name] for name in ("READ_A", "READ_B")} == {
+            "READ_A": manifests.digest(b"secret"),
+            "READ_B": None,
+        }
+
+    def test_nothing_is_noted_afterwards_and_everything_is_as_it_was(self, project, monkeypatch):
+        functions = {name: getattr(os, name) for name in ("stat", "lstat", "access", "readlink", "open")}
+        able = [set(getattr(os, name)) for name in ("supports_dir_fd", "supports_fd", "supports_follow_symlinks")]
+        finders = list(sys.meta_path)
+        (project.package / "_a.py").write_text("")
+        seen = project.trace("_a")
+        noted = dict(seen.reads), dict(seen.variables)
+        os.environ.get("READ_A")
+        os.environb.get(b"READ_A")
+        project.root.stat()
+        (project.package / "_a.py").read_text()
+        list(project.root.iterdir())
+        assert (seen.reads, seen.variables) == noted
+        assert functions == {name: getattr(os, name) for name in functions}
+        assert [type(environ).__name__ for environ in (os.environ, os.environb)] == ["_Environ", "_Environ"]
+        assert sys.meta_path == finders
+        assert able == [
+            set(getattr(os, name)) for name in ("supports_dir_fd", "supports_fd", "supports_follow_symlinks")
+        ]
+
+    def test_a_modules_that_the_wheel_gains_is_not_looked_for(self, project):
+        (project.package / "_a.py").write_text("try:\n    import seenpkg.generated\nexcept ImportError:\n    pass\n")
+        assert not [path for _, path in project.trace("_a").reads if "generated" in path]
+
+    def test_what_is_generated_is_no_dependency(self, project):
+        code = "X = [(ROOT / name).exists() for name in ('k.py', 'k.pyi', 'k.aotcuda', 'k.aotcuda/manifest.json')]\n"
+        (project.package / "_a.py").write_text(f"from pathlib import Path\nROOT = Path(__file__).parent\n{code}")
+        sources = project.sources(project.trace("_a"))
+        (project.package / "k.aotcuda").mkdir()
+        for name in ("k.py", "k.pyi", "k.aotcuda/manifest.json"):
+            (project.package / name).write_text("")
+        assert sources.changed() is None
+
+    def test_functions_of_os_answer_as_ever(self, project):
+        code = """\
+import errno, os
+A = os.stat(__file__).st_size, os.stat(path=__file__).st_size, os.access(__file__, mode=os.R_OK)
+B = os.stat in os.supports_dir_fd, os.stat in os.supports_follow_symlinks, os.open in os.supports_dir_fd
+C = []
+for call in (lambda: os.stat("a\\0b"), lambda: os.stat("/none"), lambda: os.stat(), lambda: open("a\\0b"), os.readlink):
+    try:
+        call()
+    except Exception as error:
+        C.append(type(error).__name__)
+"""
+        (project.package / "_a.py").write_text(code)
+        with witness.watch():
+            module = importlib.import_module("seenpkg._a")
+        del sys.modules["seenpkg._a"], sys.modules["seenpkg"]
+        size = len(code)
+        assert ((size, size, True), (True, True, True)) == (module.A, module.B)
+        assert module.C == ["ValueError", "FileNotFoundError", "TypeError", "ValueError", "TypeError"]
+
+    def test_what_changes_while_it_is_built_is_out_of_date_from_the_start(self, project):
+        data = project.package / "scale.txt"
+        data.write_text("1")
+        (project.package / "_a.py").write_text(f"import pathlib\nX = pathlib.Path({str(data)!r}).read_text()\n")
+        seen = project.trace("_a")
+        data.write_text("22")
+        assert project.sources(seen).changed() == f"{data} was edited"
+
+    def test_of_two_workers_the_first_answer_counts(self):
+        first, second = Witness(reads={("kind", "/a"): None}), Witness(reads={("kind", "/a"): "file"})
+        assert witness.joined([first, second]).reads == {("kind", "/a"): None}
+
+
+class TestEditableInstalls:
+    """The environment that pip builds in is gone afterwards, and its folders are none of the project's affair."""
+
+    def test_installed_packages_are_left_out(self, project, tmp_path, monkeypatch):
+        site = tmp_path.parent / f"{tmp_path.name}-env" / "lib" / "python3.11" / "site-packages"
+        site.mkdir(parents=True)
+        (site / "seen_installed.py").write_text("")
+        monkeypatch.syspath_prepend(str(site))
+        (project.package / "_a.py").write_text(
+            "import shutil, seen_installed, sys\nX = shutil.which('none')\ndel sys.modules['seen_installed']\n"
+        )
+        monkeypatch.setenv("PATH", str(site.parents[2] / "bin"))
+        seen = project.trace("_a")
+        assert str(site / "seen_installed.py") in seen.files
+        sources = project.sources(seen, lasting=True)
+        for path in sorted(site.parents[2].rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        monkeypatch.setenv("PATH", "/usr/bin")
+        assert sources.changed() is None
+
+
+class TestQuestions:
+    def test_no_question_raises(self, tmp_path):
+        asks = ("content", "stat", "filled", "kind", "module", "link", "names", "access:4", "access:None", "unknown")
+        for ask in asks:
+            for path in (tmp_path / "none", tmp_path, "a\0b", "/dev/null", "\udcff"):
+                reads.answer(ask, str(path))
+
+    def test_names_that_are_no_text_are_told_apart(self, tmp_path):
+        folder = os.fsencode(tmp_path)
+        empty = reads.answer("names", str(tmp_path))
+        Path(os.fsdecode(folder + b"/\xff")).write_text("")
+        assert reads.answer("names", str(tmp_path)) != empty

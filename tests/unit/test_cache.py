@@ -22,7 +22,7 @@ RECORD = {"module": "mypkg.kernels", "kernel": "k", "signature": "void(int32)", 
 
 def artifact(name="k"):
     whole, data = late.manifest([kernel(name, "void(int32)")])
-    return Artifact(whole, data, {**RECORD, "foreign": {}, "variables": {}})
+    return Artifact(whole, data, dict(RECORD))
 
 
 @pytest.fixture

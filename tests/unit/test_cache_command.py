@@ -21,7 +21,7 @@ def cache(tmp_path, monkeypatch):
 def put(cache, key, age, **record):
     whole, data = late.manifest([kernel("axpy", "void(int32)")])
     base = {"module": "mypkg.kernels", "kernel": "axpy", "signature": "void(int32)", "target": "sm_90"}
-    cache.put(key, Artifact(whole, data, {**base, **record, "foreign": {}, "variables": {}}))
+    cache.put(key, Artifact(whole, data, {**base, **record}))
     path = os.path.join(cache.path(key), "entry.json")
     now = os.stat(path).st_mtime
     os.utime(path, (now - age, now - age))

@@ -85,6 +85,15 @@ def test_the_version_of_a_compiler_changes_it(tmp_path, make, monkeypatch, packa
     assert make() != before
 
 
+@pytest.mark.parametrize("name", ["AOTCUDA_CACHE_KEY", "NUMBA_CUDA_INCLUDE_PATH"])
+def test_a_variable_that_says_so_changes_it(make, monkeypatch, name):
+    found = {make()}
+    for value in ("", "a", "b"):
+        monkeypatch.setenv(name, value)
+        found.add(make())
+    assert len(found) == 4
+
+
 def test_other_packages_do_not_matter(tmp_path, make, monkeypatch):
     before = make()
     (tmp_path / "site" / "requests-99.dist-info").mkdir(parents=True)
@@ -121,11 +130,9 @@ class TestWhetherAnEntryIsGood:
         foreign.write_text("{}")
         status = foreign.stat()
         own = {"path": "mypkg/helpers.py", "sha256": manifests.digest(files[1].read_bytes())}
-        record = {
-            "foreign": {str(foreign): [status.st_size, status.st_mtime_ns]},
-            "variables": {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None},
-        }
-        artifact = Artifact({"sources": [own]}, b"", record)
+        read = {"ask": "content", "path": str(foreign), "answer": [status.st_size, status.st_mtime_ns]}
+        variables = {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None}
+        artifact = Artifact({"sources": [own], "reads": [read], "variables": variables}, b"", {})
         return lambda: keys.is_good(artifact, recipe(tmp_path, files)), files[1], foreign
 
     @pytest.fixture(autouse=True)

@@ -41,7 +41,7 @@ for name in ("open", "mkdir", "write", "fsync", "close", "rename", "link", "unli
     setattr(os, name, counted(getattr(os, name)))
 lock = cache.lock(KEY)
 cache.discard(KEY)
-cache.put(KEY, Artifact(whole, data, {"foreign": {}, "variables": {}}))
+cache.put(KEY, Artifact(whole, data, {}))
 lock.release()
 print("done")
 """

@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 
+from aotcuda import manifest as manifests
 from aotcuda.errors import StaleBuildError
 from support.manifests import kernel
 
@@ -26,11 +27,11 @@ arch = ["sm_90"]
 class Project:
     """A project with a package under `src`, built in place."""
 
-    def __init__(self, cuda, *, name="mypkg.kernels", load="import"):
+    def __init__(self, cuda, *, name="mypkg.kernels", load="import", **changes):
         self.root = cuda.packages
         self.source = self.root / "mypkg" / "_kernels.py"
         self.pyproject = self.root.parent / "pyproject.toml"
-        self.source.parent.mkdir(parents=True)
+        self.source.parent.mkdir(parents=True, exist_ok=True)
         self.source.write_text("def k(x): ...\n")
         self.pyproject.write_text(PYPROJECT)
         table = json.dumps(tomllib.loads(PYPROJECT)["tool"]["aotcuda"], sort_keys=True, separators=(",", ":"))
@@ -38,7 +39,9 @@ class Project:
             {"path": "mypkg/_kernels.py", "sha256": hashlib.sha256(self.source.read_bytes()).hexdigest()},
             {"path": "../pyproject.toml#tool.aotcuda", "sha256": hashlib.sha256(table.encode()).hexdigest()},
         ]
-        self.module = cuda.package(kernel("k", "void(int32)"), sources=sources, editable=True, name=name, load=load)
+        self.module = cuda.package(
+            kernel("k", "void(int32)"), sources=sources, editable=True, name=name, load=load, **changes
+        )
 
 
 @pytest.fixture(params=["import", "first-use"])
@@ -120,3 +123,37 @@ def test_an_ordinary_install_is_not_checked(cuda):
     sources = [{"path": "mypkg/_kernels.py", "sha256": "0" * 64}]
     cuda.package(kernel("k", "void(int32)"), sources=sources).k[1, 1](1)
     assert len(cuda.launches()) == 1
+
+
+def test_what_the_build_asked_is_asked_again(cuda, monkeypatch):
+    """tests/integration/test_fallback_stale.py has every way to ask."""
+    reads = [
+        {"ask": "kind", "path": "mypkg/fast.txt", "answer": None},
+        {"ask": "names", "path": "mypkg/data", "answer": manifests.digest(b"a.csv")},
+    ]
+    data = cuda.packages / "mypkg" / "data"
+    data.mkdir(parents=True)
+    (data / "a.csv").touch()
+    project = Project(cuda, reads=reads, variables={"SCALE": manifests.digest(b"3")})
+    monkeypatch.setenv("SCALE", "3")
+    project.module.k[1, 1](1)
+    (data / "b.csv").touch()
+    refused(project, f"files in {data} were added or removed")
+    (data / "b.csv").unlink()
+    (data.parent / "fast.txt").touch()
+    refused(project, f"{data.parent / 'fast.txt'} was added")
+    (data.parent / "fast.txt").unlink()
+    monkeypatch.setenv("SCALE", "4")
+    refused(project, "the environment variable SCALE was changed")
+    monkeypatch.setenv("SCALE", "3")
+    project.module.k[1, 1](1)
+    assert len(cuda.launches()) == 2
+
+
+def test_two_edits_within_one_step_of_the_clock_are_told_apart(cuda, project):
+    """The second leaves size and time as they were after the first."""
+    first = project.source.stat()
+    project.module.k[1, 1](1)
+    project.source.write_text("def k(y): ...\n")
+    os.utime(project.source, ns=(first.st_atime_ns, first.st_mtime_ns))
+    refused(project, f"{project.source} was edited")

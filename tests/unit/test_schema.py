@@ -209,7 +209,7 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         frozenset(table["properties"]) for table in objects(schema.tool_schema("aotcuda")) if "properties" in table
     }
     by_hand = {
-        Config: {"arch", "frontend", "load", "fallback", "host-abi", "options", "modules"},
+        Config: {"arch", "frontend", "load", "fallback", "watch", "host-abi", "options", "modules"},
         Options: {_key(field.name) for field in dataclasses.fields(Options)},
         Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name"},
         LinkItem: {_key(field.name) for field in dataclasses.fields(LinkItem)} - {"key"},
@@ -232,6 +232,7 @@ def test_every_default_in_the_schema_is_the_parsers() -> None:
         "frontend": config.frontend,
         "load": config.load,
         "fallback": config.fallback,
+        "watch": [*config.watch],
         "host-abi": config.host_abi,
     }
     options = properties["options"]["properties"]

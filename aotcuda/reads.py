@@ -1,0 +1,88 @@
+"""What building a module asked of the machine, as questions that can be asked again.
+
+A build notes them in the manifest, with the answers that it got: in that of an editable install, and in those of the
+fallback's cache. The run time asks once more, and takes the images while the answers are the same.
+
+    content     size and time of change (ns) of a file that was read
+    stat        the same of a file whose size or times were asked for
+    filled      the same, while there is something in it
+    kind        what lies at a path: "file", "folder", "other"; None where there is nothing
+    module      likewise, where an import looked for a module
+    link        where a symbolic link points to
+    names       a digest of the names in a folder
+    access:4    whether os.access grants this
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from aotcuda import manifest as manifests
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Answer = list[int] | str | bool | None
+
+CACHE_KEY = "AOTCUDA_CACHE_KEY"
+"""The environment variable by which users make a result depend on what nobody can see it depend on."""
+
+SETTINGS = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
+"""Those of Numba's variables that builds leave in place: they say where headers are."""
+
+
+def answer(ask: str, path: str) -> Answer:
+    """The answer to a question about `path`, None where there is none to be had."""
+    try:
+        if ask == "names":
+            return names(path)
+        if ask == "link":
+            return os.readlink(path)
+        name, _, mode = ask.partition(":")
+        if name == "access":
+            return os.access(path, int(mode))
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if ask in ("kind", "module"):
+        return kind(status)
+    return None if ask == "filled" and not status.st_size else [status.st_size, status.st_mtime_ns]
+
+
+def kind(status: os.stat_result) -> str:
+    """What a path's status says that it is."""
+    if stat.S_ISREG(status.st_mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(status.st_mode) else "other"
+
+
+def names(folder: str) -> str:
+    """A digest of the names in a folder, and which of them are folders.
+
+    Bytecode, what aotcuda generates and what editors leave while a file is open are not among them: they come and go
+    with no change to the project.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    with os.scandir(folder) as entries:
+        found = {entry.name: entry.is_dir() for entry in entries}
+    suffix = manifests.FOLDER_SUFFIX
+    generated = {name.removesuffix(suffix) for name in found if name.endswith(suffix)}
+    listed = [
+        f"{name}/" if is_folder else name
+        for name, is_folder in sorted(found.items())
+        if not (
+            name == "__pycache__"
+            or name.endswith((suffix, "~", ".swp", ".swx"))
+            or name.startswith((".#", ".nfs"))
+            or (name.endswith((".py", ".pyi")) and name.rpartition(".")[0] in generated)
+        )
+    ]
+    return manifests.digest("\0".join(listed).encode(errors="surrogateescape"))
+
+
+def variable(name: str) -> str | None:
+    """The digest of an environment variable's value, None if it is not set."""
+    value = os.environ.get(name)
+    return None if value is None else manifests.digest(value.encode(errors="surrogateescape"))

@@ -1,0 +1,224 @@
+"""An old answer is never given: by real builds of both front ends, out of the cache and by an editable install.
+
+One project reads something in every way that `support.reading` knows, and is built once; then each thing is edited by
+itself, and put back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+import tomllib
+import warnings
+
+import pytest
+
+from aotcuda.build import api, late, tree
+from aotcuda.errors import FallbackWarning, NoImageError, StaleBuildError
+from aotcuda.runtime import obtain, recipe
+from integration import projects
+from support import front_ends, reading
+from support.late import forget_cache
+
+pytest_plugins = ["support.stand_in"]
+
+ALL = reading.WAYS | reading.HARMLESS
+BEFORE = {name: value for way in ALL.values() for name, value in way.variables[0].items()}
+SOURCE = """\
+from numba import cuda
+
+{imports}
+
+
+@cuda.jit
+def k(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= 3
+"""
+
+
+class Gpu:
+    """What a late build has to know of a GPU."""
+
+    capability = (9, 0)
+
+    def __str__(self):
+        return "a GPU of compute capability 9.0"
+
+
+class Built:
+    """The project as it was built, one for each front end: never installed, with a cache; or installed as editable."""
+
+    def __init__(self, folder):
+        self.root = folder / "project"
+        self.cache = folder / "cache"
+        self.folders = {path: folder / "pristine" / path.name for path in (self.root, self.cache)}
+
+    def keep(self):
+        self.cache.mkdir(exist_ok=True)
+        for path, pristine in self.folders.items():
+            shutil.copytree(path, pristine, symlinks=True)
+
+    def restore(self):
+        """Undo every edit; times are as they were too."""
+        reading.close()
+        for path, pristine in self.folders.items():
+            shutil.rmtree(path)
+            shutil.copytree(pristine, path, symlinks=True)
+
+
+@pytest.fixture(scope="module", params=["numba-cuda", front_ends.MLIR])
+def front_end(request):
+    if request.param == front_ends.MLIR and not front_ends.installed():
+        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+    before, projects.FrontEnd.name = projects.FrontEnd.name, request.param
+    yield request.param
+    projects.FrontEnd.name = before
+
+
+@pytest.fixture(scope="module", params=["cache", "editable install"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def built(front_end, kind, tmp_path_factory):
+    found = Built(tmp_path_factory.mktemp("stale").resolve())
+    root = found.root
+    imports = "\n".join(f"from pkg import _{reading.tag(name)}" for name in ALL)
+    projects.write(
+        root,
+        projects.source(SOURCE.format(imports=imports)),
+        aotcuda='arch = ["sm_90"]\nwatch = ["watched/*.h5"]',
+        module='kernels = { k = "void(float32[::1])" }',
+    )
+    for name, way in ALL.items():
+        reading.prepare(name, way, root / "pkg")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        for name, value in BEFORE.items():
+            patch.setenv(name, value)
+        if kind == "cache":
+            patch.setenv("AOTCUDA_CACHE_DIR", str(found.cache))
+            forget_cache(patch)
+            ask(found)
+        else:
+            table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+            tree.install(api.build(table, root, editable=True), root)
+    reading.close()
+    found.keep()
+    return found
+
+
+def ask(found):
+    """The module for a GPU, from the cache or compiled."""
+    made = recipe.project("pkg.k", str(found.root))
+    return obtain.obtain(made, None, None, Gpu(), NoImageError("it was never built"))
+
+
+class CompiledAgainError(Exception):
+    """The cache had no answer."""
+
+
+@pytest.fixture
+def answer(built, kind, cuda, monkeypatch):
+    """A function that gets the answer that was built, and raises if that is out of date; and the project."""
+    for name, value in BEFORE.items():
+        monkeypatch.setenv(name, value)
+    if kind == "cache":
+        monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(built.cache))
+
+        def compiled(_):
+            raise CompiledAgainError
+
+        monkeypatch.setattr(late, "build", compiled)
+
+        def get():
+            forget_cache(monkeypatch)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FallbackWarning)
+                ask(built)
+    else:
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        monkeypatch.syspath_prepend(str(built.root))
+        importlib.invalidate_caches()
+        module = importlib.import_module("pkg.k")
+
+        def get():
+            module.k[1, 32](cuda.array(8))
+
+    yield get, built.root
+    built.restore()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pkg"]:
+        del sys.modules[name]
+
+
+OUT_OF_DATE = (CompiledAgainError, StaleBuildError)
+
+
+@pytest.mark.parametrize("name", reading.WAYS)
+def test_an_edit_is_never_answered_by_what_was_built_before(answer, monkeypatch, name):
+    get, root = answer
+    way = reading.WAYS[name]
+    get()
+    get()
+    way.edit(root / "pkg" / "data" / reading.tag(name))
+    for variable, value in way.variables[1].items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(OUT_OF_DATE) as caught:
+        get()
+    if caught.type is StaleBuildError:
+        assert reading.tag(name) in str(caught.value) or "variable READ_" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", reading.HARMLESS)
+def test_whatever_changes_nothing_is_answered_by_what_was_built(answer, monkeypatch, name):
+    get, root = answer
+    way = reading.HARMLESS[name]
+    get()
+    way.edit(root / "pkg" / "data" / reading.tag(name))
+    for variable, value in way.variables[1].items():
+        monkeypatch.setenv(variable, value)
+    get()
+
+
+@pytest.mark.parametrize("folder", ["/", "pkg", ".."])
+def test_where_a_program_is_started_does_not_matter(answer, monkeypatch, folder):
+    get, root = answer
+    monkeypatch.chdir(root / folder)
+    for name in ("PATH", "TERM", "PWD"):
+        monkeypatch.setenv(name, "/somewhere/else")
+    get()
+
+
+def test_the_variable_for_what_nobody_sees(answer, monkeypatch):
+    get, _ = answer
+    get()
+    monkeypatch.setenv("AOTCUDA_CACHE_KEY", "tables of 2024")
+    with pytest.raises(OUT_OF_DATE):
+        get()
+
+
+@pytest.mark.parametrize("name", ["watched/a.h5", "pkg/helper/__init__.py", "sqlite3.py"])
+def test_what_no_code_has_read_yet(answer, name):
+    """A match of `watch`; modules that would be found before those that were imported."""
+    get, root = answer
+    get()
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text("")
+    if name.endswith("__init__.py"):
+        get()  # nobody imports that one
+    else:
+        with pytest.raises(OUT_OF_DATE):
+            get()
+
+
+def test_manifests_name_nothing_of_the_environment_that_a_build_ran_in(built, kind):
+    if kind == "cache":
+        pytest.skip("a late build runs in the environment that its result is launched in")
+    manifest = json.loads((built.root / "pkg" / "k.aotcuda" / "manifest.json").read_text())
+    outside = [read["path"] for read in manifest["reads"] if read["path"].startswith("/")]
+    assert [path for path in outside if "site-packages" in path or path.startswith(sys.prefix)] == []
