@@ -61,11 +61,13 @@ class Folder(Protocol):
 
     Attributes:
         where: What to call it in messages.
+        stem: Its name without the suffix, which is its module's.
         path: Where it lies, if it lies on disk.
         budget: What its content may cost.
     """
 
     where: str
+    stem: str
 
     @property
     def path(self) -> Path | None:
@@ -88,6 +90,7 @@ class DiskFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.where = shown(str(path))
+        self.stem = path.stem
         self.budget = None
 
     def read(self, name: str, most: int) -> bytes:
@@ -107,6 +110,7 @@ class WheelFolder:
         self._wheel, self._name = wheel, name
         self.path = None
         self.where = shown(f"{wheel.path}/{name}")
+        self.stem = PurePosixPath(name).stem
         self.budget = wheel.budget
 
     def read(self, name: str, most: int) -> bytes:

@@ -247,16 +247,16 @@ def _read(folder: files.Folder, name: str, most: int) -> bytes:
 
 def _check_digest(folder: files.Folder, data: bytes) -> None:
     """Hold the manifest against the digest in the generated module beside it, if one is there."""
-    name = f"{Path(folder.where).stem}.py"
+    name = f"{folder.stem}.py"
     try:
         generated = folder.beside(name, manifest.LARGEST)
     except (files.UnreadableError, TooMuchError) as error:
-        message = f"{name} beside {folder.where} {error}; install the package again"
+        message = f"{shown(name)} beside {folder.where} {error}; install the package again"
         raise ManifestError(message) from None
     if generated is not None and manifest.digest(data).encode() not in generated:
         message = (
-            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {name} was generated with; "
-            "install the package again"
+            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {shown(name)} was generated "
+            "with; install the package again"
         )
         raise ManifestError(message)
 
