@@ -7,6 +7,7 @@ by SIGTERM).
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -32,8 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except AotcudaError as error:
         if os.environ.get("AOTCUDA_DEBUG") == "1":
-            traceback.print_exception(error)
-        print(f"aotcuda: {error}", file=sys.stderr)
+            print(_shown("".join(traceback.format_exception(error)).rstrip(), lines=True), file=sys.stderr)
+        print(f"aotcuda: {_shown(str(error), lines=arguments.run is _build)}", file=sys.stderr)
+        return 1
+    except MemoryError:
+        print("aotcuda: there is not enough memory for that", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print(f"aotcuda: {stop if stop.args else 'interrupted'}", file=sys.stderr)
@@ -42,6 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
+
+
+def _shown(message: str, *, lines: bool) -> str:
+    """An error's text, in which files may have put a say; `lines` where it may have more than one line."""
+    from aotcuda.inspect.text import shown  # noqa: PLC0415 (as below)
+
+    return "\n".join(map(shown, message.split("\n"))) if lines else shown(message)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,7 +119,19 @@ def _inspect(arguments: argparse.Namespace) -> None:
     from aotcuda.inspect.table import render  # noqa: PLC0415
 
     report = collect(arguments.target)
-    print(json.dumps(report.json(), indent=2) if arguments.json else render(report))
+    _set_errors("backslashreplace")  # a terminal may lack letters
+    if not arguments.json:
+        print(render(report))
+        return
+    for part in json.JSONEncoder(indent=2).iterencode(report.json()):
+        sys.stdout.write(part)
+    print()
+
+
+def _set_errors(errors: str) -> None:
+    """What becomes of characters that standard output cannot encode."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # embedding programs put other things there
+        sys.stdout.reconfigure(errors=errors)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -143,7 +166,9 @@ def _config(arguments: argparse.Namespace) -> None:
 
     from aotcuda.inspect import flags  # noqa: PLC0415
 
-    print(shlex.join(getattr(flags, arguments.wanted)(arguments.module)))
+    found = shlex.join(getattr(flags, arguments.wanted)(arguments.module))
+    _set_errors("surrogateescape")  # paths as they are, also those that are no text
+    print(found)
 
 
 def _build(arguments: argparse.Namespace) -> None:

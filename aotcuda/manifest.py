@@ -218,18 +218,24 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
         where: What to call the file in errors.
         sha256: The digest that the content must have, if it is known.
 
+    Bytes without a digest can be anything, so those are also held against `aotcuda.shape`; else the digest vouches.
+
     Raises:
         ManifestError: The bytes were altered, are not a manifest, or are of a newer format version.
     """
+    if len(data) > LARGEST or (sha256 is None and _is_bomb(data)):
+        message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
+        raise ManifestError(message)
     try:
         manifest = _decoded(data)
         version = manifest["format"]
     except (ValueError, LookupError, TypeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
         raise ManifestError(message) from None
-    if not isinstance(version, int) or version > FORMAT:
+    if isinstance(version, int) and version > FORMAT:
+        number = str(version) if version < 1000 else "1000 or later"
         message = (
-            f"{where} is of format {version}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
+            f"{where} is of format {number}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
             "pip install --upgrade aotcuda"
         )
         raise ManifestError(message)
@@ -242,8 +248,27 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     if missing:
         message = f"{where} lacks {', '.join(missing)}; it was altered. Install the package again."
         raise ManifestError(message)
+    if sha256 is None:
+        _check_shape(manifest, where)
     result: Manifest = manifest
     return result
+
+
+def _is_bomb(data: bytes) -> bool:
+    """Whether there are so many values in it that it was made to fill the memory; builds write far fewer."""
+    return data.count(b"{") + data.count(b"[") > _MOST_NESTED or data.count(b",") > _MOST_ITEMS
+
+
+def _check_shape(manifest: object, where: str) -> None:
+    from aotcuda import shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
+
+    try:
+        problem = shape.problem(manifest)
+    except RecursionError:
+        problem = "it is nested too deeply"
+    if problem is not None:
+        message = f"{where} was altered: {problem}. Install the package again."
+        raise ManifestError(message)
 
 
 class _Decoding:
@@ -267,8 +292,8 @@ def _decoded(data: bytes) -> Any:
         value, end = make_scanner(_Decoding())(text, 0)  # type: ignore[arg-type]
         if not text[end:].strip():
             return value
-    except (ImportError, AttributeError, TypeError, StopIteration):
-        pass
+    except (ImportError, AttributeError, TypeError, StopIteration, SystemError):
+        pass  # SystemError: it wants to raise an exception of the package's, which nobody imported yet
     import json  # noqa: PLC0415
 
     return json.loads(data)
@@ -276,12 +301,7 @@ def _decoded(data: bytes) -> Any:
 
 def read(path: str, *, sha256: str | None = None) -> Manifest:
     """Read and check the manifest in file `path`; errors as for `parse`, and ManifestError if it cannot be opened."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 (pathlib costs 10 ms at import; the run time reads manifests)
-            data = file.read()
-    except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}); install the package again"
-        raise ManifestError(message) from None
+    data = _content(path, LARGEST)
     return parse(data, path, sha256=sha256)
 
 
@@ -291,15 +311,29 @@ def read_file(folder: str, file: File) -> bytes:
     Raises:
         ManifestError: It is missing, truncated or altered.
     """
-    path = os.path.join(folder, file["path"])  # noqa: PTH118 (as in `read`)
-    try:
-        with open(path, "rb") as stream:  # noqa: PTH123
-            data = stream.read()
-    except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}); install the package again"
-        raise ManifestError(message) from None
+    path = os.path.join(folder, file["path"])  # noqa: PTH118 (pathlib costs 10 ms at import)
+    data = _content(path, file["bytes"])
     check_file(data, file, path)
     return data
+
+
+def _content(path: str, size: int) -> bytes:
+    """The content of a regular file, or of a larger one as much of it as shows that: one byte more than `size`."""
+    try:
+        # A pipe would be waited for until somebody writes to it.
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if status.st_mode & 0o170000 == 0o100000:  # S_IFMT, S_IFREG
+                return file.read(min(status.st_size, size) + 1)
+        reason = "it is no regular file"
+    except OSError as error:
+        reason = str(error.strerror)
+    message = f"{path} cannot be read ({reason}); install the package again"
+    raise ManifestError(message)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def check_file(data: bytes, file: File, where: str) -> None:
@@ -309,7 +343,8 @@ def check_file(data: bytes, file: File, where: str) -> None:
         ManifestError: It is truncated or altered.
     """
     if len(data) != file["bytes"]:
-        message = f"{where} has {len(data)} bytes where the manifest says {file['bytes']}; install the package again"
+        found = len(data) if len(data) < file["bytes"] else "more"  # of those no more was read
+        message = f"{where} has {found} bytes where the manifest says {file['bytes']}; install the package again"
         raise ManifestError(message)
     if digest(data) != file["sha256"]:
         message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"
@@ -334,6 +369,11 @@ def digest(data: bytes) -> str:
     return text
 
 
+LARGEST = 16 << 20
+"""Bytes that a manifest may have: those of 200 kernels for five architectures have 350,000."""
+
+_MOST_NESTED = 1_000_000
+_MOST_ITEMS = 2_000_000
 _LARGE = 1 << 20
 _KEYS = frozenset(
     [

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.errors import ManifestError
-from aotcuda.inspect import cubin, fatbin, images, targets
-from aotcuda.inspect.mangling import demangled
+from aotcuda.errors import ImageError, ManifestError
+from aotcuda.inspect import cubin, fatbin, images, mangling, targets
+from aotcuda.inspect.budget import Budget, TooMuchError
 from aotcuda.inspect.report import Module, Report, Symbol
+from aotcuda.inspect.text import shown
 from aotcuda.manifest import FILE_NAME, digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Literal
 
     from aotcuda import manifest
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 _KERNEL_ABI = {"numba-cuda": "numba"}
 """By front end: how its kernels take their arguments. Others are called by the front end's own name."""
+
+_SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
+"""What a symbol and each of its images takes of the budget, to be listed."""
 
 _LTOIR_PADDING = 8
 """An LTOIR entry that was stored uncompressed is padded to this many bytes and does not keep its true size."""
@@ -33,67 +38,83 @@ def collect(target: str) -> Report:
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
         ImageError: An image cannot be read.
     """
-    found = targets.find(target)
-    return Report(modules=tuple(_bare(item) if isinstance(item, targets.BareImage) else _built(item) for item in found))
+    modules = [_bare(item) if isinstance(item, targets.BareImage) else _built(item) for item in targets.find(target)]
+    return Report(modules=tuple(modules))
 
 
 def _built(module: targets.BuiltModule) -> Module:
     content = module.manifest
-    kernels, functions = (_images(module, "kernels"), _images(module, "functions"))
-    try:
-        _check(content["images"], kernels, module.where)
-        _check(content["ltoir"], functions, module.where)
-        return Module(
-            name=content["module"],
-            where=module.where,
-            toolchain=dict(content["toolchain"]),
-            min_driver=content["min_driver"],
-            settings={
-                "front end": content["frontend"],
-                "load": content["load"],
-                "fallback": content["fallback"],
-                **_callbacks(content),
-            },
-            images=tuple(image.packed for image in kernels + functions),
-            symbols=(
-                *(_function(function, functions) for function in content["functions"]),
-                *(
-                    _kernel(kernel, overload, content["frontend"], kernels, module.where)
-                    for kernel in content["kernels"]
-                    for overload in kernel["overloads"]
-                ),
-                *(_linked(name, item["name"]) for item in content.get("linked", ()) for name in item["symbols"]),
-            ),
-        )
-    except (LookupError, TypeError, AttributeError, ValueError):
-        message = f"{module.where}/{FILE_NAME} was altered: its shape is not a manifest's; install the package again"
-        raise ManifestError(message) from None
+    kernels = _images(module, "kernels", content["images"])
+    functions = _images(module, "functions", content["ltoir"])
+    linked = [(name, item["name"]) for item in content.get("linked", ()) for name in item["symbols"]]
+    overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
+    _spend(module.budget, module.where, len(overloads), len(kernels))
+    _spend(module.budget, module.where, len(content["functions"]), len(functions))
+    _spend(module.budget, module.where, len(linked), 0)
+    in_c = mangling.demangled(name for name, _ in linked)
+    return Module(
+        name=content["module"],
+        where=module.where,
+        toolchain=dict(content["toolchain"]),
+        min_driver=content["min_driver"],
+        settings={
+            "front end": content["frontend"],
+            "load": content["load"],
+            "fallback": content["fallback"],
+            **_callbacks(content),
+        },
+        images=tuple(image.packed for image in kernels + functions),
+        symbols=(
+            *(_function(function, functions) for function in content["functions"]),
+            *(_kernel(kernel, overload, content["frontend"], kernels, module.where) for kernel, overload in overloads),
+            *(_linked(name, origin, in_c.get(name)) for name, origin in linked),
+        ),
+    )
 
 
-def _images(module: targets.BuiltModule, key: Literal["kernels", "functions"]) -> list[Image]:
-    if key not in module.files:
-        return []
-    where = f"{module.where}/{module.manifest['files'][key]['path']}"
-    data = module.files[key]
-    return [images.read(entry, where) for entry in _entries(data, where, is_fatbin=data.startswith(fatbin.MAGIC))]
-
-
-def _check(listed: list[manifest.Image], found: list[Image], where: str) -> None:
-    """Hold what the manifest lists against what the fatbin holds.
+def _images(
+    module: targets.BuiltModule, key: Literal["kernels", "functions"], listed: list[manifest.Image]
+) -> list[Image]:
+    """The images of one of the module's fatbins, held against what the manifest lists.
 
     Of SASS every byte counts. Packing changes the text of PTX and scrambles LTOIR, so of those the architecture is
     compared, and the size of LTOIR; the digest of the whole file was checked before.
     """
-    if [(item["arch"], item["kind"]) for item in listed] != [(image.entry.arch, image.entry.kind) for image in found]:
-        message = f"{where}/{FILE_NAME} does not list the images that its fatbin holds; install the package again"
+    found: list[Image] = []
+    file = module.manifest["files"].get(key)
+    if file is not None:
+        where = f"{module.where}/{shown(file['path'])}"
+        for entry in _entries(module.files[key], where, module.budget):
+            if len(found) < len(listed):
+                _check(listed[len(found)], entry, module.where)
+            found.append(images.read(entry, where, module.budget))
+    if len(found) != len(listed):
+        raise _unlisted(module.where)
+    return found
+
+
+def _spend(budget: Budget, where: str, symbols: int, images: int) -> None:
+    """Take from the budget what listing so many symbols costs, each with so many images."""
+    try:
+        budget.spend("items", symbols * (_SYMBOL_ITEMS + images * _ROW_ITEMS))
+    except TooMuchError as error:
+        message = f"{where} {error}"
+        raise ImageError(message) from None
+
+
+def _check(item: manifest.Image, entry: fatbin.Entry, where: str) -> None:
+    if (item["arch"], item["kind"]) != (entry.arch, entry.kind):
+        raise _unlisted(where)
+    if (entry.kind == "sass" and digest(entry.content) != item["sha256"]) or (
+        entry.kind == "ltoir" and not 0 <= entry.size - item["bytes"] < _LTOIR_PADDING
+    ):
+        message = f"{where}: the {entry.kind} image for {entry.arch} is not the one in {FILE_NAME}; install again"
         raise ManifestError(message)
-    for item, image in zip(listed, found, strict=True):
-        entry = image.entry
-        if (entry.kind == "sass" and digest(entry.content) != item["sha256"]) or (
-            entry.kind == "ltoir" and not 0 <= entry.size - item["bytes"] < _LTOIR_PADDING
-        ):
-            message = f"{where}: the {entry.kind} image for {entry.arch} is not the one in {FILE_NAME}; install again"
-            raise ManifestError(message)
+
+
+def _unlisted(where: str) -> ManifestError:
+    message = f"{where}/{FILE_NAME} does not list the images that its fatbin holds; install the package again"
+    return ManifestError(message)
 
 
 def _function(function: manifest.Function, found: list[Image]) -> Symbol:
@@ -109,17 +130,10 @@ def _function(function: manifest.Function, found: list[Image]) -> Symbol:
     )
 
 
-def _linked(name: str, origin: str) -> Symbol:
+def _linked(name: str, origin: str, in_c: str | None) -> Symbol:
     """A foreign function that was linked in; what became of it, inlined or not, is the linker's affair."""
     return Symbol(
-        name=name,
-        symbol=name,
-        kind="function",
-        abi=None,
-        prototype=demangled(name),
-        signature=None,
-        origin=origin,
-        images=(),
+        name=name, symbol=name, kind="function", abi=None, prototype=in_c, signature=None, origin=origin, images=()
     )
 
 
@@ -140,7 +154,7 @@ def _kernel(
     for image in found:
         if symbol not in image.kernels:
             message = (
-                f"{where}: the image for {image.entry.arch} lacks the kernel {symbol}, which {FILE_NAME} lists; "
+                f"{where}: the image for {image.entry.arch} lacks the kernel {shown(symbol)}, which {FILE_NAME} lists; "
                 "install the package again"
             )
             raise ManifestError(message)
@@ -156,53 +170,51 @@ def _kernel(
     )
 
 
-def _entries(data: bytes, where: str, *, is_fatbin: bool) -> tuple[fatbin.Entry, ...]:
+def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:
     """The images in a fatbin; a bare cubin, as the JIT fallback keeps it, is one image."""
-    if is_fatbin:
-        return fatbin.read(data, where)
-    arch = cubin.read(data, where).arch
+    if data.startswith(fatbin.MAGIC):
+        yield from fatbin.entries(data, where, budget)
+        return
+    arch = cubin.read(data, where, Budget(len(data))).arch
     name, size = Path(where).name, len(data)
-    return (fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=data),)
+    yield fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=data)
 
 
 def _bare(found: targets.BareImage) -> Module:
-    name = Path(found.where).name
-    entries = _entries(found.data, found.where, is_fatbin=found.is_fatbin)
-    content = [images.read(entry, found.where) for entry in entries]
-    functions = dict.fromkeys(function for image in content for function in image.functions)
-    kernels = dict.fromkeys(kernel for image in content for kernel in image.kernels)
+    name, budget = Path(found.where).name, Budget(len(found.data))
+    packed = []
+    functions: dict[str, list[SymbolImage]] = {}
+    kernels: dict[str, list[SymbolImage]] = {}
+    for entry in _entries(found.data, found.where, budget):
+        image = images.read(entry, found.where, budget)
+        packed.append(image.packed)
+        for function in image.functions:
+            functions.setdefault(function, []).append(image.whole)
+        for kernel, facts in image.kernels.items():
+            kernels.setdefault(kernel, []).append(facts)
+        _spend(budget, found.where, len(image.functions) + len(image.kernels), 1)
+    in_c = mangling.demangled([*functions, *kernels])
+    listed: tuple[tuple[Literal["function", "kernel"], dict[str, list[SymbolImage]]], ...]
+    listed = (("function", functions), ("kernel", kernels))
     return Module(
         name=name,
         where=found.where,
         toolchain={},
         min_driver=None,
         settings={},
-        images=tuple(image.packed for image in content),
-        symbols=(
-            *(
-                _bare_symbol(
-                    function, "function", name, [image.whole for image in content if function in image.functions]
-                )
-                for function in functions
-            ),
-            *(
-                _bare_symbol(
-                    kernel, "kernel", name, [image.kernels[kernel] for image in content if kernel in image.kernels]
-                )
-                for kernel in kernels
-            ),
+        images=tuple(packed),
+        symbols=tuple(
+            Symbol(
+                name=symbol,
+                symbol=symbol,
+                kind=kind,
+                abi=None,
+                prototype=in_c.get(symbol),
+                signature=None,
+                origin=name,
+                images=tuple(where),
+            )
+            for kind, symbols in listed
+            for symbol, where in symbols.items()
         ),
-    )
-
-
-def _bare_symbol(name: str, kind: Literal["function", "kernel"], origin: str, found: list[SymbolImage]) -> Symbol:
-    return Symbol(
-        name=name,
-        symbol=name,
-        kind=kind,
-        abi=None,
-        prototype=demangled(name),
-        signature=None,
-        origin=origin,
-        images=tuple(found),
     )

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from aotcuda.errors import ImageError
+from aotcuda.inspect.budget import Budget, TooMuchError
 from aotcuda.inspect.elf import Elf, NotElfError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ _ACCELERATOR_TARGET = 0x09  # in `.nv.compat`: EICOMPAT_ATTR_CUDA_ACCELERATOR_TA
 _CONSTANT_BANKS = 18
 _FORM_SIZED = 4  # EIFMT_SVAL
 _STACK_UNKNOWN = 0xFFFFFFFF
+_KERNEL_ITEMS = 12
+"""What looking a kernel's sections up takes of the budget."""
 
 
 class Parameter(NamedTuple):
@@ -98,23 +101,25 @@ class Cubin:
     functions: tuple[str, ...]
 
 
-def read(data: bytes, where: str) -> Cubin:
+def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
     """Read a cubin.
 
     Args:
         data: The whole file.
         where: What to call it in errors.
+        budget: What reading may cost; by default what its own size allows.
 
     Raises:
-        ImageError: It is no cubin, or was truncated or altered.
+        ImageError: It is no cubin, was truncated or altered, or holds too much.
     """
+    budget = budget or Budget(len(data))
     try:
-        elf = Elf(data, machine=_MACHINE_CUDA)
-        kernels = sorted(_kernels(elf), key=lambda kernel: kernel.name)
-        functions = sorted(
-            function.name for function in elf.functions if function.is_global and not function.other & _KERNEL
-        )
-        return Cubin(arch=_arch(elf), kernels=tuple(kernels), functions=tuple(functions))
+        elf = Elf(data, machine=_MACHINE_CUDA, budget=budget)
+        kernels = sorted(_kernels(elf, budget), key=lambda kernel: kernel.name)
+        functions = {function.name for function in elf.functions if function.is_global and not function.other & _KERNEL}
+        return Cubin(arch=_arch(elf, budget), kernels=tuple(kernels), functions=tuple(sorted(functions)))
+    except TooMuchError as error:
+        message = f"{where} {error}"
     except NotElfError as error:
         message = f"{where} is not a cubin: {error}"
     except (struct.error, ValueError):
@@ -136,11 +141,11 @@ def parameter_block(cubin: Cubin, kernel: str) -> tuple[int, list[Parameter]]:
     raise ImageError(message)
 
 
-def _arch(elf: Elf) -> str:
+def _arch(elf: Elf, budget: Budget) -> str:
     if elf.abi_version < 8:
         return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & 0x800 else ''}"
     number = elf.flags >> 8 & 0xFF
-    compat = dict(_attributes(elf.content(".nv.compat")))
+    compat = dict(_attributes(elf.content(".nv.compat"), budget))
     if compat.get(_ACCELERATOR_TARGET, b"")[:1] == b"\1":
         return f"sm_{number}a"
     if re.search(rb"-arch[ =]sm_%df\b" % number, elf.content(".note.nv.tkinfo")):
@@ -148,17 +153,18 @@ def _arch(elf: Elf) -> str:
     return f"sm_{number}"
 
 
-def _kernels(elf: Elf) -> Iterator[CubinKernel]:
+def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
+    """Each kernel once: what is known of it lies in sections called by its name."""
     registers: dict[int, int] = {}
     stacks: dict[int, int] = {}
-    for attribute, value in _attributes(elf.content(".nv.info")):
+    for attribute, value in _attributes(elf.content(".nv.info"), budget):
         if attribute in (_REGISTERS, _STACK):
             symbol, number = struct.unpack("<II", value)
             (registers if attribute == _REGISTERS else stacks)[symbol] = number
-    for function in elf.functions:
-        if not function.other & _KERNEL:
-            continue
-        parameter_bytes, parameters, max_threads = _launch_attributes(elf.content(f".nv.info.{function.name}"))
+    for function in {function.name: function for function in elf.functions if function.other & _KERNEL}.values():
+        budget.spend("items", _KERNEL_ITEMS)
+        info = elf.content(f".nv.info.{function.name}")
+        parameter_bytes, parameters, max_threads = _launch_attributes(info, budget)
         stack = stacks.get(function.number, 0)
         yield CubinKernel(
             name=function.name,
@@ -173,12 +179,12 @@ def _kernels(elf: Elf) -> Iterator[CubinKernel]:
         )
 
 
-def _launch_attributes(info: bytes) -> tuple[int, tuple[Parameter, ...], int | None]:
+def _launch_attributes(info: bytes, budget: Budget) -> tuple[int, tuple[Parameter, ...], int | None]:
     """Size of the parameter block, its parameters, and the bound on threads a block."""
     parameter_bytes = 0
     parameters = []
     max_threads = None
-    for attribute, value in _attributes(info):
+    for attribute, value in _attributes(info, budget):
         if attribute == _PARAMETERS_SIZE:
             (parameter_bytes,) = struct.unpack("<H", value)
         elif attribute == _PARAMETER:
@@ -191,10 +197,11 @@ def _launch_attributes(info: bytes) -> tuple[int, tuple[Parameter, ...], int | N
     return parameter_bytes, tuple(sorted(parameters)), max_threads
 
 
-def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+def _attributes(info: bytes, budget: Budget) -> Iterator[tuple[int, bytes]]:
     """Name and value of each attribute in a section of them."""
     position = 0
     while position < len(info):
+        budget.spend("items", 1)
         form, name, size = struct.unpack_from("<BBH", info, position)
         start, length = (position + 4, size) if form == _FORM_SIZED else (position + 2, 2)
         yield name, info[start : start + length]

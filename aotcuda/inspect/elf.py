@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aotcuda.inspect.budget import Budget
+
 # e_machine, e_phoff, e_shoff, e_flags, e_phentsize, e_phnum, e_shnum, e_shstrndx
 _HEADER = struct.Struct("<18xH12xQQI2xHH2xHH")
 _SECTION_HEADER = struct.Struct("<II16xQQI20x")  # sh_name, sh_type, sh_offset, sh_size, sh_link
 _SYMBOL = struct.Struct("<IBB18x")  # st_name, st_info, st_other
+_NULL = 0  # SHT_NULL
 _NO_BYTES = 8  # SHT_NOBITS
+_IN_FIRST_HEADER = 0xFFFF  # SHN_XINDEX
 _FUNCTION = 2  # STT_FUNC
 _GLOBAL = 1  # STB_GLOBAL
+_LONGEST_NAME = 1 << 16
+_FUNCTION_ITEMS = 7
+"""What a function takes of the budget, beyond what each symbol does."""
 
 
 class NotElfError(Exception):
@@ -33,6 +40,11 @@ class Section(NamedTuple):
     offset: int
     size: int
     link: int
+
+    @property
+    def in_file(self) -> int:
+        """How many bytes of the file it takes."""
+        return 0 if self.type in (_NULL, _NO_BYTES) else self.size
 
 
 class Function(NamedTuple):
@@ -55,9 +67,10 @@ class Elf:
     Raises:
         NotElfError: From the constructor: it is not such a file.
         ValueError: From the constructor or a method: something lies outside the file, or `struct.error` likewise.
+        TooMuchError: From the constructor: it has more in it than `budget` allows.
     """
 
-    def __init__(self, data: bytes, *, machine: int) -> None:
+    def __init__(self, data: bytes, *, machine: int, budget: Budget) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
             message = "it is no 64-bit ELF file"
             raise NotElfError(message)
@@ -67,47 +80,70 @@ class Elf:
             raise NotElfError(message)
         self.abi_version = data[8]
         self._data = data
-        self._headers = [
-            Section(*fields) for fields in _SECTION_HEADER.iter_unpack(self._slice(table, count * _SECTION_HEADER.size))
-        ]
+        self._budget = budget
         # All of the file must be there, also what nobody reads: a truncated image is never taken for a whole one.
-        self._slice(segments, segment_size * segment_count)
+        self._check(segments, segment_size * segment_count)
+        self._headers, names = self._read_headers(table, count, names)
         for header in self._headers:
-            if header.type != _NO_BYTES:
-                self._slice(header.offset, header.size)
+            self._check(header.offset, header.in_file)
+        if sum(header.in_file for header in self._headers) > len(data):
+            message = "its sections overlap"  # no linker makes such; to read each of them would be to read bytes often
+            raise ValueError(message)
         self._sections = {self._string(names, header.name): header for header in self._headers}
         self.functions = list(self._read_functions())
 
     def content(self, section: str) -> bytes:
         """The bytes of a section; none if there is no such section."""
-        header = self._sections.get(section)
-        if header is None or header.type == _NO_BYTES:
+        header = self._sections.get(section.encode())
+        if header is None:
             return b""
-        return self._slice(header.offset, header.size)
+        return self._data[header.offset : header.offset + header.in_file]
 
     def size(self, section: str) -> int:
         """The size of a section in memory; 0 if there is no such section."""
-        header = self._sections.get(section)
+        header = self._sections.get(section.encode())
         return 0 if header is None else header.size
 
+    def _read_headers(self, table: int, count: int, names: int) -> tuple[list[Section], int]:
+        """The section headers, and the number of the section that holds their names."""
+        if table and (count == 0 or names == _IN_FIRST_HEADER):  # more than the file's header has room for
+            first = Section(*_SECTION_HEADER.unpack_from(self._data, min(table, len(self._data))))
+            count = count or first.size
+            names = first.link if names == _IN_FIRST_HEADER else names
+        size = count * _SECTION_HEADER.size
+        self._check(table, size)
+        self._budget.spend("items", count)
+        found = _SECTION_HEADER.iter_unpack(memoryview(self._data)[table : table + size])
+        return [Section(*fields) for fields in found], names
+
     def _read_functions(self) -> Iterator[Function]:
+        header = self._sections.get(b".symtab")
+        if header is None:
+            return
         table = self.content(".symtab")
+        self._budget.spend("items", len(table) // _SYMBOL.size)
+        names: dict[int, str] = {}
         for number, (name, info, other) in enumerate(_SYMBOL.iter_unpack(table)):
             if info & 0xF == _FUNCTION:
-                strings = self._sections[".symtab"].link
-                yield Function(number, self._string(strings, name), other, info >> 4 == _GLOBAL)
+                self._budget.spend("items", _FUNCTION_ITEMS)
+                if name not in names:
+                    found = self._string(header.link, name)
+                    self._budget.spend("text", len(found))
+                    names[name] = found.decode(errors="backslashreplace")
+                yield Function(number, names[name], other, info >> 4 == _GLOBAL)
 
-    def _string(self, section: int, offset: int) -> str:
+    def _string(self, section: int, offset: int) -> bytes:
         if section >= len(self._headers):
             message = f"there is no section {section}"
             raise ValueError(message)
         table = self._headers[section]
         start = table.offset + offset
-        end = self._data.index(b"\0", start, table.offset + table.size)
-        return self._data[start:end].decode(errors="backslashreplace")
+        stop = min(table.offset + table.in_file, start + _LONGEST_NAME)
+        found = self._data[start : self._data.index(b"\0", start, stop)]
+        self._budget.spend("bytes", len(found))
+        return found
 
-    def _slice(self, offset: int, size: int) -> bytes:
+    def _check(self, offset: int, size: int) -> None:
         if offset + size > len(self._data):
             message = f"{size} bytes at {offset} are more than there are"
             raise ValueError(message)
-        return self._data[offset : offset + size]

@@ -20,11 +20,13 @@ from PTX, and obfuscates LTOIR when it compresses it, so of LTOIR only the sizes
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from aotcuda.errors import ImageError
+from aotcuda.inspect.budget import Budget, TooMuchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +40,10 @@ _KINDS: dict[int, Literal["sass", "ptx", "ltoir"]] = {1: "ptx", 2: "sass", 8: "l
 _LZ4 = 0x2000
 _ZSTD = 0x8000
 _SUFFIXES = {0x100000: "a", 0x200000: "f"}
+_ENTRY_ITEMS = 16
+"""What an image takes of the budget, to be read and listed."""
+
+_PADDING = re.compile(rb"\0*")
 _LZ4_MAX_RATIO = 255
 """A byte of an LZ4 block stands for at most this many; a larger claimed size is not worth its allocation."""
 
@@ -75,20 +81,34 @@ def read(data: bytes, where: str) -> tuple[Entry, ...]:
         where: What to call it in errors.
 
     Raises:
-        ImageError: It is no fatbin, was truncated or altered, or is of a newer version; or the `inspect` extra, which
-            decompresses images, is not installed.
+        ImageError: It is no fatbin, was truncated or altered, is of a newer version, or holds too much; or the
+            `inspect` extra, which decompresses images, is not installed.
+    """
+    return tuple(entries(data, where, Budget(len(data))))
+
+
+def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
+    """As `read`, one after the other: who lets go of each has one image in memory.
+
+    Raises:
+        ImageError: As for `read`, when it gets there.
     """
     try:
-        return tuple(_read_containers(data, where))
+        yield from _read_containers(data, where, budget)
+    except TooMuchError as error:
+        message = f"{where} {error}"
     except _DamageError as error:
         message = f"{where} cannot be read as a fatbin: {error}"
-        raise ImageError(message) from None
+    else:
+        return
+    raise ImageError(message)
 
 
-def _read_containers(data: bytes, where: str) -> Iterator[Entry]:
+def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
     position = 0
     while True:
-        magic, version, header_size, size = _unpack(_CONTAINER, data, position)
+        budget.spend("items", 1)
+        magic, version, header_size, size = _unpack(_CONTAINER, data, position, len(data))
         if magic != int.from_bytes(MAGIC, "little"):
             message = f"there is no container at byte {position}"
             raise _DamageError(message)
@@ -99,20 +119,22 @@ def _read_containers(data: bytes, where: str) -> Iterator[Entry]:
         if header_size < _CONTAINER.size or end > len(data):
             message = f"its container ends at byte {end}, the data at {len(data)}; it was truncated or altered"
             raise _DamageError(message)
-        yield from _read_entries(data[position:end], header_size, where)
-        position = end + len(data[end:]) - len(data[end:].lstrip(b"\0"))  # sections of object files are padded
+        yield from _read_entries(data, position + header_size, end, where, budget)
+        position = _PADDING.match(data, end).end()  # type: ignore[union-attr] # sections of object files are padded
         if position == len(data):
             return
 
 
-def _read_entries(container: bytes, position: int, where: str) -> Iterator[Entry]:
-    while position < len(container):
+def _read_entries(data: bytes, position: int, stop: int, where: str, budget: Budget) -> Iterator[Entry]:
+    """The entries of the container whose entries lie from `position` to `stop`."""
+    while position < stop:
+        budget.spend("items", _ENTRY_ITEMS)
         code, _, header_size, payload_size, compressed, _, number, name_at, name_size, flags, size = _unpack(
-            _ENTRY, container, position
+            _ENTRY, data, position, stop
         )
         payload_at = position + header_size
         end = payload_at + payload_size
-        if header_size < _ENTRY.size or end > len(container) or compressed > payload_size:
+        if header_size < _ENTRY.size or end > stop or compressed > payload_size:
             message = f"its entry at byte {position} does not fit into it; it was truncated or altered"
             raise _DamageError(message)
         if code not in _KINDS:
@@ -121,12 +143,15 @@ def _read_entries(container: bytes, position: int, where: str) -> Iterator[Entry
         kind = _KINDS[code]
         suffix = "".join(suffix for flag, suffix in _SUFFIXES.items() if flags & flag)
         arch = f"{'compute' if kind == 'ptx' else 'sm'}_{number}{suffix}"
-        payload = container[payload_at : payload_at + (compressed or payload_size)]
-        content = b"" if kind == "ltoir" else _decompress(payload, flags, size, f"{where}: the {kind} image for {arch}")
+        payload = data[payload_at : payload_at + (compressed or payload_size)]
+        label = f"{where}: the {kind} image for {arch}"
+        content = b"" if kind == "ltoir" else _decompress(payload, flags, size, label, budget)
         yield Entry(
             arch=arch,
             kind=kind,
-            name=container[position + name_at : position + name_at + name_size].decode(errors="backslashreplace"),
+            name=data[position + name_at : min(position + name_at + name_size, payload_at)].decode(
+                errors="backslashreplace"
+            ),
             size=size if compressed else len(content or payload),
             packed=len(payload),
             content=content,
@@ -134,11 +159,18 @@ def _read_entries(container: bytes, position: int, where: str) -> Iterator[Entry
         position = end
 
 
-def _decompress(payload: bytes, flags: int, size: int, where: str) -> bytes:
+def _decompress(payload: bytes, flags: int, size: int, where: str, budget: Budget) -> bytes:
     if not flags & (_LZ4 | _ZSTD):
         return payload
+    is_possible = flags & _ZSTD or size <= len(payload) * _LZ4_MAX_RATIO
     try:
-        content = _unpack_zstd(payload, size) if flags & _ZSTD else _unpack_lz4(payload, size)
+        if is_possible:
+            budget.spend("bytes", size)
+        unpack = _unpack_zstd if flags & _ZSTD else _unpack_lz4
+        content = unpack(payload, size) if is_possible else b""
+    except TooMuchError as error:
+        message = f"{where} {error}"
+        raise ImageError(message) from None
     except ImportError:
         message = f"{where} is compressed; to read it, install the packages for that: pip install 'aotcuda[inspect]'"
         raise ImageError(message) from None
@@ -155,7 +187,7 @@ def _unpack_zstd(payload: bytes, size: int) -> bytes:
     except ImportError:
         from backports import zstd  # noqa: PLC0415 (an extra)
     try:
-        content: bytes = zstd.ZstdDecompressor().decompress(payload, min(size, 2**62) + 1)
+        content: bytes = zstd.ZstdDecompressor().decompress(payload, size + 1)
     except (zstd.ZstdError, MemoryError):
         return b""
     return content
@@ -165,17 +197,15 @@ def _unpack_lz4(payload: bytes, size: int) -> bytes:
     """The content of a block of LZ4; nothing if it is damaged."""
     from lz4 import block  # noqa: PLC0415 (an extra)
 
-    if size > len(payload) * _LZ4_MAX_RATIO:
-        return b""
     try:
         content: bytes = block.decompress(payload, uncompressed_size=size)
-    except block.LZ4BlockError:
+    except (block.LZ4BlockError, OverflowError, MemoryError):
         return b""
     return content
 
 
-def _unpack(layout: struct.Struct, data: bytes, position: int) -> tuple[int, ...]:
-    if position + layout.size > len(data):
+def _unpack(layout: struct.Struct, data: bytes, position: int, stop: int) -> tuple[int, ...]:
+    if position + layout.size > stop:
         message = f"it ends inside the header at byte {position}; it was truncated"
         raise _DamageError(message)
     return layout.unpack_from(data, position)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotcuda.errors import TargetError
 from aotcuda.inspect import targets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aotcuda import manifest
 
 
 def includes(target: str) -> list[str]:
@@ -15,7 +20,7 @@ def includes(target: str) -> list[str]:
         TargetError: There is no such thing, or it is not installed, or holds nothing that aotcuda built.
         ManifestError: A file is missing, truncated or altered.
     """
-    return [f"-I{module.where}" for module in _installed(target)]
+    return [f"-I{folder}" for folder, _ in _installed(target)]
 
 
 def libs(target: str) -> list[str]:
@@ -36,19 +41,21 @@ def files(target: str) -> list[str]:
         ManifestError: As for `includes`.
     """
     found = []
-    for module in _installed(target):
-        functions = module.manifest["files"].get("functions")
+    for folder, content in _installed(target):
+        functions = content["files"].get("functions")
         if functions is not None:  # a package may well have modules with kernels alone
-            found += [str(Path(module.where, file["path"])) for file in (functions, *module.manifest["function_links"])]
+            found += [str(folder / file["path"]) for file in (functions, *content.get("function_links", ()))]
     if not found:
         message = f"{target} exports no device functions, so there is nothing to link"
         raise TargetError(message)
     return found
 
 
-def _installed(target: str) -> list[targets.BuiltModule]:
-    found = [item for item in targets.find(target) if isinstance(item, targets.BuiltModule)]
-    if not found or not Path(found[0].where).is_dir():
+def _installed(target: str) -> list[tuple[Path, manifest.Manifest]]:
+    """The data folder and manifest of each module."""
+    modules = [item for item in targets.find(target) if isinstance(item, targets.BuiltModule)]
+    found = [(item.path, item.manifest) for item in modules if item.path is not None]
+    if not found:
         message = f"{target} is a file that compilers cannot look into; install it, and name the module or its folder"
         raise TargetError(message)
     return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from aotcuda.errors import ImageError
 from aotcuda.inspect import cubin, ptx
+from aotcuda.inspect.budget import TooMuchError
 from aotcuda.inspect.report import PackedImage, SymbolImage
 
 if TYPE_CHECKING:
+    from aotcuda.inspect.budget import Budget
     from aotcuda.inspect.fatbin import Entry
 
 
@@ -17,7 +20,7 @@ class Image:
     """An entry of a fatbin, and the symbols found in it.
 
     Attributes:
-        entry: The entry.
+        entry: The entry, without its content.
         kernels: What is known of each kernel, by its symbol; none for LTOIR, which cannot be read.
         functions: Names of the device functions that other code can be linked with; none for PTX and LTOIR.
     """
@@ -38,24 +41,29 @@ class Image:
         return SymbolImage(arch=self.entry.arch, kind=self.entry.kind, size=self.entry.size)
 
 
-def read(entry: Entry, where: str) -> Image:
+def read(entry: Entry, where: str, budget: Budget) -> Image:
     """Look into an entry of the fatbin that `where` names.
 
     Raises:
-        ImageError: The entry says that it is a cubin but cannot be read as one.
+        ImageError: The entry says that it is a cubin but cannot be read as one, or it holds too much.
     """
+    label, bare = f"{where}: the image for {entry.arch}", replace(entry, content=b"")
     if entry.kind == "sass":
-        return _read_sass(entry, where)
+        code = cubin.read(entry.content, label, budget)
+        return Image(entry=bare, kernels=_kernels(entry.arch, code), functions=code.functions)
+    try:
+        names = ptx.kernels(entry.content, budget)
+    except TooMuchError as error:
+        message = f"{label} {error}"
+        raise ImageError(message) from None
     whole = SymbolImage(arch=entry.arch, kind=entry.kind, size=entry.size)
-    names = ptx.kernels(entry.content) if entry.kind == "ptx" else ()
-    return Image(entry=entry, kernels=dict.fromkeys(names, whole), functions=())
+    return Image(entry=bare, kernels=dict.fromkeys(names, whole), functions=())
 
 
-def _read_sass(entry: Entry, where: str) -> Image:
-    code = cubin.read(entry.content, f"{where}: the image for {entry.arch}")
-    kernels = {
+def _kernels(arch: str, code: cubin.Cubin) -> dict[str, SymbolImage]:
+    return {
         kernel.name: SymbolImage(
-            arch=entry.arch,
+            arch=arch,
             kind="sass",
             size=kernel.code,
             registers=kernel.registers,
@@ -65,4 +73,3 @@ def _read_sass(entry: Entry, where: str) -> Image:
         )
         for kernel in code.kernels
     }
-    return Image(entry=entry, kernels=kernels, functions=code.functions)

@@ -1,18 +1,75 @@
-"""C++ names as people write them."""
+"""C++ names as people write them.
+
+The C++ library's demangler takes names as they come: one of 300 characters can stand for a text of gigabytes. So it
+runs in a process of its own, with limits of time and memory; this file is that process's program, too.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import TYPE_CHECKING
 
-def demangled(symbol: str) -> str | None:
-    """`scale(float*, int)` for `_Z5scalePfi`; None for a name that is not mangled, or where nothing can tell."""
-    if not symbol.startswith("_Z"):
-        return None
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LONGEST = 4096
+"""Characters of a name, mangled or not, beyond which it stays as it is."""
+
+_SECONDS = 1
+_MEMORY = 256 << 20
+
+
+def demangled(symbols: Iterable[str]) -> dict[str, str]:
+    """By symbol its name in C++, `scale(float*, int)` for `_Z5scalePfi`; those that are not mangled are left out."""
+    mangled = [name for name in dict.fromkeys(symbols) if name.startswith("_Z") and _is_plain(name)]
+    mangled.sort(key=lambda name: (name.count("S"), len(name)))  # what may take too much comes last
+    if not mangled:
+        return {}
     try:
-        import cxxfilt  # noqa: PLC0415 (only mangled names need it; it looks for the C++ library, which takes 50 ms)
+        process = subprocess.run(
+            [sys.executable, "-P", __file__],
+            input="\n".join(mangled).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=10 * _SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    # What it had found when a name took too much is worth having; a line that it could not finish is not.
+    lines = process.stdout.decode(errors="replace").split("\n")[:-1]
+    return {name: line for name, line in zip(mangled, lines, strict=False) if line}
 
-        found: str = cxxfilt.demangle(symbol)
+
+def _is_plain(name: str) -> bool:
+    return len(name) <= _LONGEST and name.isascii() and name.isprintable()
+
+
+def _main() -> None:
+    """Answer each name on standard input with a line, an empty one where it cannot be told."""
+    import cxxfilt  # noqa: PLC0415 (an extra; it looks for the C++ library, which takes 50 ms)
+
+    _limit()
+    for name in sys.stdin.read().split("\n"):
+        try:
+            found = cxxfilt.demangle(name)
+        except (cxxfilt.Error, UnicodeDecodeError, MemoryError):
+            found = name
+        sys.stdout.write((found if found != name and len(found) <= _LONGEST and "\n" not in found else "") + "\n")
+        sys.stdout.flush()
+
+
+def _limit() -> None:
+    try:
+        import resource  # noqa: PLC0415 (Windows has none)
     except ImportError:
-        return None
-    except cxxfilt.Error:  # no C++ library on this machine, or another mangling
-        return None
-    return found
+        return
+    limits = ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CPU, _SECONDS), (resource.RLIMIT_CORE, 0))
+    for which, most in limits:
+        soft, hard = resource.getrlimit(which)
+        resource.setrlimit(which, (min(limit for limit in (most, soft, hard) if limit >= 0), hard))
+
+
+if __name__ == "__main__":
+    _main()

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_ENTRY = re.compile(r"\.entry\s+([A-Za-z_$%][\w$]*)")
+from aotcuda.inspect.budget import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Every repetition is possessive, and a comment or string without an end takes the rest: no byte is looked at twice.
+_COMMENT = rb"//[^\n]*+|/\*(?>(?s:.*?)\*/|(?s:.*+))"
+_ENTRY = re.compile(
+    rb"(?:[^./\"]++|%(comment)s|\"[^\"\n]*+\"?+|/|\.+(?!entry))*+"
+    rb"\.entry(?:(?:\s++|%(comment)s)++([A-Za-z_$%%][\w$]*+))?+" % {b"comment": _COMMENT}
+)
 
 
-def kernels(text: bytes) -> tuple[str, ...]:
-    """The names of the kernels, in the order of their definition."""
-    return tuple(_ENTRY.findall(_COMMENT.sub(" ", text.decode(errors="replace"))))
+def kernels(text: bytes, budget: Budget | None = None) -> tuple[str, ...]:
+    """The names of the kernels, in the order of their definition.
+
+    Raises:
+        TooMuchError: There are more than `budget` allows.
+    """
+    budget = budget or Budget(len(text))
+    budget.spend("ptx", len(text))
+    return tuple(dict.fromkeys(_names(text, budget)))
+
+
+def _names(text: bytes, budget: Budget) -> Iterator[str]:
+    position = 0
+    while found := _ENTRY.match(text, position):
+        position = found.end()
+        budget.spend("items", 1)
+        if name := found[1]:
+            budget.spend("text", len(name))
+            yield name.decode()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from aotcuda.inspect.text import brief
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -21,14 +23,18 @@ _NOTE = (
 
 def render(report: Report) -> str:
     """The whole text, with no line break at its end."""
-    lines = []
+    return "\n".join(_report(report))
+
+
+def _report(report: Report) -> Iterator[str]:
     for module in report.modules:
-        lines += [*_module(module), ""]
-    return "\n".join([*lines, *textwrap.wrap(_NOTE, _WIDTH)])
+        yield from _module(module)
+        yield ""
+    yield from textwrap.wrap(_NOTE, _WIDTH)
 
 
 def _module(module: Module) -> Iterator[str]:
-    yield module.name
+    yield brief(module.name)
     yield from _field("in", module.where)
     yield from _field("toolchain", ", ".join(f"{name} {version}" for name, version in sorted(module.toolchain.items())))
     yield from _field("min driver", module.min_driver or "")
@@ -43,16 +49,16 @@ def _module(module: Module) -> Iterator[str]:
 
 
 def _symbol(symbol: Symbol) -> Iterator[str]:
-    abi = f", {symbol.abi} ABI" if symbol.abi else ""
+    abi = f", {brief(symbol.abi)} ABI" if symbol.abi else ""
     linked = "" if symbol.images else "linked "
-    yield f"  {symbol.name}  ({linked}{symbol.kind}{abi}, from {symbol.origin})"
+    yield f"  {brief(symbol.name)}  ({linked}{symbol.kind}{abi}, from {brief(symbol.origin)})"
     for text in (symbol.prototype, symbol.signature):
         if text:
-            yield from textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="        ")
+            yield from textwrap.wrap(brief(text), _WIDTH, initial_indent="    ", subsequent_indent="        ")
     if linked:
         return
     if symbol.symbol != symbol.name:
-        yield f"    symbol {symbol.symbol}"
+        yield f"    symbol {brief(symbol.symbol)}"
     if symbol.kind == "kernel":
         header = ("arch", "kind", "bytes", "registers", "shared", "local", "constant")
         yield from _table(header, [_resources(image) for image in symbol.images], indent="    ")
@@ -71,7 +77,8 @@ def _resources(image: SymbolImage) -> tuple[str, ...]:
 def _field(label: str, value: str) -> list[str]:
     """A line `label  value`, with as many more as the value needs; none for an empty value."""
     first = f"  {label:<{_LABEL_WIDTH}} "
-    return textwrap.wrap(value, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first)) if value else []
+    text = brief(value)
+    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first)) if text else []
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str) -> Iterator[str]:

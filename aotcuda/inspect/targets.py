@@ -6,25 +6,29 @@ import would ask; the rest are paths below it.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol
 
 from aotcuda import forgotten, manifest
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.inspect import fatbin
+from aotcuda.inspect import fatbin, files
+from aotcuda.inspect.budget import Budget, TooMuchError
+from aotcuda.inspect.text import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from importlib.machinery import ModuleSpec
 
 _ZIP_MAGIC = b"PK"
 _ELF_MAGIC = b"\x7fELF"
 _ENDING = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
-"""All that `zipfile` raises for damaged, encrypted or unknown content; NotImplementedError is a RuntimeError."""
+_MOST_ENTRIES = 1_000_000
+_LARGEST_METADATA = 1 << 20
+"""Of a folder that is searched for modules; who names `/` is told to be more specific."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +37,18 @@ class BuiltModule:
 
     Attributes:
         where: The path of its data folder, for messages.
+        path: The data folder; None if it lies in a wheel.
         manifest: Its manifest.
         files: The content of the files that the manifest names, checked against it: `kernels` and `functions`, which
             are fatbins, and `header`.
+        budget: What is left to be spent on its images.
     """
 
     where: str
+    path: Path | None
     manifest: manifest.Manifest
     files: dict[str, bytes] = field(repr=False)
+    budget: Budget = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +60,6 @@ class BareImage:
     is_fatbin: bool
 
 
-_Folder: TypeAlias = Path | zipfile.Path
-"""A module's data folder, on disk or in a wheel."""
-
-
 class _Finder(Protocol):
     """The part of the import system's meta path finders that is used here."""
 
@@ -63,18 +67,36 @@ class _Finder(Protocol):
         """The module's whereabouts."""
 
 
-def find(target: str) -> list[BuiltModule | BareImage]:
-    """The modules in `target`, by name, or the one image that it is.
+def find(target: str) -> Iterator[BuiltModule | BareImage]:
+    """The modules in `target`, by name, or the one image that it is; each is read when it is asked for.
 
     Raises:
         TargetError: There is no such thing, or nothing in it that aotcuda built.
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
     """
     path = Path(target)
-    if path.is_file():
-        return _in_file(path)
-    folders = _data_folders(path) if path.is_dir() else _in_importable(target)
-    return [_read_module(folder) for folder in _some(folders, target, None if folders else _hint(target))]
+    mode = _mode(path)
+    if mode is None or stat.S_ISDIR(mode):
+        folders = _in_importable(target) if mode is None else _data_folders(path)
+        _check_some(folders, target, None if folders else _hint(target))
+        yield from (_read_module(files.DiskFolder(folder)) for folder in folders)
+        return
+    try:
+        yield from _in_file(path)
+    except files.UnreadableError as error:
+        message = f"{shown(str(path))} {error}"
+        raise TargetError(message) from None
+
+
+def _mode(path: Path) -> int | None:
+    """What lies at `path`; None if nothing does."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null character
+        return None
+    except OSError as error:  # it is too long, or a folder on the way may not be entered
+        message = f"{shown(str(path)[:200])} cannot be read ({error.strerror})"
+        raise TargetError(message) from None
 
 
 def find_module(name: str) -> BuiltModule:
@@ -84,7 +106,7 @@ def find_module(name: str) -> BuiltModule:
         TargetError: There is no such module, or aotcuda did not build it.
         ManifestError: As for `find`.
     """
-    for found in [_read_module(folder) for folder in _in_importable(name)]:
+    for found in [_read_module(files.DiskFolder(folder)) for folder in _in_importable(name)]:
         if found.manifest["module"] == name:
             return found
     message = f"{name} is no module that aotcuda built"
@@ -98,18 +120,31 @@ def headers(target: str) -> list[str]:
         TargetError: As for `find`; or it is an image, of which there is no header.
         ManifestError: As for `find`.
     """
-    found = [item.files["header"].decode() for item in find(target) if isinstance(item, BuiltModule)]
+    found = [_header(item) for item in find(target) if isinstance(item, BuiltModule)]
     if not found:
-        message = f"{target} is an image alone; headers come with modules"
+        message = f"{shown(target)} is an image alone; headers come with modules"
         raise TargetError(message)
     return found
 
 
-def _some(folders: list[_Folder], where: str, hint: str | None) -> list[_Folder]:
+def _header(module: BuiltModule) -> str:
+    data = module.files.get("header")
+    try:
+        text = None if data is None else data.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is None or not text.replace("\n", "").replace("\t", "").isprintable():
+        problem = "has no header" if data is None else "has a header that is no text"
+        message = f"{module.where} {problem}; it was altered, install the package again"
+        raise ManifestError(message)
+    return text
+
+
+def _check_some(folders: object, where: str, hint: str | None) -> None:
     if not folders:
-        message = f"{where} holds no module that aotcuda built (no *{_ENDING}){f'; {hint}' if hint else ''}"
+        because = f"; {hint}" if hint else ""
+        message = f"{shown(where)} holds no module that aotcuda built (no *{_ENDING}){because}"
         raise TargetError(message)
-    return folders
 
 
 def _hint(target: str) -> str | None:
@@ -122,53 +157,60 @@ def _hint(target: str) -> str | None:
     return next(filter(None, map(forgotten.above, locations)), None) or forgotten.installed(top)
 
 
-def _wheel_hint(wheel: zipfile.ZipFile) -> str | None:
-    names = [name for name in wheel.namelist() if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
-    try:
-        return forgotten.in_metadata(wheel.read(names[0]).decode(errors="replace")) if names else None
-    except _ZIP_ERRORS:
-        return None
+def _wheel_hint(wheel: files.Wheel) -> str | None:
+    names = [name for name in wheel.names if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
+    return forgotten.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace")) if names else None
 
 
-def _data_folders(folder: Path) -> list[_Folder]:
+def _data_folders(folder: Path) -> list[Path]:
     if folder.suffix == manifest.FOLDER_SUFFIX:
         return [folder]
-    return [path.parent for path in sorted(folder.rglob(f"*{_ENDING}"))]
+    found, seen = [], 0
+    for where, folders, names in os.walk(folder):  # does not follow links to folders, which may lead in circles
+        seen += len(folders) + len(names)
+        if seen > _MOST_ENTRIES:
+            message = f"{shown(str(folder))} holds more than {_MOST_ENTRIES:,} files; name a folder further down"
+            raise TargetError(message)
+        if where.endswith(manifest.FOLDER_SUFFIX) and manifest.FILE_NAME in names:
+            found.append(Path(where))
+    return sorted(found)
 
 
-def _in_file(path: Path) -> list[BuiltModule | BareImage]:
-    try:
-        with path.open("rb") as file:
+def _in_file(path: Path) -> Iterator[BuiltModule | BareImage]:
+    with files.open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
             magic = file.read(4)
-        if magic.startswith(_ZIP_MAGIC) or path.suffix == ".whl":
-            return _in_wheel(path)
-        if magic in (fatbin.MAGIC, _ELF_MAGIC):
-            return [BareImage(where=str(path), data=path.read_bytes(), is_fatbin=magic == fatbin.MAGIC)]
-    except OSError as error:
-        message = f"{path} cannot be read ({error.strerror})"
-        raise TargetError(message) from None
-    message = f"{path} is neither a wheel nor a fatbin nor a cubin; it may have been truncated or altered"
-    raise TargetError(message)
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+            raise files.UnreadableError(problem) from None
+    if magic.startswith(_ZIP_MAGIC) or path.suffix == ".whl":
+        yield from _in_wheel(path, Budget(size))
+    elif magic in (fatbin.MAGIC, _ELF_MAGIC):
+        data = files.read(path, files.LARGEST)
+        yield BareImage(where=shown(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
+    else:
+        problem = "is neither a wheel nor a fatbin nor a cubin; it may have been truncated or altered"
+        raise files.UnreadableError(problem)
 
 
-def _in_wheel(path: Path) -> list[BuiltModule | BareImage]:
-    try:
-        wheel = zipfile.ZipFile(path)
-    except _ZIP_ERRORS:
-        message = f"{path} is no readable wheel; it was truncated or altered"
-        raise TargetError(message) from None
-    with wheel:
-        names = sorted(name for name in wheel.namelist() if name.endswith(_ENDING))
-        folders: list[_Folder] = [zipfile.Path(wheel, name.removesuffix(manifest.FILE_NAME)) for name in names]
-        return [_read_module(folder) for folder in _some(folders, str(path), None if folders else _wheel_hint(wheel))]
+def _in_wheel(path: Path, budget: Budget) -> Iterator[BuiltModule]:
+    with files.open_wheel(path, budget) as wheel:
+        names = sorted(name for name in wheel.names if name.endswith(_ENDING))
+        _check_some(names, str(path), None if names else _wheel_hint(wheel))
+        for name in names:
+            if any(part in {"", ".", ".."} for part in name.split("/")):
+                problem = f"has a file whose name leads out of it: {shown(name)}"
+                raise files.UnreadableError(problem)
+            yield _read_module(files.WheelFolder(wheel, name.removesuffix(f"/{manifest.FILE_NAME}")))
 
 
-def _in_importable(name: str) -> list[_Folder]:
+def _in_importable(name: str) -> list[Path]:
     """The data folders of the module called `name`, or of the package and those in it; none if it has none."""
     top, *rest = name.split(".")
     spec = _spec(top) if all(part.isidentifier() for part in (top, *rest)) else None
     if spec is None:
-        message = f"there is no file, folder or importable module {name}"
+        message = f"there is no file, folder or importable module {shown(name)}"
         raise TargetError(message)
     # A namespace package has every folder of the path that holds it, and some are on the path twice.
     locations = list(dict.fromkeys(Path(location) for location in spec.submodule_search_locations or ()))
@@ -182,7 +224,7 @@ def _in_importable(name: str) -> list[_Folder]:
     return [folder for base in bases for folder in _of_module(base)]
 
 
-def _of_module(base: Path) -> list[_Folder]:
+def _of_module(base: Path) -> list[Path]:
     """The data folders of the module or package that lies at `base`, a path without a suffix."""
     beside = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
     return [beside] if beside.is_dir() else _data_folders(base)
@@ -196,45 +238,52 @@ def _spec(name: str) -> ModuleSpec | None:
     return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
 
 
-def _read_module(folder: _Folder) -> BuiltModule:
-    where = str(folder).rstrip("/")
-    data = _read(folder, manifest.FILE_NAME)
+def _read_module(folder: files.Folder) -> BuiltModule:
+    where = folder.where
+    data = _read(folder, manifest.FILE_NAME, manifest.LARGEST)
     parsed = manifest.parse(data, f"{where}/{manifest.FILE_NAME}")
-    _check_digest(folder, data, where)
-    files = {}
+    _check_digest(folder, data)
+    contents = {}
+    for key in ("kernels", "functions", "header"):
+        if file := parsed["files"].get(key):
+            _check_plain(file["path"], where)
+            data = contents[key] = _read(folder, file["path"], files.LARGEST)
+            manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
+    for file in parsed.get("function_links", ()):
+        _check_plain(file["path"], where)
+    budget = folder.budget or Budget(sum(map(len, contents.values())))
+    return BuiltModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
+
+
+def _read(folder: files.Folder, name: str, most: int) -> bytes:
     try:
-        for key in ("kernels", "functions", "header"):
-            if file := parsed["files"].get(key):
-                data = files[key] = _read(folder, _plain_name(file["path"]))
-                manifest.check_file(data, file, f"{where}/{file['path']}")
-    except (LookupError, TypeError, AttributeError, ValueError):
-        message = f"{where}/{manifest.FILE_NAME} was altered: its `files` cannot be read; install the package again"
-        raise ManifestError(message) from None
-    return BuiltModule(where=where, manifest=parsed, files=files)
-
-
-def _read(folder: _Folder, name: str) -> bytes:
-    try:
-        return (folder / name).read_bytes()
-    except (KeyError, *_ZIP_ERRORS):
-        message = f"{folder / name} cannot be read; it is missing or was altered. Install the package again."
+        return folder.read(name, most)
+    except (files.UnreadableError, TooMuchError) as error:
+        message = f"{folder.where}/{shown(name)} {error}; install the package again"
         raise ManifestError(message) from None
 
 
-def _check_digest(folder: _Folder, data: bytes, where: str) -> None:
+def _check_digest(folder: files.Folder, data: bytes) -> None:
     """Hold the manifest against the digest in the generated module beside it, if one is there."""
-    parent = cast("_Folder", folder.parent)
-    generated = f"{Path(where).stem}.py"
-    if (parent / generated).exists() and manifest.digest(data).encode() not in _read(parent, generated):
+    name = f"{folder.stem}.py"
+    try:
+        generated = folder.beside(name, manifest.LARGEST)
+    except (files.UnreadableError, TooMuchError) as error:
+        message = f"{shown(name)} beside {folder.where} {error}; install the package again"
+        raise ManifestError(message) from None
+    if generated is not None and manifest.digest(data).encode() not in generated:
         message = (
-            f"{where}/{manifest.FILE_NAME} was altered: it is not the one that {generated} was generated with; "
-            "install the package again"
+            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {shown(name)} was generated "
+            "with; install the package again"
         )
         raise ManifestError(message)
 
 
-def _plain_name(name: str) -> str:
-    """The name, if it is that of a file in the folder itself."""
-    if Path(name).name != name:
-        raise ValueError(name)
-    return name
+def _check_plain(name: str, where: str) -> None:
+    """Refuse a name that is not that of a file in the folder itself."""
+    if Path(name).name != name or "\0" in name:
+        message = (
+            f"{where}/{manifest.FILE_NAME} was altered: its `files` cannot be read, because {shown(name[:200])!r} "
+            "is no file name; install the package again"
+        )
+        raise ManifestError(message)

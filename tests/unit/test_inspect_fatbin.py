@@ -102,7 +102,8 @@ def test_flipped_bits_give_images_or_an_image_error(mode: str) -> None:
 def test_a_wrong_size_before_compression_is_refused_without_allocating_it(mode: str, size: int) -> None:
     data = bytearray(images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all"))
     struct.pack_into("<Q", data, 16 + 56, size)
-    with pytest.raises(ImageError, match=r"^test\.fatbin: the sass image for sm_75 does not decompress to"):
+    wrong = r"^test\.fatbin: the sass image for sm_75 (does not decompress to|holds more than 268,435,456 bytes)"
+    with pytest.raises(ImageError, match=wrong):
         fatbin.read(bytes(data), "test.fatbin")
 
 

@@ -1,0 +1,41 @@
+"""What one target may cost: its size decides how much is unpacked, read and listed, before any of that is allocated.
+
+A file can claim to be anything: 131 kB of Zstandard may be 4 GiB, and 40,000 symbols may share one name of a megabyte.
+So whoever reads a target spends from its budget first. What compilers make stays far below it; a target of at most
+16 MB that would not is refused within 5 seconds and 1 GiB (`bench/hostile_inspect.py` measures both).
+"""
+
+from __future__ import annotations
+
+_LIMITS = {
+    # Machine code packs to about a third and PTX to a tenth.
+    "bytes": (256 << 20, 16, "bytes when it is unpacked"),
+    "ptx": (32 << 20, 2, "bytes of PTX when it is unpacked"),
+    # Sections, symbols, attributes, lines of the report: about a microsecond for each item.
+    "items": (2_000_000, 1 / 8, "parts to read and to list"),
+    "text": (16 << 20, 1 / 4, "bytes of names"),
+}
+"""By what is spent: how much any target may, how much for each of its bytes, and what to call that."""
+
+
+class TooMuchError(Exception):
+    """The budget is spent; the message says on what, and goes on from the name of what was read."""
+
+
+class Budget:
+    """The budget of a target of `size` bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._limits = {what: max(floor, int(ratio * size)) for what, (floor, ratio, _) in _LIMITS.items()}
+        self._left = dict(self._limits)
+
+    def spend(self, what: str, amount: int) -> None:
+        """Take `amount` of what is left of the `bytes`, `ptx`, `items` or `text`.
+
+        Raises:
+            TooMuchError: That is more than is left.
+        """
+        if amount > self._left[what]:
+            message = f"holds more than {self._limits[what]:,} {_LIMITS[what][2]}, the most that aotcuda inspects"
+            raise TooMuchError(message)
+        self._left[what] -= amount

@@ -1,0 +1,268 @@
+"""Folders and wheels as places to read files from: regular files alone, none larger than was asked for.
+
+What a path leads to is somebody else's choice: a pipe that nobody writes to, a device without an end, a wheel's member
+of gigabytes that takes a few kilobytes. Nothing is read before it is known to be a file of a size.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Protocol
+
+from aotcuda.inspect.text import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aotcuda.inspect.budget import Budget
+
+LARGEST = 1 << 30
+"""No image or wheel member is larger; nor is a manifest's neighbour worth more."""
+
+_LONGEST_DIRECTORY = 4 << 20
+"""Of a wheel, in bytes; every byte of its central directory takes 20 in memory."""
+
+_MOST_FILES = 40_000  # their names and headers fill such a directory
+_ALTERED = "it was truncated or altered"
+
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Those that installers of wheels read; the others unpack without bounds."""
+
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+    LookupError,
+    ValueError,
+    OverflowError,
+    MemoryError,
+)
+"""All that `zipfile` raises for damaged, encrypted or unknown content; NotImplementedError is a RuntimeError."""
+
+
+class UnreadableError(Exception):
+    """What is wrong with a file, to go on from its name: "is no regular file"."""
+
+
+class Folder(Protocol):
+    """A module's data folder, on disk or in a wheel.
+
+    Attributes:
+        where: What to call it in messages.
+        stem: Its name without the suffix, which is its module's.
+        path: Where it lies, if it lies on disk.
+        budget: What its content may cost.
+    """
+
+    where: str
+    stem: str
+
+    @property
+    def path(self) -> Path | None:
+        """See above."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """See above."""
+
+    def read(self, name: str, most: int) -> bytes:
+        """The file `name` in the folder, of at most `most` bytes."""
+
+    def beside(self, name: str, most: int) -> bytes | None:
+        """Likewise a file beside the folder; None if there is none."""
+
+
+class DiskFolder:
+    """A data folder on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.where = shown(str(path))
+        self.stem = path.stem
+        self.budget = None
+
+    def read(self, name: str, most: int) -> bytes:
+        """See `Folder`; raises UnreadableError."""
+        return read(self.path / name, most)
+
+    def beside(self, name: str, most: int) -> bytes | None:
+        """See `Folder`; raises UnreadableError."""
+        path = self.path.parent / name
+        return read(path, most) if os.path.lexists(path) else None
+
+
+class WheelFolder:
+    """A data folder in an open wheel."""
+
+    def __init__(self, wheel: Wheel, name: str) -> None:
+        self._wheel, self._name = wheel, name
+        self.path = None
+        self.where = shown(f"{wheel.path}/{name}")
+        self.stem = PurePosixPath(name).stem
+        self.budget = wheel.budget
+
+    def read(self, name: str, most: int) -> bytes:
+        """See `Folder`; raises UnreadableError."""
+        return self._wheel.read(f"{self._name}/{name}", most)
+
+    def beside(self, name: str, most: int) -> bytes | None:
+        """See `Folder`; raises UnreadableError."""
+        beside = str(PurePosixPath(self._name).with_name(name))
+        return self._wheel.read(beside, most) if beside in self._wheel.names else None
+
+
+class Wheel:
+    """An open wheel.
+
+    Attributes:
+        path: Its path.
+        budget: What its content may cost.
+        names: Its files, and how often each is there.
+    """
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, budget: Budget) -> None:
+        self.path = path
+        self.budget = budget
+        self.names = Counter(archive.namelist())
+        self._archive = archive
+
+    def read(self, name: str, most: int) -> bytes:
+        """The content of a member.
+
+        Raises:
+            UnreadableError: It is missing, there twice, damaged, or larger than `most`.
+            TooMuchError: The budget does not allow it.
+        """
+        if self.names[name] != 1:
+            problem = "is missing" if name not in self.names else "is in the wheel more than once"
+            raise UnreadableError(problem)
+        info = self._archive.getinfo(name)
+        _check_size(info.file_size, most)
+        if info.compress_type not in _COMPRESSIONS:
+            problem = f"is compressed in a way that wheels are not ({info.compress_type})"
+            raise UnreadableError(problem)
+        if info.flag_bits & 1:
+            problem = "is encrypted"
+            raise UnreadableError(problem)
+        self.budget.spend("bytes", info.file_size)
+        try:
+            with self._archive.open(info) as member:
+                data = member.read(info.file_size + 1)
+        except _DAMAGE:
+            data = None
+        if data is None or len(data) != info.file_size:
+            problem = f"cannot be unpacked; {_ALTERED}"
+            raise UnreadableError(problem)
+        return data
+
+
+@contextmanager
+def open_wheel(path: Path, budget: Budget) -> Iterator[Wheel]:
+    """The wheel at `path`, open.
+
+    Raises:
+        UnreadableError: It is none.
+    """
+    with open_regular(path) as file:
+        file.most = _LONGEST_DIRECTORY  # zipfile reads a wheel's directory in one piece
+        try:
+            archive = zipfile.ZipFile(file)
+            wheel = Wheel(path, archive, budget)
+        except _DAMAGE:
+            problem = f"lists more than {_MOST_FILES:,} files" if file.refused else f"is no readable wheel; {_ALTERED}"
+            raise UnreadableError(problem) from None
+        file.most = LARGEST + 1
+        with archive:
+            yield wheel
+
+
+class File(io.BufferedReader):
+    """A regular file, of which nobody reads more than `most` bytes at a time.
+
+    Attributes:
+        most: Those bytes.
+        refused: Whether somebody wanted more.
+    """
+
+    def __init__(self, file: io.FileIO) -> None:
+        super().__init__(file)
+        self.most = LARGEST + 1
+        self.refused = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As other files do; MemoryError if it is too much."""
+        if size is not None and size > self.most:
+            self.refused = True
+            raise MemoryError
+        return super().read(self.most if size is None or size < 0 else size)
+
+
+def open_regular(path: Path) -> File:
+    """The file at `path`, open for reading; no pipe or device is touched.
+
+    Raises:
+        UnreadableError: It is missing, no regular file, or may not be read.
+    """
+    try:
+        _check_regular(path.stat().st_mode)
+        file = File(io.FileIO(str(path), opener=_open_without_waiting))
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+        raise UnreadableError(problem) from None
+    except ValueError:  # a null character
+        problem = "is no path"
+        raise UnreadableError(problem) from None
+    try:
+        _check_regular(os.fstat(file.fileno()).st_mode)  # what the path leads to may have changed
+    except UnreadableError:
+        file.close()
+        raise
+    return file
+
+
+def read(path: Path, most: int) -> bytes:
+    """The content of the regular file at `path`, of at most `most` bytes.
+
+    Raises:
+        UnreadableError: As for `open_regular`; or it is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        _check_size(size, most)
+        try:
+            data = file.read(size + 1)
+        except (OSError, MemoryError) as error:
+            problem = f"cannot be read ({getattr(error, 'strerror', None) or 'not enough memory'})"
+            raise UnreadableError(problem) from None
+    if len(data) != size:
+        problem = "changed while it was read"
+        raise UnreadableError(problem)
+    return data
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        problem = "is a folder" if stat.S_ISDIR(mode) else "is no regular file"
+        raise UnreadableError(problem)
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        problem = f"has {size:,} bytes, and aotcuda reads {most:,} at most"
+        raise UnreadableError(problem)
