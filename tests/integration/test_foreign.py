@@ -274,6 +274,30 @@ def test_a_prototype_that_differs_in_sign_or_const_alone_is_accepted(tmp_path):
     projects.build_wheel(project)
 
 
+RETURNS_NOTHING = """
+from numba import cuda
+code = cuda.CUSource('extern "C" __device__ void put(float *p, float x) { *p = 7.0f * x; }', name="put.cu")
+put = cuda.declare_device("put", "void(CPointer(float32), float32)", abi="c", link=code)
+def k(p, x):
+    nothing = put(p, x)
+    if nothing is None:
+        put(p, x + 1)
+def c_put(p, x):
+    put(p, x)
+"""
+
+
+def test_a_function_that_returns_nothing_is_declared_and_linked(tmp_path):
+    types = '"void(CPointer(float32), float32)"'
+    tables = f"kernels.k = {types}\nfunctions.c_put = {types}"
+    files = projects.content(projects.build_wheel(build(tmp_path, RETURNS_NOTHING, module=tables)))
+    code = kernel_code(sass(files, "pkg/k"), "k")
+    assert "7" in "".join(re.findall(r"FMUL \S+, \S+, (\S+) ;", code)), code
+    assert "CALL" not in code
+    (function,) = projects.manifest_of(files, "pkg.k")["functions"]
+    assert function["prototype"] == "void c_put(float *p, float x);"
+
+
 def cubin(arch: str) -> bytes:
     return cuda_cpp.compile_source(CU, "CUBIN", f"--gpu-architecture={arch}", "-rdc=true")
 

@@ -18,7 +18,7 @@ from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
 from numba.cuda import compiler as cuda_compiler
-from numba.cuda import cudaimpl, dispatcher, target
+from numba.cuda import cudaimpl, dispatcher, target, types
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
 from numba.cuda.core import bytecode, callconv, config
@@ -92,6 +92,7 @@ def install() -> None:
     _defer_eager_signatures()
     _take_plain_helpers()
     _catch_raises()
+    _return_nothing_to_c()
     _keep_shims_apart()
     _refuse_recursion()
 
@@ -231,6 +232,33 @@ def _catch_raises() -> None:
         original(self, builder, exc, exc_args=exc_args, loc=loc, func_name=func_name)
 
     callconv.MinimalCallConv.return_user_exc = note_user_exc
+
+
+def _return_nothing_to_c() -> None:
+    # Numba returns a null pointer for None. In C and C++ such a function is `void`, and one that returns 64 bits has
+    # another prototype: those that are compiled here, and those that `declare_device` names.
+    convention = callconv.CUDACABICallConv
+    original_type = convention.get_return_type
+    original_return = convention.return_value
+    original_call = convention.call_function
+
+    def get_return_type(self: Any, ty: Any) -> Any:
+        return llvm.VoidType() if ty == types.none else original_type(self, ty)
+
+    def return_value(self: Any, builder: Any, retval: Any) -> Any:
+        if isinstance(builder.function.ftype.return_type, llvm.VoidType):
+            return builder.ret_void()
+        return original_return(self, builder, retval)
+
+    def call_function(self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any) -> Any:
+        if resty != types.none:
+            return original_call(self, builder, callee, resty, argtys, args)
+        builder.call(callee, self._get_arg_packer(argtys).as_arguments(builder, args))
+        return None, self.context.get_dummy_value()
+
+    convention.get_return_type = get_return_type
+    convention.return_value = return_value
+    convention.call_function = call_function
 
 
 def _raised(exc: Any, loc: Any) -> str:
