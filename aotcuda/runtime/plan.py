@@ -130,6 +130,8 @@ def rank(parameter: Parameter, value: object) -> int | None:
         return None if arrays.reader(value) is None else 0
     if kind == "datetime":
         return scalars.datetime_rank(value)
+    if kind == "type":
+        return scalars.type_rank(value)
     if kind == "tuple":
         members = parameter["members"]
         if not isinstance(value, tuple) or len(value) != len(members):
@@ -148,6 +150,8 @@ def converter(parameter: Parameter, value: object) -> Convert:
         return _array(parameter, found) if kind == "array" else _record(parameter, found)
     if kind == "datetime":
         return scalars.datetime_converter(parameter)
+    if kind == "type":
+        return scalars.type_converter(parameter)
     if kind == "tuple":
         assert isinstance(value, tuple)  # noqa: S101 (likewise)
         return _tuple([converter(member, item) for member, item in zip(parameter["members"], value, strict=True)])
@@ -266,6 +270,8 @@ def _fields(parameter: Parameter, *, zeros: bool = True) -> list[tuple[int, str,
         ]
     if kind == "tuple":
         return [field for member in parameter["members"] for field in _fields(member, zeros=zeros)]
+    if kind == "type":
+        return []  # zeros, which are the padding of the `struct` format
     if kind in ("pointer", "record"):
         return [(offset, "Q", kind == "record")]
     if kind == "datetime":

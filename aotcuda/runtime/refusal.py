@@ -56,7 +56,7 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
         )
     if parameter["kind"] == "array":
         return _array_problem(parameter, arg)
-    if parameter["kind"] in ("record", "datetime"):
+    if parameter["kind"] in ("record", "datetime", "type"):
         fits = rank(parameter, arg) is not None and converter(parameter, arg)(arg, [], [], 0)
         return None if fits else f"is {_name(arg)} where {parameter['type']} is packaged ({parameter['dtype']})"
     if rank(parameter, arg) is None:
@@ -109,6 +109,9 @@ def _name(arg: object) -> str:
         return arrays.view_name(view)
     if isinstance(arg, tuple):
         return f"({', '.join(map(_name, arg))})"
+    stands_for = scalars.type_of(arg)
+    if stands_for is not None:
+        return f"the type {arrays.type_name(stands_for)}"
     if not arrays.is_host(arg):
         dtype = getattr(arg, "dtype", None)
         return str(dtype) if dtype is not None and scalars.kind_of(arg) else _type(arg)

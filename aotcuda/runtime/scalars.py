@@ -15,6 +15,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from aotcuda.manifest import Parameter
 
@@ -38,6 +39,12 @@ _NUMPY_CHARACTERS = {
     "float64": "d",
     "complex64": "f",
     "complex128": "d",
+}
+
+_TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
+    f"{kind}{bits}": f"<{kind[0]}{bits // 8}"
+    for kind, widths in (("int", (16, 32, 64)), ("uint", (16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
+    for bits in widths
 }
 
 
@@ -138,6 +145,39 @@ def datetime_converter(parameter: Parameter) -> Convert:
             return False
         values.append(int(value.view("i8")))  # type: ignore[attr-defined]
         return True
+
+    return convert
+
+
+def type_of(value: object) -> str | None:
+    """The type string that a class or dtype of NumPy, a dtype of PyTorch or a type of Numba stands for, else None."""
+    numpy = sys.modules.get("numpy")  # as in kind_of
+    if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
+        return str(numpy.dtype(value).str)
+    kind = type(value)
+    package, _, rest = kind.__module__.partition(".")
+    if (package, kind.__name__) == ("torch", "dtype"):
+        return _TYPES.get(str(value).removeprefix("torch."))
+    if package in ("numba", "numba_cuda", "numba_cuda_mlir") and "types" in rest.split("."):
+        return _TYPES.get(str(value))
+    return None
+
+
+def _is_numpys(value: type, numpy: Any) -> bool:
+    return issubclass(value, numpy.generic) and value not in (numpy.generic, numpy.number)
+
+
+def type_rank(value: object) -> int | None:
+    """Like `rank`, for a parameter that is a type; all classes have one type, so the converter tells them apart."""
+    return 0 if isinstance(value, type) or type_of(value) is not None else None
+
+
+def type_converter(parameter: Parameter) -> Convert:
+    """A function that checks such a value; nothing of it is packed."""
+    dtype = parameter["dtype"]
+
+    def convert(value: object, _values: list[object], _pending: list[object], _stream: int) -> bool:
+        return type_of(value) == dtype
 
     return convert
 

@@ -145,7 +145,7 @@ class _Writer:
 
     def _parameter(self, name: str, parameter: Parameter, arg: object) -> None:
         kind = parameter["kind"]
-        if kind in ("record", "datetime"):
+        if kind in ("record", "datetime", "type"):
             raise _UnusualError
         if kind == "array":
             self._array(name, parameter, arg)
