@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,11 @@ def python_function(unit: Unit, function: object, dispatcher: Any, notation: Not
     return python
 
 
+def namespace(unit: Unit, python: FunctionType) -> Mapping[str, object]:
+    """What a unit's signature may name: what the module has that the configuration names, then the function's own."""
+    return {**python.__globals__, **vars(sys.modules[unit.source])}
+
+
 def signature(unit: Unit, python: FunctionType, notation: Notation) -> tuple[tuple[Any, ...], Any]:
     """Argument types and return type (None if not given) of the unit's signature.
 
@@ -69,7 +75,7 @@ def signature(unit: Unit, python: FunctionType, notation: Notation) -> tuple[tup
         CompileError: It does not parse.
     """
     try:
-        return notation.parse(unit.signature, python.__globals__)
+        return notation.parse(unit.signature, namespace(unit, python))
     except ValueError as error:
         message = f"{unit.signature_key}: {unit.signature!r} is no signature in Numba's notation: {error}"
         raise CompileError(message) from None
