@@ -232,7 +232,7 @@ def _annotate(entry: Any, name: str, value: int) -> None:
 
 
 def _python(unit: Unit, function: object) -> FunctionType:
-    return units.python_function(unit, function, CUDADispatcher | Dispatcher, notation)
+    return units.python_function(unit, function, CUDADispatcher | Dispatcher, notation, _state["root"])
 
 
 def _copy(function: FunctionType) -> FunctionType:

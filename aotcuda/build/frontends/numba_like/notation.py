@@ -73,6 +73,8 @@ class Notation:
             for name, value in namespace.items()
             if isinstance(value, self.types.Type | np.dtype)
         }
+        if (foreign := self._foreign(text, namespace)) is not None:
+            raise ValueError(foreign)
         written = text
         for pattern, replacement in _PRINTED:
             written = pattern.sub(replacement, written)
@@ -80,8 +82,6 @@ class Notation:
             parsed = eval(written, {}, {**own, **vars(self.types)})  # noqa: S307 (as Numba does; the text is the project's)
             args, result = self._sigutils.normalize_signature(parsed)
         except Exception as error:
-            if (foreign := self._foreign(text, namespace)) is not None:
-                raise ValueError(foreign) from error
             reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
             if isinstance(error, NameError):
                 reason = f"{getattr(error, 'name', reason)!r} is no Numba type"
