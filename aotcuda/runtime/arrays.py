@@ -239,7 +239,7 @@ def canonical(typestr: str) -> str:
     """A type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
     if typestr[:1] not in ("<", "|", "="):
         return typestr
-    bytewise = typestr[1:2] == "S" or (typestr[2:] == "1" and typestr[1:2] != "U")
+    bytewise = typestr[1:2] in ("S", "V") or (typestr[2:] == "1" and typestr[1:2] != "U")
     return ("|" if bytewise else "<") + typestr[1:]
 
 

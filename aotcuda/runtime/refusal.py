@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 from aotcuda.errors import ArgumentError
@@ -50,10 +51,10 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
     if arrays.is_host(arg):
-        return (
-            f"is an array in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does "
-            "(or set AOTCUDA_HOST_ARRAYS=copy)"
-        )
+        what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
+        copied = _type(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
+        way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
+        return f"is {what} in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does{way}"
     if parameter["kind"] == "array":
         return _array_problem(parameter, arg)
     if parameter["kind"] in ("record", "datetime", "type"):
