@@ -25,6 +25,7 @@ def _fields(descr: Sequence[Any]) -> tuple[list[str], int]:
     for name, kind, *shape in descr:
         if isinstance(kind, str):
             text, size = kind, int("".join(filter(str.isdigit, kind.partition("[")[0])))
+            size *= 4 if "U" in kind else 1  # of strings it counts the characters
         else:
             inner, size = _fields(kind)
             text = f"{{{','.join(inner)}}}"

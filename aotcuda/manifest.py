@@ -61,12 +61,13 @@ if TYPE_CHECKING:
         - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
           `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
           (strides in elements). Which words, and in what order, is the front end's affair.
+        - `type`: zeros in the place of a type, `dtype`; a 64-bit word with `words`, else of the size of a number of it.
         - `tuple`: `members` are parameters in their turn; each has its own offset.
         """
 
         name: str
         type: str  # as the front end prints it
-        kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "tuple"]
+        kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple"]
         offset: int  # of its first byte in the parameter block
         format: NotRequired[str]
         dtype: NotRequired[str]  # NumPy's type string, "<f4"; structured ones as in aotcuda.dtypes; "bfloat16"

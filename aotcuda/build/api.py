@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import tomllib
@@ -56,6 +57,7 @@ def build(
     roots = _import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
     for module in settings.modules:
+        _check_package_exists(module.name, module.key, roots, root)
         _check_name_is_free(module.name, module.key, roots, root)
     results = stages.run(
         Job(
@@ -144,6 +146,26 @@ def _import_roots(root: Path, given: Sequence[Path]) -> list[Path]:
 def _package_root(module: str, roots: Sequence[Path]) -> Path:
     top = module.partition(".")[0]
     return next((path for path in roots if (path / top).is_dir()), roots[0] if "." in module else roots[-1])
+
+
+def _check_package_exists(module: str, key: str, roots: Sequence[Path], root: Path) -> None:
+    """Refuse a name that would make a package of its own in the wheel, most likely a misspelt one."""
+    *parents, _ = module.split(".")
+    for depth, part in enumerate(parents, 1):
+        above = [folder.joinpath(*parents[: depth - 1]) for folder in roots]
+        if any((folder / part).is_dir() for folder in above):
+            continue
+        names = [path.name for folder in above if folder.is_dir() for path in folder.iterdir() if _is_package(path)]
+        near = difflib.get_close_matches(part, names, n=1)
+        package = ".".join(parents[:depth])
+        meant = ".".join([*parents[: depth - 1], near[0], *module.split(".")[depth:]]) if near else ""
+        hint = f"did you mean {meant}?" if meant else "name a module in a package of the project"
+        message = f"{key}: there is no package {package} in {root}, in which the module would lie; {hint}"
+        raise ConfigError(message)
+
+
+def _is_package(path: Path) -> bool:
+    return path.name.isidentifier() and path.is_dir() and any(path.glob("*.py"))
 
 
 def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path) -> None:

@@ -57,6 +57,8 @@ def _type(parameter: Parameter) -> str:
         return c_types.SCALARS[parameter["format"]]
     if kind == "complex":
         return c_types.COMPLEX[parameter["format"]]
+    if kind == "type" and "words" not in parameter:
+        return c_types.element(parameter["dtype"])
     return "long long" if kind == "datetime" else "void *"
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
-from aotcuda.build import prototypes, symbols
-from aotcuda.errors import ImageError, LinkError
+from aotcuda.arch import Target
+from aotcuda.build import link, nvrtc, prototypes, symbols
+from aotcuda.errors import CompileError, ImageError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aotcuda.arch import Target
     from aotcuda.build.config import Options
     from aotcuda.build.frontends import External, LinkInput
     from aotcuda.build.plan import Unit
     from aotcuda.build.symbols import Symbols
+
+_CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
 
 
 def survey(
@@ -25,8 +28,11 @@ def survey(
     target: Target,
     options: Options,
     include_dirs: Sequence[str],
+    asked_by: str,
 ) -> Symbols:
     """The symbols of one input; prototypes of those that Python declares are checked where they are known.
+
+    Errors begin with `asked_by`, the key for which it is linked.
 
     Raises:
         CompileError: It is CUDA C++ and does not compile.
@@ -35,7 +41,10 @@ def survey(
     try:
         found = symbols.of(item, target, options, include_dirs)
     except ImageError as error:
-        raise LinkError(str(error)) from None
+        message = f"{asked_by}: {error}"
+        raise LinkError(message) from None
+    except CompileError as error:
+        raise _not_compiled(item, target, options, include_dirs, asked_by, str(error)) from None
     if item.kind == "cu" and not item.internal:
         declared = [external for external in externals if external.name in found.functions]
         prototypes.check(item, declared, target, options, include_dirs)
@@ -44,12 +53,39 @@ def survey(
     return found
 
 
+def _not_compiled(
+    item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], asked_by: str, said: str
+) -> CompileError:
+    """The error for CUDA C++ that does not compile: with who links it, and the first target that it compiles for."""
+    head, _, log = said.partition("\n")
+    found = _CUDA_ERROR.search(log)
+    reason = f"{found[3].strip()} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
+    for capability in nvrtc.supported_capabilities():
+        if capability <= target.capability:
+            continue
+        higher = Target("sass", *capability, "")
+        try:
+            nvrtc.compile_source(item, higher, options, include_dirs, lto=False)
+        except CompileError:
+            continue
+        remedy = (
+            f"; it compiles for {higher}: list that and later ones in arch, or leave the code out for older GPUs by "
+            f"#if __CUDA_ARCH__ >= {100 * higher.major + 10 * higher.minor}"
+        )
+        break
+    else:
+        remedy = ""
+    return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}{remedy}\n{log}")
+
+
 def check(
     module: str,
     wanted: Mapping[Unit, Sequence[External]],
     own: Sequence[str],
     linked: Mapping[LinkInput, Symbols],
     targets: Sequence[Target],
+    asked_by: Mapping[LinkInput, str],
+    elsewhere: Mapping[str, str],
 ) -> None:
     """Check a whole module's link.
 
@@ -59,13 +95,15 @@ def check(
         own: Symbols of the module's own kernels and exported functions.
         linked: What is linked, with its symbols.
         targets: What is linked for.
+        asked_by: The key for which each item is linked.
+        elsewhere: The functions that other modules of the wheel export, with the module's name.
 
     Raises:
         LinkError: A symbol is missing or defined twice, or a binary is for other GPUs than the target.
     """
     _check_archs(module, linked, targets)
-    _check_repeated(module, own, linked)
-    _check_missing(module, wanted, own, linked)
+    _check_repeated(module, own, linked, asked_by)
+    _check_missing(module, wanted, own, linked, elsewhere)
 
 
 def _check_archs(module: str, linked: Mapping[LinkInput, Symbols], targets: Sequence[Target]) -> None:
@@ -82,20 +120,36 @@ def _check_archs(module: str, linked: Mapping[LinkInput, Symbols], targets: Sequ
                 raise LinkError(message)
 
 
-def _check_repeated(module: str, own: Sequence[str], linked: Mapping[LinkInput, Symbols]) -> None:
+def _check_repeated(
+    module: str, own: Sequence[str], linked: Mapping[LinkInput, Symbols], asked_by: Mapping[LinkInput, str]
+) -> None:
     places: dict[str, str] = dict.fromkeys(own, "the module's own kernels and functions")
+    askers: dict[str, str] = {}
     for item, found in linked.items():
         if item.kind == "library":
             continue  # a library's members are taken only where something is missing
         for name in found.functions:
             if name in places:
-                message = f"{module}: {name} is defined twice, in {places[name]} and in {item.name}; link one of them"
+                first, second = places[name], item.name
+                remedy = "link one of them"
+                if first == second or askers.get(name, asked_by[item]) != asked_by[item]:
+                    first, second = f"{first} (for {askers[name]})", f"{second} (for {asked_by[item]})"
+                    remedy = (
+                        "a module's kernels are linked into one image, so rename one of the two functions, or make the "
+                        "kernels that call them two modules"
+                    )
+                message = f"{module}: {name} is defined twice, in {first} and in {second}; {remedy}"
                 raise LinkError(message)
             places[name] = item.name
+            askers[name] = asked_by[item]
 
 
 def _check_missing(
-    module: str, wanted: Mapping[Unit, Sequence[External]], own: Sequence[str], linked: Mapping[LinkInput, Symbols]
+    module: str,
+    wanted: Mapping[Unit, Sequence[External]],
+    own: Sequence[str],
+    linked: Mapping[LinkInput, Symbols],
+    elsewhere: Mapping[str, str],
 ) -> None:
     if not all(found.complete for found in linked.values()):
         return  # LTOIR does not tell its symbols; the linker will say what is missing
@@ -103,11 +157,15 @@ def _check_missing(
     for unit, externals in wanted.items():
         for external in externals:
             if external.name not in known:
-                raise LinkError(missing(module, external.name, unit.key, linked))
+                raise LinkError(_missing(module, external.name, unit.key, linked, elsewhere))
 
 
-def missing(module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, Symbols]) -> str:
+def _missing(
+    module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, Symbols], elsewhere: Mapping[str, str]
+) -> str:
     """What is said of a symbol that nothing defines."""
+    if name in elsewhere:
+        return f"{module}: {wanted_by} calls {name}, {link.of_module(elsewhere[name])}"
     shown = [item.name for item in linked if not item.internal]
     searched = f"searched: {', '.join(shown)}" if shown else "nothing is linked"
     names = [known for found in linked.values() for known in found.functions]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cuda.bindings import nvjitlink
 
 from aotcuda.build import nvrtc
-from aotcuda.errors import LinkError
+from aotcuda.errors import CompileError, LinkError
 from aotcuda.inspect import fatbin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.arch import Target
     from aotcuda.build.config import Options
@@ -37,12 +38,25 @@ def version() -> str:
     return ".".join(map(str, nvjitlink.version()))
 
 
+def of_module(name: str) -> str:
+    """What is said of a function that is called, and exported by module `name` of the same wheel."""
+    return (
+        f'which is a function of {name}, a module of this wheel that is not linked; add {{ module = "{name}" }} to link'
+    )
+
+
 def link(
-    module: str, inputs: Iterable[LinkInput], target: Target, options: Options, include_dirs: Sequence[str]
+    module: str,
+    inputs: Iterable[LinkInput],
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
 
-    An input that is reached by several paths is linked once. CUDA C++ among them is compiled first.
+    An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `elsewhere` has the
+    functions that other modules of the wheel export, for what is said of one that is missing.
 
     Raises:
         LinkError: The linker refuses; the message carries its log.
@@ -50,7 +64,11 @@ def link(
     """
     items = unique(inputs)
     lto = any(item.kind == "ltoir" for item in items)
-    ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in items]
+    try:
+        ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in items]
+    except CompileError as error:
+        message = f"{module}: {error}"
+        raise CompileError(message) from None
     as_ptx = target.kind == "ptx"
     other = next((item for item in ready if not _is_ltoir(item)), None)
     if as_ptx and other is not None:
@@ -74,7 +92,7 @@ def link(
         # With PTX inputs the linker may print an error and still report success.
         log = _log(handle)
         if "error" in log.lower():
-            raise LinkError(_explain(module, target, log, items))
+            raise LinkError(_explain(module, target, log, items, elsewhere))
         if as_ptx:
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
@@ -83,7 +101,7 @@ def link(
         nvjitlink.get_linked_cubin(handle, buffer)
         return bytes(buffer)
     except nvjitlink.nvJitLinkError as error:
-        raise LinkError(_explain(module, target, _log(handle) or str(error), items)) from None
+        raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
         nvjitlink.destroy(handle)
 
@@ -128,7 +146,7 @@ _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to)
 _ERROR = re.compile(r"^(?:ptxas )?error\s*:\s*(.*)", re.MULTILINE | re.IGNORECASE)
 
 
-def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput]) -> str:
+def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], elsewhere: Mapping[str, str]) -> str:
     head = f"{module}: linking for {target} failed"
     if "newer version of nvJitLink" in log:
         # Only what came as LTOIR can be newer; what this toolchain compiled is called "code of ..." or by its .cu file.
@@ -137,7 +155,9 @@ def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput]) 
             f"{head}: {' or '.join(given)} holds LTOIR of a newer CUDA than this linker's {version()}; build it with "
             f"CUDA {version()} or older, or link its source\n{_indented(log)}"
         )
-    if found := _UNRESOLVED.search(log):
+    if (found := _UNRESOLVED.search(log)) and found[1] in elsewhere:
+        return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}\n{_indented(log)}"
+    if found:
         return (
             f"{head}: nothing defines {found[1]}, which is called or declared with declare_device; link the file that "
             f"defines it\n{_indented(log)}"

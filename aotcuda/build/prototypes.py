@@ -85,7 +85,7 @@ def check(
         )
         message = (
             f"{source.name}: {found.name} is defined as {_shown(source, found.name)}, and Python declares it as "
-            f"{_prototype(found)}; {remedy}"
+            f"{_prototype(found)}{f' ({found.place})' if found.place else ''}; {remedy}"
         )
         raise LinkError(message) from None
 
@@ -108,11 +108,13 @@ def _shown(source: LinkInput, name: str) -> str:
     match = re.search(rf"([\w:<>*&\s]*?)\b{re.escape(name)}\s*\(([^)]*)\)", text)
     if match is None:
         return "something else"
+    line = text.count("\n", 0, match.start() + len(match[0]) - len(match[0].lstrip())) + 1
+    where = "" if source.header else f" ({source.name}:{line})"
     result = re.sub(
         r'\s+|extern|"C"|__device__|AOTCUDA_DEVICE|__forceinline__|__noinline__|static|inline', " ", match[1]
     ).split()
     parameters = " ".join(match[2].split())
-    return f"{' '.join(result)} {name}({parameters})"
+    return f"{' '.join(result)} {name}({parameters}){where}"
 
 
 def _prototype(external: External) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda import manifest, reads
-from aotcuda.build import check, header, headers, link, links, nvrtc, pack, pool
+from aotcuda.build import check, declarations, header, headers, link, links, nvrtc, pack, pool
 from aotcuda.build.frontends import LinkInput
 from aotcuda.build.job import BuiltModule
 from aotcuda.build.links import Linked
@@ -124,18 +125,47 @@ class Steps:
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
         first = plan.ltoir_targets[0]
-        wanted = {unit: compiled[unit, first].externals for unit in plan.units}
+        wanted = {
+            unit: [replace(item, place=self._declared(unit, item.name)) for item in compiled[unit, first].externals]
+            for unit in plan.units
+        }
         externals = [external for found in wanted.values() for external in found]
         foreign = self._foreign(plan, [compiled[unit, first] for unit in plan.units])
         if not foreign and not externals:
             return {}
+        asked_by = {item: self._asked_by(plan, item, compiled) for item in foreign}
         tasks = {}
         for item in foreign:
-            run = partial(check.survey, item, externals, first, plan.config.options, self._folders(plan))
+            arguments = (plan.config.options, self._folders(plan), asked_by[item])
+            run = partial(check.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
         found = self._round(tasks)
-        check.check(plan.config.name, wanted, [unit.symbol for unit in plan.units], found, plan.targets)
+        own = [unit.symbol for unit in plan.units]
+        check.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
         return found
+
+    def _asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
+        """The key for which `item` is linked: one of the configuration's `link`, or that of a unit that brings it."""
+        for given in plan.config.link:
+            name = given.module or PurePath(given.path or "").as_posix()
+            if item.name == name or item.name.startswith(f"{given.module} "):
+                return given.key
+        users = [unit for unit in plan.units if item.identity in _identities(compiled[unit, plan.ltoir_targets[0]])]
+        return users[0].key if users else plan.config.key
+
+    def _declared(self, unit: Unit, name: str) -> str:
+        """Where a unit's module declares the foreign function called `name`, as `mypkg/_kernels.py:12`."""
+        function = self.functions[unit]
+        path = getattr(sys.modules.get(getattr(function, "__module__", "")), "__file__", None) or ""
+        line = declarations.line(path, name)
+        inside = path.removeprefix(f"{self.job.root}/")
+        return f"{inside}:{line}" if line else ""
+
+    def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
+        """The names that other modules of the wheel have for others to link, with the module's name."""
+        functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
+        found = {name: module for module, names in self.job.names.items() for name in functions.get(module, names)}
+        return {name: module for name, module in found.items() if module != plan.config.name}
 
     def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:
         tasks = {}
@@ -144,7 +174,8 @@ class Steps:
                 continue
             for target in plan.targets:
                 inputs = self._link_inputs(plan, target, compiled, merged)
-                run = partial(_link, plan.config.name, inputs, target, plan.config.options, self._folders(plan))
+                settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
+                run = partial(_link, plan.config.name, inputs, target, *settings)
                 tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
         return self._round(tasks)
 
@@ -270,6 +301,10 @@ class Steps:
             else:
                 inputs.append(item)
         return Linked(inputs=tuple(inputs), callbacks=built.callbacks)
+
+
+def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes]]:
+    return [item.identity for item in built.needed]
 
 
 def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -59,9 +59,19 @@ def of(item: LinkInput, target: Target, options: Options, include_dirs: Sequence
     if item.kind == "fatbin":
         return _in_fatbin(item.data, item.name)
     if item.kind == "object":
-        return _in_object(item.data, item.name)
+        found = _in_object(item.data, item.name)
+        if not found.archs:
+            message = f"{item.name} holds no device code that could be linked; compile its source by nvcc -dc"
+            raise ImageError(message)
+        return found
     if item.kind == "library":
-        members = [_in_object(data, f"{item.name}({name})") for name, data in _members(item)]
+        # Members may be anything; what is no object file is nothing that could be linked.
+        members = [_in_object(data, f"{item.name}({name})") for name, data in _members(item) if data.startswith(_ELF)]
+        if not any(member.archs for member in members):
+            message = (
+                f"{item.name} holds no device code in any of its {len(members)} members; compile these by nvcc -dc"
+            )
+            raise ImageError(message)
         return Symbols(
             functions=tuple(sorted({name for member in members for name in member.functions})),
             complete=all(member.complete for member in members),
@@ -114,16 +124,48 @@ def _in_fatbin(data: bytes, where: str) -> Symbols:
 
 def _in_object(data: bytes, where: str) -> Symbols:
     """A host object made by nvcc: its device code is a fatbin in a section of its own."""
+    machine = _machine(data, where)
+    if machine == _EM_CUDA:  # a relocatable cubin called .o
+        return _in_cubin(data, where)
     start = data.find(fatbin.MAGIC)
     if start < 0:
-        if data[18:20] == b"\xbe\x00":  # EM_CUDA: a relocatable cubin called .o
-            return _in_cubin(data, where)
         return Symbols(functions=())
     end = start
     while data[end : end + 4] == fatbin.MAGIC and end + 16 <= len(data):
         _, header, size = struct.unpack_from("<HHQ", data, end + 4)
         end += header + size
     return _in_fatbin(data[start:end], where)
+
+
+# ELF-64 Object File Format, "ELF Header": e_machine.
+_ELF = b"\x7fELF"
+_EM_CUDA = 190
+_HOSTS = {62: "x86-64", 183: "AArch64"}
+
+
+def _machine(data: bytes, where: str) -> int:
+    """What an object file is for.
+
+    Raises:
+        ImageError: It is no object file, is cut short, or is for a machine that CUDA has no host compiler for.
+    """
+    if not data.startswith(_ELF):
+        what = "is empty" if not data else f"begins with {data[:4]!r}, not with an ELF header"
+        message = f"{where} is no object file: it {what}; make it by nvcc -dc"
+        raise ImageError(message)
+    if len(data) < 64 or data[4:6] != b"\x02\x01":  # ELFCLASS64, ELFDATA2LSB
+        how = "is cut short" if len(data) < 64 else "is not for 64-bit little-endian machines"
+        message = f"{where} {how}; make it anew by nvcc -dc"
+        raise ImageError(message)
+    machine, table = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 40)[0]
+    entry, count = struct.unpack_from("<HH", data, 58)
+    if machine != _EM_CUDA and machine not in _HOSTS:
+        message = f"{where} is for a machine ({machine}) that CUDA does not know; make it by nvcc -dc on this one"
+        raise ImageError(message)
+    if table + entry * count > len(data):
+        message = f"{where} is cut short: it has {len(data)} bytes of {table + entry * count}; make it anew by nvcc -dc"
+        raise ImageError(message)
+    return int(machine)
 
 
 def _members(item: LinkInput) -> Iterator[tuple[str, bytes]]:
@@ -135,7 +177,11 @@ def _members(item: LinkInput) -> Iterator[tuple[str, bytes]]:
     position = 8
     while position + 60 <= len(data):
         name = data[position : position + 16].decode(errors="replace").strip().rstrip("/")
-        size = int(data[position + 48 : position + 58] or b"0")
+        try:
+            size = int(data[position + 48 : position + 58])
+        except ValueError:
+            message = f"{item.name} is damaged: the size of its member {name!r} is no number"
+            raise ImageError(message) from None
         position += 60
         if name not in ("", "/", "/SYM64"):
             yield name, data[position : position + size]

@@ -381,7 +381,8 @@ def canonical(typestr: str) -> str:
     """A type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
     if typestr[:1] not in ("<", "|", "=") or typestr[1:2] == "V":
         return typestr
-    return ("|" if typestr[2:] == "1" else "<") + typestr[1:]
+    bytewise = typestr[1:2] in ("S", "V") or (typestr[2:] == "1" and typestr[1:2] != "U")
+    return ("|" if bytewise else "<") + typestr[1:]
 
 
 def item_bytes(typestr: str) -> int:
@@ -389,7 +390,8 @@ def item_bytes(typestr: str) -> int:
     if typestr == "bfloat16":
         return 2
     digits = typestr[2:].partition("{")[0].partition("[")[0]  # "|V16{...}", "<M8[ns]"
-    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 10 else 1
+    count = int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 10 else 1
+    return count * (4 if typestr[1:2] == "U" else 1)  # of strings it counts the characters
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
@@ -416,6 +418,8 @@ def type_name(typestr: str) -> str:
         return "bool"
     if typestr[:1] in ("<", "|", "=") and typestr[1:2] in _NAMES and typestr[2:].isdigit():
         return f"{_NAMES[typestr[1]]}{8 * int(typestr[2:])}"
+    if typestr[1:2] in ("S", "U"):
+        return f"{'UnicodeCharSeq' if typestr[1] == 'U' else 'CharSeq'}({typestr[2:]})"
     return typestr
 
 

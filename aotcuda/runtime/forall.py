@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import streams
 from aotcuda.runtime.launch import addresses
@@ -46,6 +48,11 @@ class ForAll:
             kernel[-(-self._n // block), block, self._stream, self._shared](*args)
             return
         program = kernel.module.ready()
+        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0:
+            from aotcuda.runtime import host  # noqa: PLC0415 (few programs set it)
+
+            if host.launch(self, program, args):
+                return
         selection = plan, slot, values, _ = kernel.select(args, self._stream)
         if self._n == 0:
             plan.slots.append(slot)
@@ -62,6 +69,20 @@ class ForAll:
         launcher.submit(program, selection)
         if group is not None:
             launcher.settle(program, group, plan, args)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, as of a launcher."""
+        return self._kernel
+
+    @property
+    def stream(self) -> int:
+        """The handle of the stream, likewise."""
+        return self._stream
+
+    def launch(self, args: tuple[object, ...]) -> None:
+        """As a call."""
+        self(*args)
 
     def __repr__(self) -> str:
         return f"<{self._kernel} for {self._n} elements>"

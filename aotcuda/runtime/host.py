@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.runtime.driver import Driver
+    from aotcuda.runtime.forall import ForAll
     from aotcuda.runtime.launch import Launcher
     from aotcuda.runtime.program import Program
 
@@ -62,8 +63,8 @@ class _Copy:
         self._driver.check(code, f"an array in the host's memory could not be copied for {self._where}")
 
 
-def launch(launcher: Launcher, program: Program, args: tuple[object, ...]) -> bool:
-    """Launch with copies of the host's arrays; False if there are none among the arguments, or copies are not wanted.
+def launch(launcher: Launcher | ForAll, program: Program, args: tuple[object, ...]) -> bool:
+    """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted.
 
     Raises:
         ConfigError: `AOTCUDA_HOST_ARRAYS` has an unknown value.
@@ -75,7 +76,7 @@ def launch(launcher: Launcher, program: Program, args: tuple[object, ...]) -> bo
     numpy = sys.modules.get("numpy")
     if wanted == "error" or numpy is None:
         return False
-    numbers = [number for number, arg in enumerate(args, 1) if isinstance(arg, numpy.ndarray)]
+    numbers = [number for number, arg in enumerate(args, 1) if isinstance(arg, (numpy.ndarray, numpy.void))]
     if not numbers:
         return False
     driver = program.driver
@@ -84,8 +85,8 @@ def launch(launcher: Launcher, program: Program, args: tuple[object, ...]) -> bo
     try:
         for number in numbers:
             array = args[number - 1]
-            if id(array) not in copies:
-                copies[id(array)] = _Copy(array, driver, str(launcher.kernel))
+            if id(array) not in copies:  # of a record this is an array without dimensions, in the same memory
+                copies[id(array)] = _Copy(numpy.asarray(array), driver, str(launcher.kernel))
         launcher.launch(tuple([copies.get(id(arg), arg) for arg in args]))
         _warn(launcher, numbers)
         synchronize: Callable[..., int] = driver.call["cuStreamSynchronize"]
@@ -98,7 +99,7 @@ def launch(launcher: Launcher, program: Program, args: tuple[object, ...]) -> bo
     return True
 
 
-def _warn(launcher: Launcher, numbers: list[int]) -> None:
+def _warn(launcher: Launcher | ForAll, numbers: list[int]) -> None:
     which = f"argument {numbers[0]}" if len(numbers) == 1 else f"arguments {', '.join(map(str, numbers))}"
     message = (
         f"{launcher.kernel} got an array in the host's memory ({which}), which was copied to the GPU and back; "

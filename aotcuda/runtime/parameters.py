@@ -280,6 +280,26 @@ class Array(Kind):
         return "a", "Q", parameter["offset"], layout, ndim, itemsize, int(writable), words, dtype
 
 
+class Type(Kind):
+    """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
+
+    All classes have one type, so it is the value that has to fit.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return 0 if is_type(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+        return lambda read, _values: bool(read == dtype)
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return []  # zeros, which are the padding of the `struct` format
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _wrong_dtype(self, parameter, arg, read)
+
+
 class Tuple(Kind):
     """Parameters in their turn: the members of a tuple."""
 
@@ -313,6 +333,7 @@ _KINDS = {
     "datetime": Datetime(),
     "record": Record(),
     "array": Array(),
+    "type": Type(),
     "tuple": Tuple(),
 }
 
@@ -343,6 +364,8 @@ def reader(value: object) -> Read | None:
         return lambda pointer, _pending, _stream: held.__get__(pointer) or 0
     if is_datetime(value):
         return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
+    if is_type(value):
+        return lambda given, _pending, _stream: scalars.type_of(given)
     return scalars.reader(value) if scalars.kind_of(value) is not None else None
 
 
@@ -355,6 +378,11 @@ def is_pointer(value: object) -> bool:
 def is_datetime(value: object) -> bool:
     """Whether a value is a datetime or timedelta of NumPy's."""
     return getattr(scalars.numpy_dtype(value), "kind", "") in ("M", "m")
+
+
+def is_type(value: object) -> bool:
+    """Whether a value is a class, or an object that stands for a type of numbers."""
+    return isinstance(value, type) or scalars.type_of(value) is not None
 
 
 def in_elements(parameter: Parameter) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import arrays, parameters, scalars
 
@@ -70,10 +72,10 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
     if arrays.is_host(arg):
-        return (
-            f"is an array in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does "
-            "(or set AOTCUDA_HOST_ARRAYS=copy)"
-        )
+        what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
+        copied = _type(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
+        way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
+        return f"is {what} in the host's memory ({_type(arg)}); copy it to the GPU first, as cupy.asarray does{way}"
     kind = parameters.of(parameter)
     read = parameters.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
@@ -100,6 +102,9 @@ def _name(arg: object) -> str | None:
             return f"({', '.join(map(name_of, arg))})"
         if arrays.is_host(arg):
             return f"host {_type(arg)}"
+        stands_for = scalars.type_of(arg)
+        if stands_for is not None:
+            return f"the type {arrays.type_name(stands_for)}"
         number = parameters.reader(arg)
         if number is not None:
             number(arg, [], 0)

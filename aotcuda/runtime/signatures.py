@@ -51,7 +51,7 @@ def _array(
     element = arrays.type_name(typestr)
     if element == "bool":
         element = "boolean"
-    elif element not in _SCALARS:
+    elif element not in _SCALARS and "CharSeq" not in element:
         return None
     ndim = len(shape)
     layout = "C"
@@ -65,6 +65,10 @@ def _array(
 
 
 def _scalar(value: object) -> str | None:
+    name = scalars.type_of(value)
+    if name is not None:
+        element = arrays.type_name(name)
+        return f"NumberClass({element})" if element in _SCALARS else None
     kind = scalars.kind_of(value)
     own = getattr(scalars.numpy_dtype(value), "name", "")
     if own:  # one of NumPy's, whose methods would pass a date for a float

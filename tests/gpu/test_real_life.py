@@ -64,6 +64,48 @@ def test_an_array_of_other_fields_is_refused(real, source, numba_cuda):
         real.records[1, 64](numba_cuda.to_device(other), cupy.zeros(4, "float32"))
 
 
+@pytest.mark.parametrize("name", ["int32", "float32", "float64"])
+def test_a_type_takes_the_code_that_was_compiled_for_it(real, numba_cuda, name):
+    from numba import types
+
+    x = np.linspace(-3, 3, 50)
+    given = cupy.asarray(x)
+    torchs = [getattr(sys.modules["torch"], name)] if "torch" in sys.modules else []
+    for spelling in (np.dtype(name).type, np.dtype(name), getattr(types, name), *torchs):
+        for _ in range(2):
+            out = cupy.zeros_like(given)
+            real.rounded[1, 64](spelling, given, out)
+            np.testing.assert_array_equal(out.get(), x.astype(name).astype("float64"))
+    with pytest.raises(aotcuda.ArgumentError, match="argument 1, t, is the type int8"):
+        real.rounded[1, 64](np.int8, given, given)
+
+
+def test_arrays_of_strings_are_compared_and_written(real, numba_cuda):
+    texts = np.array(["one", "three", "twelve chars", ""], "U12")
+    codes = np.zeros(8, "S12")
+    device, wide = numba_cuda.to_device(texts), numba_cuda.to_device(codes)
+    for _ in range(2):
+        equal = numba_cuda.to_device(np.zeros(4, "?"))
+        device.copy_to_device(texts)
+        real.strings[1, 32](device, wide[::2], equal)
+        np.testing.assert_array_equal(equal.copy_to_host(), texts == "three")
+        np.testing.assert_array_equal(device.copy_to_host(), np.full(4, "XYZ", "U12"))
+    np.testing.assert_array_equal(wide.copy_to_host(), np.array([b"ABC", b""] * 4, "S12"))
+
+
+def test_strings_in_records_are_written(real, source, numba_cuda):
+    device = numba_cuda.to_device(np.zeros(3, source.named))
+    real.strings_in_records[1, 32](device)
+    expected = np.array([(i, "XYZ", b"ABC") for i in range(3)], source.named)
+    np.testing.assert_array_equal(device.copy_to_host(), expected)
+
+
+def test_strings_of_another_length_are_refused(real, numba_cuda):
+    texts, codes = np.zeros(4, "U13"), np.zeros(4, "S12")
+    with pytest.raises(aotcuda.ArgumentError, match=r"texts, is UnicodeCharSeq\(13\)\[::1\]"):
+        real.strings[1, 32](*map(numba_cuda.to_device, (texts, codes, np.zeros(4, "?"))))
+
+
 def test_a_record_on_the_gpu_is_taken(real, source, numba_cuda):
     record = np.zeros(1, source.particle)
     record["x"], record["id"] = 2.5, 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import sys
 from typing import TYPE_CHECKING
 
@@ -143,6 +144,31 @@ def test_defines_and_options_reach_the_compiler(tmp_path):
     projects.build_wheel(build(tmp_path, files={"f.cu": source}, aotcuda=options, module=KERNEL + 'link = ["f.cu"]'))
 
 
+def elf(machine: int = 62, sections: int = 0) -> bytes:
+    """The header of an ELF object file, with a table of sections behind it that is not there."""
+    return struct.pack(
+        "<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 1, machine, 1, 0, 0, 64, 0, 64, 0, 0, 64, sections, 0
+    )
+
+
+ELF = elf()
+FOR_LATER = """
+#if __CUDA_ARCH__ < 900
+#error "for later GPUs"
+#endif
+"""
+TWO = """
+from numba import cuda
+def code(name, number):
+    body = 'extern "C" __device__ float twice(float x) { return %d * x; }' % number
+    return cuda.CUSource(body, name=name)
+first = cuda.declare_device("twice", "float32(float32)", abi="c", link=code("first.cu", 1))
+second = cuda.declare_device("twice", "float32(float32)", abi="c", link=code("second.cu", 2))
+def k(x):
+    x[0] = first(x[0])
+def j(x):
+    x[0] = second(x[0])
+"""
 NO_INCLUDE = '#include "gone.h"\n'
 IN_NUMBA = SOURCE.replace(', abi="c"', "")
 
@@ -170,27 +196,93 @@ REFUSED = {
         SOURCE,
         {"f.cu": CU.replace("float x", "int x")},
         'link = ["f.cu"]',
-        "f.cu: twice is defined as float twice(int x), and Python declares it as float twice(float)",
+        (
+            "f.cu: twice is defined as float twice(int x) (f.cu:1), and Python declares it as float twice(float) "
+            "(pkg/_k.py:3); make the two agree"
+        ),
     ),
     "another number of parameters": (
         SOURCE,
         {"f.cu": CU.replace("float x", "float x, float y")},
         'link = ["f.cu"]',
-        "f.cu: twice is defined as float twice(float x, float y), and Python declares it as float twice(float)",
+        (
+            "f.cu: twice is defined as float twice(float x, float y) (f.cu:1), and Python declares it as float "
+            "twice(float) (pkg/_k.py:3)"
+        ),
     ),
     "the other ABI": (
         IN_NUMBA,
-        {"f.cu": CU},
+        {"f.cu": "\n// not in the first line\n" + CU},
         'link = ["f.cu"]',
-        "f.cu: twice is defined as float twice(float x), and Python declares it as int twice(T *, float)",
+        (
+            "f.cu: twice is defined as float twice(float x) (f.cu:3), and Python declares it as int twice(T *, float) "
+            "(pkg/_k.py:3)"
+        ),
     ),
     "a source that does not compile": (
         SOURCE,
         {"f.cu": CU + "int f( {\n"},
         'link = ["f.cu"]',
-        "f.cu does not compile for sm_80: NVRTC_ERROR_COMPILATION",
+        f"{MODULE}.link[0]: f.cu does not compile for sm_80: expected a ",
     ),
-    "a header that is not there": (SOURCE, {"f.cu": NO_INCLUDE + CU}, 'link = ["f.cu"]', "f.cu does not compile"),
+    "a header that is not there": (
+        SOURCE,
+        {"f.cu": NO_INCLUDE + CU},
+        'link = ["f.cu"]',
+        f'{MODULE}.link[0]: f.cu does not compile for sm_80: cannot open source file "gone.h"',
+    ),
+    "a source that later GPUs compile": (
+        SOURCE,
+        {"f.cu": CU + FOR_LATER},
+        'link = ["f.cu"]',
+        (
+            f'{MODULE}.link[0]: f.cu does not compile for sm_80: #error directive: "for later GPUs" (f.cu:4); it '
+            "compiles for sm_90: list that and later ones in arch, or leave the code out for older GPUs by "
+            "#if __CUDA_ARCH__ >= 900"
+        ),
+    ),
+    "a source of declare_device that later GPUs compile": (
+        f"from numba import cuda\ncode = cuda.CUSource({CU + FOR_LATER!r}, name='m.cu')\n"
+        + SOURCE.replace(', abi="c"', ', abi="c", link=code'),
+        {},
+        "",
+        f"{MODULE}.kernels.k: m.cu does not compile for sm_80: ",
+    ),
+    "definitions that two kernels bring": (
+        TWO,
+        {},
+        'kernels.j = "void(float32[::1])"',
+        (
+            f"pkg.k: twice is defined twice, in first.cu (for {MODULE}.kernels.k) and in second.cu (for "
+            f"{MODULE}.kernels.j); a module's kernels are linked into one image, so rename one of the two "
+            "functions, or make the kernels that call them two modules"
+        ),
+    ),
+    **{
+        f"an object that {name}": (SOURCE, {"f.o": data}, 'link = ["f.o"]', f"{MODULE}.link[0]: f.o {said}")
+        for name, data, said in [
+            ("is empty", b"", "is no object file: it is empty; make it by nvcc -dc"),
+            ("is text", b"hello", "is no object file: it begins with b'hell', not with an ELF header; "),
+            ("is cut in its header", ELF[:40], "is cut short; make it anew by nvcc -dc"),
+            ("is cut behind it", elf(sections=3), "is cut short: it has 64 bytes of 256; make it anew by nvcc -dc"),
+            ("is for 32 bits", ELF[:4] + b"\1" + ELF[5:], "is not for 64-bit little-endian machines; "),
+            ("is for another machine", elf(machine=243), "is for a machine (243) that CUDA does not know; "),
+            ("is for the host alone", ELF, "holds no device code that could be linked; compile its source by nvcc -dc"),
+            ("has broken device code", ELF + b"\x50\xed\x55\xba" + bytes(40), ""),
+        ]
+    },
+    "an archive for the host alone": (
+        SOURCE,
+        {"f.a": b"!<arch>\n" + b"f.o/".ljust(48) + b"64".ljust(10) + b"`\n" + ELF},
+        'link = ["f.a"]',
+        f"{MODULE}.link[0]: f.a holds no device code in any of its 1 members; compile these by nvcc -dc",
+    ),
+    "an archive with a broken size": (
+        SOURCE,
+        {"f.a": b"!<arch>\n" + b"f.o/".ljust(48) + b"x".ljust(10) + b"`\n" + ELF},
+        'link = ["f.a"]',
+        f"{MODULE}.link[0]: f.a is damaged: the size of its member 'f.o' is no number",
+    ),
     "a file that is not there": (
         SOURCE,
         {},
@@ -272,6 +364,30 @@ def test_a_prototype_that_differs_in_sign_or_const_alone_is_accepted(tmp_path):
         module=KERNEL + 'link = ["f.cu"]',
     )
     projects.build_wheel(project)
+
+
+RETURNS_NOTHING = """
+from numba import cuda
+code = cuda.CUSource('extern "C" __device__ void put(float *p, float x) { *p = 7.0f * x; }', name="put.cu")
+put = cuda.declare_device("put", "void(CPointer(float32), float32)", abi="c", link=code)
+def k(p, x):
+    nothing = put(p, x)
+    if nothing is None:
+        put(p, x + 1)
+def c_put(p, x):
+    put(p, x)
+"""
+
+
+def test_a_function_that_returns_nothing_is_declared_and_linked(tmp_path):
+    types = '"void(CPointer(float32), float32)"'
+    tables = f"kernels.k = {types}\nfunctions.c_put = {types}"
+    files = projects.content(projects.build_wheel(build(tmp_path, RETURNS_NOTHING, module=tables)))
+    code = kernel_code(sass(files, "pkg/k"), "k")
+    assert "7" in "".join(re.findall(r"FMUL \S+, \S+, (\S+) ;", code)), code
+    assert "CALL" not in code
+    (function,) = projects.manifest_of(files, "pkg.k")["functions"]
+    assert function["prototype"] == "void c_put(float *p, float x);"
 
 
 def cubin(arch: str) -> bytes:

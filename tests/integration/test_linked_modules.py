@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration import projects
+from integration import cuda_cpp, projects
 from integration.projects import build_wheel, content, manifest_of, refused, succeed, write
 from support import front_ends
 from support.images import cuobjdump
@@ -133,8 +133,25 @@ def test_a_function_that_is_declared_otherwise_than_it_was_built_is_refused(
     done = refused(make(tmp_path, USER.replace(old, new)))
     assert done.err == (
         "aotcuda: pkg.k: shift is defined as float shift(float x), and Python declares it as "
-        f'{declared}; make the two agree, with abi="c"\n'
+        f'{declared} (pkg/_user.py:5); make the two agree, with abi="c"\n'
     )
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["nothing linked", "LTOIR linked"])
+def test_a_module_of_the_wheel_that_is_not_linked_is_named(tmp_path: Path, foreign: bool) -> None:
+    """LTOIR keeps its symbols to itself, so there it is the linker that misses the function."""
+    project = make(tmp_path)
+    config = project / "pyproject.toml"
+    code = cuda_cpp.compile_source("", "LTOIR", "--gpu-architecture=compute_80", "-dlto", "-rdc=true")
+    (project / "other.ltoir").write_bytes(code)
+    links = 'link = ["other.ltoir"]' if foreign else ""
+    config.write_text(config.read_text().replace('link = [{ module = "pkg.k" }]', links))
+    remedy = 'which is a function of pkg.k, a module of this wheel that is not linked; add { module = "pkg.k" } to link'
+    said = refused(project).said
+    assert said.endswith(remedy)
+    if not foreign:
+        key = 'tool.aotcuda.modules."pkg.user".kernels.k'
+        assert said in [f"pkg.user: {key} calls {name}, {remedy}" for name in ("entry", "shift")]
 
 
 def test_a_function_that_fails_is_told_once(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ COMPILING = {
     ),
     "undefined_name": Mistake(
         """
-        def undefined(x):  # undefined_name
-            x[0] = nowhere
+        def undefined(x):
+            x[0] = nowhere  # undefined_name
         """,
         'kernels.undefined = "void(float32[:])"',
         """{M}.kernels.undefined: void(float32[:]): NameError: name 'nowhere' is not defined ({F}:undefined_name)""",
@@ -113,14 +113,14 @@ COMPILING = {
         def fib(n):
             if n < 2:
                 return n
-            return fib(n - 1) + fib(n - 2)
+            return fib(n - 1) + fib(n - 2)  # recursion
         def recurses(x):
             x[0] = fib(x[0])
         """,
         'kernels.recurses = "void(int32[:])"',
         """{M}.kernels.recurses: void(int32[:]): a function that it calls is recursive and calls itself with other types
-        than it was called with, which Numba-CUDA cannot compile; convert the arguments to the same types (int32 plus a
-        literal is int64)""",
+        than it was called with, which Numba-CUDA cannot compile ({F}:recursion); convert the arguments to the same
+        types (int32 plus a literal is int64)""",
     ),
     "a_crash": Mistake(
         """
@@ -189,7 +189,7 @@ COMPILING = {
     ),
     "text_for_c": Mistake(
         """
-        def text_result(x):
+        def text_result(x):  # text_for_c
             return "text"
         """,
         'functions.text_result = "unicode_type(int32)"',
@@ -211,7 +211,7 @@ COMPILING = {
             f"def takes_{name}(x):\n    pass",
             f'kernels.takes_{name} = "void({signature})"',
             f"""{{M}}.kernels.takes_{name}: void({signature}): argument {argument!r} is of type {ty}, which a packaged
-            kernel cannot take; pass numbers, bool, complex, datetimes, records, pointers, arrays, or tuples of
+            kernel cannot take; pass numbers, bool, complex, datetimes, records, pointers, arrays, types, or tuples of
             these""",
         )
         for name, signature, argument, ty in [
@@ -221,6 +221,108 @@ COMPILING = {
             ("optional_in_tuple", "Tuple((int32, Optional(float32)))", "x[1]", "OptionalType(float32)"),
         ]
     },
+    "try": Mistake(
+        """
+        def tries(x):
+            try:
+                x[0] = 1  # try
+            except Exception:
+                x[0] = 2
+        """,
+        'kernels.tries = "void(float32[:])"',
+        """{M}.kernels.tries: void(float32[:]): try and except are not compiled for GPUs ({F}:try); test for what may go
+        wrong before it does""",
+    ),
+    "try_in_a_helper": Mistake(
+        """
+        def guarded(x):
+            try:
+                x[0] = 1  # try_in_a_helper
+            except Exception:
+                x[0] = 2
+        def calls_guarded(x):
+            guarded(x)
+        """,
+        'kernels.calls_guarded = "void(float32[:])"',
+        """{M}.kernels.calls_guarded: void(float32[:]): try and except are not compiled for GPUs ({F}:try_in_a_helper);
+        test for what may go wrong before it does""",
+    ),
+    **{
+        f"text_of_values_{name}": Mistake(
+            f"def text_{name}(x):\n    y = x[0]\n    print({code})  # text_of_values_{name}",
+            f'kernels.text_{name} = "void(float32[:])"',
+            f"""{{M}}.kernels.text_{name}: void(float32[:]): it makes text of values, as an f-string does
+            ({{F}}:text_of_values_{name}); GPUs have no text but constants: give print the parts, as in
+            print("x is", x[i])""",
+        )
+        for name, code in [("plain", 'f"{y} and {x[1]}"'), ("formatted", 'f"{y:.3f}"'), ("made", "str(y)")]
+    },
+    **{
+        f"a_{kind}_array_of_{name}": Mistake(
+            f"from numba import cuda, float32\ndef {kind}_{name}(x, n):\n    i = 1\n"
+            f"    tile = cuda.{kind}.array({code}, float32)  # a_{kind}_array_of_{name}\n    x[0] = tile[0]",
+            f'kernels.{kind}_{name} = "void(float32[:], int32)"',
+            f"""{{M}}.kernels.{kind}_{name}: void(float32[:], int32): the size of an array must be known when it is
+            compiled, and {shape} is known at run time alone ({{F}}:a_{kind}_array_of_{name}); make it a constant, or
+            take cuda.shared.array(0, dtype), which is as large as the launch makes it""",
+        )
+        for kind, name, code, shape in [
+            ("shared", "n", "n", "int32"),
+            ("shared", "size", "x.size", "int64"),
+            ("shared", "pairs", "(2, n)", "Tuple(Literal[int](2), int32)"),
+            ("shared", "square", "(n, n)", "UniTuple(int32 x 2)"),
+            ("local", "n", "n", "int32"),
+        ]
+    },
+    "keywords_for_a_declared_function": Mistake(
+        """
+        from numba import cuda
+        declared = cuda.declare_device("declared", "float32(float32, float32)", abi="c")
+        def names_declared(x):
+            y = x[0]
+            x[0] = declared(y, y=x[1])  # keywords_for_a_declared_function
+        """,
+        'kernels.names_declared = "void(float32[:])"',
+        """{M}.kernels.names_declared: void(float32[:]): a function that takes its arguments by position alone is called
+        with keywords ({F}:keywords_for_a_declared_function); give them in order, without names""",
+    ),
+    "keywords_for_an_atomic": Mistake(
+        """
+        from numba import cuda
+        def names_atomic(x):
+            y = x[0]
+            cuda.atomic.add(ary=x, idx=0, val=y)  # keywords_for_an_atomic
+        """,
+        'kernels.names_atomic = "void(float32[:])"',
+        """{M}.kernels.names_atomic: void(float32[:]): a function that takes its arguments by position alone is called
+        with keywords ({F}:keywords_for_an_atomic); give them in order, without names""",
+    ),
+    "keywords_only": Mistake(
+        """
+        def by_name(a, *, b=2):
+            return a + b
+        def names_b(x):
+            y = x[0]
+            x[0] = by_name(y, b=3)  # keywords_only
+        """,
+        'kernels.names_b = "void(float32[:])"',
+        """{M}.kernels.names_b: void(float32[:]): by_name, which it calls, takes b by keyword only, which Numba-CUDA
+        cannot compile ({F}:keywords_only); remove the * from its definition""",
+    ),
+    "vectorized": Mistake(
+        """
+        import numba
+        @numba.vectorize
+        def wide(a, b):
+            return a + b
+        def calls_wide(x):
+            y = x[0]
+            x[0] = wide(y, x[1])  # vectorized
+        """,
+        'kernels.calls_wide = "void(float32[:])"',
+        """{M}.kernels.calls_wide: void(float32[:]): wide is made by @vectorize, which makes functions of whole arrays
+        ({F}:vectorized); call the plain function, or one with @cuda.jit(device=True)""",
+    ),
     "device_array": Mistake(
         """
         def makes(x):
@@ -271,6 +373,34 @@ UNDERSTANDING = {
         'functions.sized = { signature = "void(float32[3])" }',
         """{M}.functions.sized.signature: 'void(float32[3])' is no signature in Numba's notation: Can only index numba
         types with slices with no start or stop, got 3.""",
+    ),
+    **{
+        f"a_type_of_{whose}": Mistake(
+            f"import numpy as np\nfrom numpy import int16 as narrow\ndef of_{whose}(x):\n    x[0] = 1",
+            f'kernels.of_{whose} = "void({written})"',
+            f"""{{M}}.kernels.of_{whose}: 'void({written})' is no signature in Numba's notation: {name} is {owner} type,
+            and a signature has Numba's; write {own}""",
+        )
+        for whose, written, name, owner, own in [
+            ("numpy", "np.float32[:]", "np.float32", "NumPy's", "float32"),
+            ("numpy_alone", "np.float64", "np.float64", "NumPy's", "float64"),
+            ("numpy_in_a_tuple", "UniTuple(np.bool_, 2)", "np.bool_", "NumPy's", "bool"),
+            ("numpy_by_another_name", "narrow[::1]", "narrow", "NumPy's", "int16"),
+            ("numpy_that_is_not_imported", "numpy.uint8", "numpy.uint8", "NumPy's", "uint8"),
+            ("python", "float", "float", "Python's", "float64"),
+            ("python_in_an_array", "int[:, ::1]", "int", "Python's", "int64"),
+        ]
+    },
+    "a_vectorized_function": Mistake(
+        """
+        import numba
+        @numba.vectorize  # a_vectorized_function
+        def wide(a, b):
+            return a + b
+        """,
+        'kernels.wide = "void(float32, float32)"',
+        """{M}.kernels.wide: pkg._k.wide ({F}:a_vectorized_function) is made by @vectorize or @guvectorize, which launch
+        kernels of their own; write a kernel that calls the plain function for each element, and name that""",
     ),
     "too_many_types": Mistake(
         "def one(x):  # too_many_types\n    x[0] = 1",
@@ -340,3 +470,86 @@ def test_what_is_not_understood_is_named_by_key_and_reason(name: str, refused_be
 
 def test_what_is_not_understood_is_told_once_each(refused_before_compiling: list[str]) -> None:
     assert len(refused_before_compiling) == len(UNDERSTANDING)
+
+
+# Each is refused somewhere in a compiler's own library, or with no place at all; the user's line is told all the same.
+STATEMENTS = """\
+x[0] = np.linalg.norm(x)
+x[0] = np.interp(1.0, x, x)
+x[0] = x.mean(3, 4)
+cuda.atomic.add(x, 'a', 1)
+x[0] = np.unique(x)[0]
+x[0] = np.sort(x)[0]
+x[0] = np.array([1.0, 2.0])[0]
+x[0] = np.cumsum(x)[0]
+x[0] = np.percentile(x, 3)
+x[0] = sorted([3, 2])[0]
+x[0] = {1: 2}[1]
+x[0] = [i for i in range(3)][0]
+x[0] = random.random()
+x[0] = int("3")
+x[0] = str(3) == "3"
+x[0] = np.where(x > 0, x, 1)[0]
+x[0] = x[x > 0][0]
+x[:] = x + x
+x[0] = np.asarray(x, dtype='f8')[0]
+x[0] = x.astype(np.float64)[0]
+x[0] = x.sum(axis=0, keepdims=True)
+x[0] = np.linspace(0, 1, 3)[0]
+x[0] = np.histogram(x)[0][0]
+x[0] = np.nanmean(x, axis=1)
+x[0] = cuda.shfl_sync(1, 2)
+x[0] = cuda.shared.array('a', 'b')[0]
+x[0] = libdevice.sinf("a")
+x[0] = xoroshiro128p_uniform_float32(x, 0)
+x[0] = xoroshiro128p_normal_float64(x, 0)
+x[0] = range(3, 4, 5, 6)[0]
+x[0] = getattr(x, "nothing")
+x[0] = isinstance(x, 3)
+x[0] = round("a")
+x["a"] = 1
+x[0].y = 1
+x[0] = (1, "a")[int(x[0])]
+a, b, c = (1, 2)
+x[0] = undefined_name
+print("%d" % 3)
+x[0] = helper(x[0], nothing=3)
+x[0] = min(x[0], key=3)
+raise ValueError(x)
+""".splitlines()
+IMPORTED = """\
+import random
+import numpy as np
+from numba import cuda
+from numba.cuda import libdevice
+from numba.cuda.random import xoroshiro128p_normal_float64, xoroshiro128p_uniform_float32
+
+def helper(a, b=2):
+    return a + b
+"""
+
+
+def place_told(folder: Path) -> dict[str, tuple[str, str]]:
+    """For each of STATEMENTS, as the second of three lines of a kernel: where it stands, and what was said of it."""
+    source, module, places = IMPORTED, [], {}
+    for number, statement in enumerate(STATEMENTS):
+        source += f"\ndef k{number}(x):\n    y = 1\n    {statement}\n    x[1] = y\n"
+        module.append(f'kernels.k{number} = "void(float32[::1])"')
+        places[f"{MODULE}.kernels.k{number}"] = f"(pkg/_k.py:{source.count(chr(10)) - 1})"
+    lines = lines_of(refused(write(folder / "project", source, module="\n".join(module))).err)
+    said = {line.partition(": ")[0]: line for line in lines}
+    return {
+        statement: (place, said.get(key, ""))
+        for statement, (key, place) in zip(STATEMENTS, places.items(), strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    return place_told(tmp_path_factory.mktemp("places"))
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_the_users_own_line_is_told(statement: str, places: dict[str, tuple[str, str]]) -> None:
+    place, said = places[statement]
+    assert place in said

@@ -45,10 +45,35 @@ IMPORTS = {
         """JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
         (pkg/_library.py:2: TABLE = json.loads('{'))""",
     ),
-    "needs_a_gpu": (
-        "from numba import cuda\nARRAY = cuda.to_device([1])\n",
-        None,
-    ),
+    **{
+        f"needs_a_gpu_{number}": (
+            f"from numba import cuda\n{line}\n",
+            f"""{error}: this needs a GPU, and a build has none; do it in a function that is called later
+            (pkg/_needs_a_gpu_{number}.py:2: {line})""",
+        )
+        for number, (error, line) in enumerate(
+            [
+                ("CudaSupportError", "ARRAY = cuda.to_device([1])"),
+                ("CudaSupportError", "ARRAY = cuda.device_array(3)"),
+                ("CudaSupportError", "ARRAY = cuda.pinned_array(3)"),
+                ("CudaSupportError", "STREAM = cuda.stream()"),
+                ("CudaSupportError", "COUNT = cuda.get_current_device().MULTIPROCESSOR_COUNT"),
+                ("CudaSupportError", "cuda.synchronize()"),
+            ]
+        )
+    },
+    **{
+        name: (
+            "from numba import cuda\n@cuda.jit\ndef kernel(x):\n    x[0] = 1\n" + line + "\n",
+            f"""RuntimeError: kernel is a kernel; launching it needs a GPU, and a build has none; do it in a function
+            that is called later (pkg/_{name}.py:5: {line})""",
+        )
+        for name, line in [
+            ("launches", "kernel[1, 1]([1])"),
+            ("launches_configured", "configured = kernel[1, 1]; configured([1])"),
+            ("launches_forall", "kernel.forall(3)([1])"),
+        ]
+    },
 }
 
 
@@ -79,10 +104,52 @@ def test_a_module_that_is_not_there_is_said_to_be_missing(lines: dict[str, str])
     assert said.endswith("; name the Python module that holds the functions, as it is imported")
 
 
-def test_one_that_asks_for_a_gpu_when_it_is_imported_is_shown_the_line(lines: dict[str, str]) -> None:
-    said = lines['tool.aotcuda.modules."pkg.needs_a_gpu".source']
-    assert said.startswith("importing pkg._needs_a_gpu failed: ")
-    assert said.endswith("(pkg/_needs_a_gpu.py:2: ARRAY = cuda.to_device([1]))")
+VECTORIZED = """
+import numba
+@numba.vectorize(["float32(float32, float32)"], target="cuda")
+def wide(a, b):
+    return a + b
+@numba.guvectorize(["void(float32[:], float32[:])"], "(n)->(n)", target="cuda")
+def general(a, b):
+    b[0] = a[0]
+def f(x):
+    x[0] = 1
+"""
+
+
+def test_functions_made_by_vectorize_may_lie_beside_packaged_kernels(tmp_path: Path) -> None:
+    projects.build_wheel(write(tmp_path / "project", VECTORIZED, module=KERNEL))
+
+
+@pytest.mark.parametrize(("name", "line"), [("wide", 3), ("general", 6)])
+def test_one_of_them_is_no_kernel(name: str, line: int, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", VECTORIZED, module=f'kernels.{name} = "void(float32[:], float32[:])"')
+    assert refused(project).said == (
+        f"{MODULE}.kernels.{name}: pkg._k.{name} (pkg/_k.py:{line}) is made by @vectorize or @guvectorize, which "
+        "launch kernels of their own; write a kernel that calls the plain function for each element, and name that"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "meant", "missing"),
+    [
+        ("pgk.kernels", "pkg.kernels", "pgk"),
+        ("pkg.sbu.kernels", "pkg.sub.kernels", "pkg.sbu"),
+        ("elsewhere.kernels", None, "elsewhere"),
+    ],
+)
+def test_a_module_in_a_package_that_does_not_exist_is_refused(
+    name: str, meant: str | None, missing: str, tmp_path: Path
+) -> None:
+    rest = f'[tool.aotcuda.modules."{name}"]\nsource = "pkg._k"\n{KERNEL}'
+    project = write(tmp_path / "project", GOOD, module=KERNEL, rest=rest)
+    (project / "pkg" / "sub").mkdir()
+    (project / "pkg" / "sub" / "__init__.py").write_text("")
+    hint = f"did you mean {meant}?" if meant else "name a module in a package of the project"
+    assert refused(project).said == (
+        f'tool.aotcuda.modules."{name}": there is no package {missing} in {project}, in which the module would lie; '
+        f"{hint}"
+    )
 
 
 CONFIGURATION = {

@@ -17,7 +17,10 @@ MLIR = "numba-cuda-mlir"
 
 # What numba-cuda-mlir 0.6.0 refuses in the packages under tests/packages; tests/integration/test_mlir.py has each
 # with what is said of it.
-ABSENT = {"features": ("colours", "half_root"), "gpufeatures": ("reshaped", "factorial_i64")}
+ABSENT = {
+    "features": ("colours", "half_root"),
+    "gpufeatures": ("reshaped", "factorial_i64", "strings", "strings_in_records"),
+}
 
 
 def installed() -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import re
+
 import numpy as np
 import pytest
 
@@ -21,6 +24,21 @@ from aotcuda.dtypes import structured
 def test_fields_stand_with_their_types_and_offsets(dtype, text):
     dtype = np.dtype(dtype)
     assert structured(dtype.str, dtype.descr) == text
+
+
+FIELDS = ["?", "i1", "u2", "f4", "f8", "c8", "c16", "M8[ns]", "S1", "S5", "U1", "U12"]
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("seed", range(50))
+def test_offsets_are_those_of_numpy(seed, align):
+    choose = random.Random(seed)
+    kinds = choose.choices(FIELDS, k=choose.randint(1, 6))
+    dtype = np.dtype(
+        [(f"f{at}", kind, choose.choice([(), (3,), (2, 2)])) for at, kind in enumerate(kinds)], align=align
+    )
+    said = re.findall(r"(f\d+):[^,]*?@(\d+)", structured(dtype.str, dtype.descr))
+    assert [(name, int(offset)) for name, offset in said] == [(name, dtype.fields[name][1]) for name in dtype.names]
 
 
 def test_a_type_without_fields_is_itself():

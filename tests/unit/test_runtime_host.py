@@ -123,3 +123,89 @@ def test_an_unknown_value_is_refused(cuda, monkeypatch):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     with pytest.raises(ConfigError, match="AOTCUDA_HOST_ARRAYS is 'yes'; write 'error' or 'copy'"):
         k[1, 1](np.zeros(4, "f4"))
+
+
+RECORD = np.dtype([("x", "f4"), ("id", "i8")], align=True)
+RECORD_TEXT = "|V16{x:<f4@0,id:<i8@8}"
+
+
+def of_records(cuda):
+    """A kernel of a record and an array of such records."""
+    record = {"name": "r", "type": "particle", "kind": "record", "dtype": RECORD_TEXT, "offset": 0}
+    array = kernel("k", "void(float32[::1])")["overloads"][0]["parameters"][0]
+    array |= {"name": "a", "offset": 8, "dtype": RECORD_TEXT}
+    return cuda.package(kernel("k", "void()", parameters=[record, array], parameter_bytes=64)).k
+
+
+def records_of(kind):
+    """Two records of an array, in three guises."""
+    records = np.zeros(2, RECORD)
+    records["x"], records["id"] = (1.5, 2.5), (7, 8)
+    return {
+        "numpy.void": (records, records[1]),
+        "numpy.record": (records, records.view(np.recarray)[1]),
+        "0-dimensional": (records, records[1:].reshape(())),
+    }[kind]
+
+
+@pytest.fixture
+def writes_records(cuda, monkeypatch):
+    """Launches that add one to the id of the record that is the first parameter."""
+    from aotcuda.runtime import launch
+
+    original = launch.Launcher.submit
+
+    def submit(self, program, selection):
+        original(self, program, selection)
+        address = int(np.frombuffer(cuda.parameters()[:8], "<u8")[0])
+        ctypes.c_int64.from_address(address + 8).value += 1
+
+    monkeypatch.setattr(launch.Launcher, "submit", submit)
+
+
+@pytest.mark.parametrize("kind", ["numpy.void", "numpy.record", "0-dimensional"])
+@pytest.mark.parametrize("by", ["a configuration", "forall"])
+@pytest.mark.usefixtures("writes_records")
+def test_records_are_copied_there_and_back(cuda, monkeypatch, kind, by):
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    k = of_records(cuda)
+    records, record = records_of(kind)
+    launch = k[1, 32] if by == "a configuration" else k.forall(5)
+    for _ in range(2):
+        with pytest.warns(HostArrayWarning, match=r"\(argument 1\)"):
+            launch(record, cuda.array(records, descr=RECORD.descr))
+    assert records["id"].tolist() == [7, 10]
+    assert record["id"] == 10
+    assert records["x"].tolist() == [1.5, 2.5]
+    assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree")) == 2
+
+
+@pytest.mark.usefixtures("adds_one")
+@pytest.mark.parametrize("block", [None, 64])
+def test_forall_copies_arrays_too(cuda, k, block):
+    line, sheet = np.arange(5, dtype="f4"), np.zeros((2, 3), "f4")
+    for _ in range(2):
+        with pytest.warns(HostArrayWarning, match=r"\(arguments 2, 3\)") as caught:
+            k.forall(line.size, block)(7, line, sheet)
+        assert caught[0].filename == __file__
+        np.testing.assert_array_equal(line, np.arange(5, dtype="f4") + 1)  # the next takes a quick path, and adds none
+    assert len(cuda.launches()) == 2
+    k.forall(0)(7, cuda.array(5), cuda.array(np.zeros((2, 3), "f4")))
+    assert len(cuda.launches()) == 2
+
+
+@pytest.mark.parametrize("setting", ["error", "copy"])
+def test_the_argument_that_is_at_fault_is_blamed(cuda, monkeypatch, setting):
+    """And not the structured array beside it, which is right."""
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", setting)
+    array = kernel("k", "void(float32[::1])")["overloads"][0]["parameters"][0] | {"name": "a", "dtype": RECORD_TEXT}
+    record = {"name": "r", "type": "particle", "kind": "record", "dtype": RECORD_TEXT, "offset": 56}
+    k = cuda.package(kernel("k", "void()", parameters=[array, record], parameter_bytes=64)).k
+    records = np.zeros(2, RECORD)
+    right = cuda.array(records, descr=RECORD.descr)
+    wrong = records[0] if setting == "error" else np.zeros((), "f4")
+    said = "argument 2, r, is a record in the host's memory" if setting == "error" else "argument 2, r, is float32"
+    with pytest.raises(ArgumentError, match=said) as caught, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        k[1, 1](right, wrong)
+    assert ("set AOTCUDA_HOST_ARRAYS" in str(caught.value)) == (setting == "error")

@@ -82,11 +82,13 @@ class External:
         name: Its symbol.
         result: What it returns.
         parameters: What it takes.
+        place: File and line of its declaration, where they are known.
     """
 
     name: str
     result: CType
     parameters: tuple[CType, ...]
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,15 @@ from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
 from numba.cuda import compiler as cuda_compiler
-from numba.cuda import cudaimpl, dispatcher, target
+from numba.cuda import cudaimpl, dispatcher, target, types, vectorizers
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
 from numba.cuda.core import bytecode, callconv, config
+from numba.cuda.cudadrv import driver
+from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.memory_management import nrt
 
+from aotcuda.build.frontends.numba_like import gpu, units
 from aotcuda.build.frontends.numba_like.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -90,8 +93,10 @@ def install() -> None:
     _order_links()
     _name_shared_memory()
     _defer_eager_signatures()
+    _defer_vectorize()
     _take_plain_helpers()
     _catch_raises()
+    _return_nothing_to_c()
     _keep_shims_apart()
     _refuse_recursion()
 
@@ -102,6 +107,7 @@ def _pin_settings() -> None:
     config.CUDA_DEBUGINFO_DEFAULT = 0
     config.FORCE_CUDA_CC = None
     config.DUMP_ASSEMBLY = False
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
 
 
 class _TargetDevice:
@@ -110,14 +116,15 @@ class _TargetDevice:
     @property
     def compute_capability(self) -> tuple[int, int]:
         if _current.capability is None:
-            message = "this needs a GPU, and a build has none; it can be done in a function that runs later"
-            raise RuntimeError(message)
+            raise RuntimeError(gpu.MISSING)
         return _current.capability
 
 
 def _supply_target() -> None:
     for module in (dispatcher, cuda_compiler, nrt):
         module.get_current_device = _TargetDevice
+    gpu.refuse_driver(driver.Driver, CudaSupportError)
+    gpu.refuse_launches((dispatcher.CUDADispatcher, "call", ""), (dispatcher.ForAll, "__call__", "dispatcher"))
 
 
 def _order_links() -> None:
@@ -166,6 +173,7 @@ def _defer_eager_signatures() -> None:
         return original_compile(self, args, return_type)
 
     def get_call_template(self: Any, args: Any, kws: Any) -> Any:
+        _check_keywords(self.py_func)
         for arguments, return_type in self.__dict__.pop("_aotcuda_eager", ()):
             original_compile(self, arguments, return_type)
         return original_template(self, args, kws)
@@ -177,6 +185,31 @@ def _defer_eager_signatures() -> None:
     dispatcher.CUDADispatcher.disable_compile = disable_compile
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.CUDADispatcher.get_call_template = get_call_template
+
+
+def _check_keywords(function: Any) -> None:
+    # Numba counts the parameters of a helper without those that are given by keyword only, and ends in an IndexError.
+    code = function.__code__
+    if code.co_kwonlyargcount:
+        names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        message = (
+            f"{function.__name__}, which it calls, takes {', '.join(names)} by keyword only, which Numba-CUDA cannot "
+            "compile; remove the * from its definition"
+        )
+        raise CompileError(message)
+
+
+def _defer_vectorize() -> None:
+    # `@vectorize(target="cuda")` compiles, for launches of its own, when its module is imported.
+    def add(self: Any, sig: Any = None) -> None:
+        del self, sig
+
+    def build_ufunc(self: Any, *_: Any, **__: Any) -> units.Vectorized:
+        return units.Vectorized(self.pyfunc)
+
+    for kind in (vectorizers.CUDAVectorize, vectorizers.CUDAGUFuncVectorize):
+        kind.add = add
+        kind.build_ufunc = build_ufunc
 
 
 def _take_plain_helpers() -> None:
@@ -231,6 +264,33 @@ def _catch_raises() -> None:
         original(self, builder, exc, exc_args=exc_args, loc=loc, func_name=func_name)
 
     callconv.MinimalCallConv.return_user_exc = note_user_exc
+
+
+def _return_nothing_to_c() -> None:
+    # Numba returns a null pointer for None. In C and C++ such a function is `void`, and one that returns 64 bits has
+    # another prototype: those that are compiled here, and those that `declare_device` names.
+    convention = callconv.CUDACABICallConv
+    original_type = convention.get_return_type
+    original_return = convention.return_value
+    original_call = convention.call_function
+
+    def get_return_type(self: Any, ty: Any) -> Any:
+        return llvm.VoidType() if ty == types.none else original_type(self, ty)
+
+    def return_value(self: Any, builder: Any, retval: Any) -> Any:
+        if isinstance(builder.function.ftype.return_type, llvm.VoidType):
+            return builder.ret_void()
+        return original_return(self, builder, retval)
+
+    def call_function(self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any) -> Any:
+        if resty != types.none:
+            return original_call(self, builder, callee, resty, argtys, args)
+        builder.call(callee, self._get_arg_packer(argtys).as_arguments(builder, args))
+        return None, self.context.get_dummy_value()
+
+    convention.get_return_type = get_return_type
+    convention.return_value = return_value
+    convention.call_function = call_function
 
 
 def _raised(exc: Any, loc: Any) -> str:

@@ -119,8 +119,6 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
         returned = compiled.signature.return_type
         library = compiled.library
         declared = c_abi.prototype(passing, unit, python, args, returned)
-        if declared.result == "void":
-            _return_nothing(library.get_function(unit.symbol))
         irs = _module_texts(library)
         needed = linking.needs(library, irs, jit.link, _state["root"])
     return CompiledFunction(
@@ -233,24 +231,8 @@ def _annotate(entry: Any, name: str, value: int) -> None:
     module.get_named_metadata("nvvm.annotations").add(node)
 
 
-def _return_nothing(function: Any) -> None:
-    """Give a C function of type void no return slot: Numba returns a null pointer for None.
-
-    C and C++ callers declare it `void`; a definition that returns 64 bits is another prototype.
-    """
-    for block in function.blocks:
-        if isinstance(block.terminator, llvm.Ret):
-            block.instructions.pop()
-            block.terminator = None
-            llvm.IRBuilder(block).ret_void()
-    kind = llvm.FunctionType(llvm.VoidType(), function.ftype.args)
-    function.ftype = kind
-    function.type = kind.as_pointer()
-    function.return_value = llvm.ReturnValue(function, llvm.VoidType())
-
-
 def _python(unit: Unit, function: object) -> FunctionType:
-    return units.python_function(unit, function, CUDADispatcher | Dispatcher, notation)
+    return units.python_function(unit, function, CUDADispatcher | Dispatcher, notation, _state["root"])
 
 
 def _copy(function: FunctionType) -> FunctionType:

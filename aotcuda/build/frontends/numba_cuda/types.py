@@ -35,6 +35,10 @@ class _DataModels(Passing):
         layout.place(size)
         return offset
 
+    def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
+        del ty
+        return {"offset": layout.place(8), "words": ["zero"]}  # an opaque pointer
+
     def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:
         part = "float" if ty == types.complex64 else "double"
         return [(part, f"{name}_real"), (part, f"{name}_imag")]

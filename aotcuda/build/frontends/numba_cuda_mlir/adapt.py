@@ -19,7 +19,10 @@ from numba_cuda_mlir._mlir.dialects import memref
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering_utilities import context
 from numba_cuda_mlir.numba_cuda.core import config
+from numba_cuda_mlir.numba_cuda.cudadrv import driver
+from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
+from aotcuda.build.frontends.numba_like import gpu
 from aotcuda.build.frontends.numba_like.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -105,6 +108,7 @@ def _pin_settings() -> None:
     config.CUDA_DEBUGINFO_DEFAULT = 0
     config.FORCE_CUDA_CC = None
     config.DUMP_ASSEMBLY = False
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
 
 
 def _work_in_one_thread() -> None:
@@ -205,10 +209,6 @@ def _defer_eager_signatures() -> None:
     # `@cuda.jit("float32(float32)")`, and annotations that stand for a signature, compile when their module is
     # imported: before there is a target. Kernels need nothing (the build compiles what the configuration names);
     # device functions are compiled for their signatures when something that is being compiled first calls them.
-    def refuse_launch(self: Any, *_: Any, **__: Any) -> Any:
-        message = f"{self.py_func.__qualname__} is a kernel; launching it needs a GPU, and a build has none"
-        raise RuntimeError(message)
-
     compile_public = MLIRDispatcher._compile_public
     compile_device = MLIRDispatcher.compile_device
     call_template = MLIRDispatcher.get_call_template
@@ -234,7 +234,12 @@ def _defer_eager_signatures() -> None:
     MLIRDispatcher.compile_device = deferred_device
     MLIRDispatcher.get_call_template = get_call_template
     MLIRDispatcher.disable_compile = disable_compile
-    MLIRDispatcher._compile = refuse_launch
+    gpu.refuse_driver(driver.Driver, CudaSupportError)
+    gpu.refuse_launches(
+        (MLIRDispatcher, "_compile", ""),
+        (descriptor._ArgMarshaller, "__call__", "_dispatcher"),
+        (descriptor._ForAll, "__call__", "dispatcher"),
+    )
 
 
 def _take_plain_helpers() -> None:

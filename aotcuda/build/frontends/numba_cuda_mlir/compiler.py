@@ -152,7 +152,7 @@ def merge_functions(
 
 
 def _python(unit: Unit, function: object) -> FunctionType:
-    return units.python_function(unit, function, adapt.MLIRDispatcher, notation)
+    return units.python_function(unit, function, adapt.MLIRDispatcher, notation, _state["root"])
 
 
 def _jit_options(unit: Unit, function: object) -> JitOptions:

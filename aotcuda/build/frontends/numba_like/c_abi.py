@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotcuda.build import c_types
+from aotcuda.build.frontends.numba_like import units
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class _Abi:
         self._notation = passing.notation
         self._types = passing.notation.types
         self._where = f"{unit.key}: {unit.signature}"
-        self.structs = c_types.Structs(unit.symbol, unit.module, _named_records(python, passing))
+        self.structs = c_types.Structs(unit.symbol, unit.module, _named_records(unit, python, passing))
 
     def parameter(self, name: str, ty: Any) -> list[tuple[str, str]]:
         """`(C type, name)` of each C parameter that an argument becomes."""
@@ -146,10 +147,10 @@ class _Abi:
             return None
 
 
-def _named_records(python: FunctionType, passing: Passing) -> dict[str, Any]:
-    """The structured dtypes that the function's module has names for."""
+def _named_records(unit: Unit, python: FunctionType, passing: Passing) -> dict[str, Any]:
+    """The structured dtypes that a signature may name."""
     found = {}
-    for name, value in python.__globals__.items():
+    for name, value in units.namespace(unit, python).items():
         dtype = passing.notation.dtype(value) if isinstance(value, passing.notation.types.Record) else value
         if isinstance(dtype, np.dtype) and dtype.names is not None:
             found[name] = dtype

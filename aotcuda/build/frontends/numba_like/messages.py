@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,57 @@ from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FunctionType
+    from types import FrameType, FunctionType
 
     from aotcuda.build.plan import Unit
 
 _RETURNS = re.compile(r"No conversion from (.+) to (.+) for '\$.*return_value")
-_FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_PLACES = re.compile(r'File "([^"]+)", line (\d+)|(?: at|Raised from) (\S+) \((\d+)\)|\((\S+):(\d+)\)')
+_RAISED_FROM = re.compile(r"\.? Raised from (?:None|\S+ \(\d+\))$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^(Failed in \w+ mode pipeline.*|During: .*|<source elided>|\s*\^+|\s*)$")
 _REASON = re.compile(r"^\s*(No implementation|Unknown attribute|Untyped global)", re.MULTILINE)
 _CALL = re.compile(r"^No implementation of .* found for signature:\s*>>> (.*)")
+_COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy"])
+
+_SIZE = r"\bu?int\d+\b"
+_KNOWN = tuple(
+    (re.compile(pattern), what, remedy)
+    for pattern, what, remedy in [
+        (
+            r"set_try_status|mark_try_block|end_try_block",
+            "try and except are not compiled for GPUs",
+            "test for what may go wrong before it does",
+        ),
+        (
+            (
+                r"format spec in f-strings|printing unimplemented for values of type unicode_type|"
+                r"Function\(<class 'str'>\) found for signature|Literal\[str\]\(<object type:"
+            ),
+            "it makes text of values, as an f-string does",
+            'GPUs have no text but constants: give print the parts, as in print("x is", x[i])',
+        ),
+        (
+            (
+                r"Function\(<function (?:\w+\.)?array at [^>]*>\) found for signature:\s*>>> array\((?:shape=)?"
+                rf"({_SIZE}|(?:Uni)?Tuple\((?:[^()]|\(\w+\))*?{_SIZE}(?:[^()]|\(\w+\))*\))"
+            ),
+            "the size of an array must be known when it is compiled, and {0} is known at run time alone",
+            "make it a constant, or take cuda.shared.array(0, dtype), which is as large as the launch makes it",
+        ),
+        (
+            r"Keyword arguments are not supported, yet|AssertionError: assert (?:not )?kw\w*",
+            "a function that takes its arguments by position alone is called with keywords",
+            "give them in order, without names",
+        ),
+        (
+            r"Untyped global name '(\w+)': Cannot determine Numba type of <class '[\w.]*\.(?:\w*(?i:ufunc)|Vectorized)",
+            "{0} is made by @vectorize, which makes functions of whole arrays",
+            "call the plain function, or one with @cuda.jit(device=True)",
+        ),
+    ]
+)
+"""What a compiler says, in its own terms, of code that has no counterpart on a GPU; what that is, and what to do."""
 
 
 class RaisesError(Exception):
@@ -38,19 +80,18 @@ def explained(unit: Unit, python: FunctionType, root: str, compiler_error: type[
     try:
         yield
     except CompileError as error:
-        if str(error).startswith("tool.aotcuda"):
+        text = relative(str(error), root)
+        if text.startswith("tool.aotcuda"):
             raise
-        message = f"{head}: {relative(str(error), root)}"
-        raise CompileError(message) from error
+        where = "" if _named(text, root) else f" ({_place('', error, python, root)})"
+        first, *rest = text.split("\n")
+        reason, mark, remedy = first.partition("; ")
+        raise CompileError("\n".join([f"{head}: {reason}{where}{mark}{remedy}", *rest])) from error
     except RaisesError as error:
         message = f"{head}: a function with the C ABI cannot {relative(str(error), root)}"
         raise CompileError(message) from error
-    except compiler_error as error:
-        raise CompileError(_compiler_message(head, error, unit, python, root)) from error
     except Exception as error:
-        first, _, rest = relative(str(error), root).removesuffix(". Raised from None").partition("\n")
-        message = f"{head}: {type(error).__name__}: {first} ({_place('', error, python, root)})"
-        raise CompileError("\n".join(filter(None, [message, _indented(rest)]))) from error
+        raise CompileError(_message(head, error, unit, python, root, compiler_error)) from error
 
 
 def relative(text: str, root: str) -> str:
@@ -64,9 +105,23 @@ def place(function: FunctionType, root: str) -> str:
     return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
 
 
-def _compiler_message(head: str, error: Exception, unit: Unit, python: FunctionType, root: str) -> str:
+def _message(
+    head: str, error: Exception, unit: Unit, python: FunctionType, root: str, compiler_error: type[Exception]
+) -> str:
     """The reason and the user's file and line in the first line; the compiler's whole message, indented, below it."""
-    plain = relative(_COLOUR.sub("", str(error)), root)
+    said = relative(_COLOUR.sub("", str(error)), root) or _failed_assertion(error)
+    for pattern, what, remedy in _KNOWN:
+        if found := pattern.search(f"{type(error).__name__}: {said}"):
+            where = _place(said[found.start() :], error, python, root)
+            return f"{head}: {what.format(*found.groups())} ({where}); {remedy}"
+    if isinstance(error, compiler_error):
+        return _compiler_message(head, said, error, unit, python, root)
+    first, _, rest = _RAISED_FROM.sub("", said).partition("\n")
+    message = f"{head}: {type(error).__name__}: {first} ({_place(said, error, python, root)})"
+    return "\n".join(filter(None, [message, _indented(rest)]))
+
+
+def _compiler_message(head: str, plain: str, error: Exception, unit: Unit, python: FunctionType, root: str) -> str:
     start = found.start() if (found := _REASON.search(plain)) else 0
     where = _place(plain[start:], error, python, root)
     if returned := _RETURNS.search(plain):
@@ -80,20 +135,84 @@ def _compiler_message(head: str, error: Exception, unit: Unit, python: FunctionT
     return f"{head}: {reason} ({where})\n{_indented(plain)}"
 
 
-def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
-    """File and line of what could not be compiled: in the compiler's message those come first, and callers follow.
+def _failed_assertion(error: Exception) -> str:
+    """The compiler's own line, of an error without words."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (frames[-1].line or "").strip() if frames else ""
 
-    Some errors have no line. The compiler was looking at one, though, and the objects that worked on it know it.
+
+def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
+    """File and line of what could not be compiled: the first of the user's in the compiler's message; callers follow.
+
+    Some errors have no line, or none but those of the compiler's own library. The compiler was looking at the user's,
+    though: the objects that worked on it know it, and so do the statements that they worked on.
     """
-    for path, line in _FILE_LINE.findall(text):
-        if not Path(path).is_absolute() or Path(path).is_relative_to(root):
-            return f"{path}:{line}"
-    workers = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    for loc in (getattr(worker, "loc", None) for worker in (error, *reversed(workers))):
-        name = getattr(loc, "filename", None)
-        if name is not None and Path(name).is_relative_to(root):
-            return f"{relative(name, root)}:{loc.line}"  # type: ignore[union-attr]
-    return place(python, root)
+    if named := _named(text, root):
+        return named
+    seen = [error, *(value for frame in _frames(error) for value in _looked_at(frame))]
+    places = [where for value in seen if (where := _own(_loc(value), root))]
+    vague = _beginnings(python, root)
+    return next((where for where in places if where not in vague), next(iter(places), place(python, root)))
+
+
+def _frames(error: Exception) -> list[FrameType]:
+    """The frames that an error, and those that it came from, went through; the innermost first."""
+    found: list[FrameType] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        found = [*found, *reversed([frame for frame, _ in traceback.walk_tb(cause.__traceback__)])]
+        cause = cause.__cause__ or cause.__context__
+    return found
+
+
+def _looked_at(frame: FrameType) -> Iterator[object]:
+    """What a compiler's function was working on: statements and expressions first, then its own object."""
+    for name, value in frame.f_locals.items():
+        if name != "self":
+            yield value
+    yield frame.f_locals.get("self")
+
+
+def _named(text: str, root: str) -> str | None:
+    """The first line of the user's that a message names."""
+    for parts in _PLACES.findall(text):
+        path, line = filter(None, parts)
+        if own := _own_path(path, root):
+            return f"{own}:{line}"
+    return None
+
+
+def _loc(value: object) -> object:
+    if type(value).__module__.partition(".")[0] in _COMPILERS:
+        with suppress(Exception):  # some of their objects look names up in tables of their own
+            return getattr(value, "loc", None)
+    return None
+
+
+def _own(loc: object, root: str) -> str | None:
+    path = _own_path(getattr(loc, "filename", None), root)
+    return f"{path}:{loc.line}" if path else None  # type: ignore[attr-defined]
+
+
+def _own_path(path: object, root: str) -> str | None:
+    """`path` relative to `root`, if it is a file of the user's: not of a compiler, nor installed below `root`."""
+    if not isinstance(path, str) or not path or path.startswith("<"):
+        return None
+    whole = Path(os.path.normpath(Path(root, path)))
+    if not whole.is_relative_to(root):
+        return None
+    parts = whole.relative_to(root).parts
+    installed = parts[0] in _COMPILERS or "site-packages" in parts or "dist-packages" in parts
+    return None if installed else whole.relative_to(root).as_posix()
+
+
+def _beginnings(python: FunctionType, root: str) -> set[str]:
+    """The lines with which a function begins, which the compiler names where it knows no other."""
+    code = python.__code__
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))
+    path = relative(code.co_filename, root)
+    return {f"{path}:{line}" for line in (*first, code.co_firstlineno)}
 
 
 def _returned(unit: Unit, found: str, promised: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+import re
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +33,15 @@ _NAMES = {
     "d": "float64",
 }
 
+# How Numba prints types of which the notation has only the classes.
+_PRINTED = (
+    (re.compile(r"\[unichr x (\d+)\]"), r"UnicodeCharSeq(\1)"),
+    (re.compile(r"\[char x (\d+)\]"), r"CharSeq(\1)"),
+    (re.compile(r"\bclass\("), "NumberClass("),
+    (re.compile(r"\bdtype\("), "DType("),
+)
+_NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.\w+)*")
+
 
 class Notation:
     """The types of one compiler.
@@ -50,8 +62,8 @@ class Notation:
 
         Args:
             text: The signature.
-            namespace: The source module's globals. Numba types and NumPy dtypes among them may be named in the
-                signature, which is how records are written.
+            namespace: What the source module and the function's own have names for. Numba types and NumPy dtypes
+                among it may be named in the signature, which is how records are written.
 
         Raises:
             ValueError: The text is no signature; the message says why.
@@ -61,8 +73,13 @@ class Notation:
             for name, value in namespace.items()
             if isinstance(value, self.types.Type | np.dtype)
         }
+        if (foreign := self._foreign(text, namespace)) is not None:
+            raise ValueError(foreign)
+        written = text
+        for pattern, replacement in _PRINTED:
+            written = pattern.sub(replacement, written)
         try:
-            parsed = eval(text, {}, {**own, **vars(self.types)})  # noqa: S307 (as Numba does; the text is the project's)
+            parsed = eval(written, {}, {**own, **vars(self.types)})  # noqa: S307 (as Numba does; the text is the project's)
             args, result = self._sigutils.normalize_signature(parsed)
         except Exception as error:
             reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
@@ -70,6 +87,25 @@ class Notation:
                 reason = f"{getattr(error, 'name', reason)!r} is no Numba type"
             raise ValueError(reason or "it must be made of Numba types, as void(float32[::1], int32)") from error
         return tuple(args), result
+
+    def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:
+        """What to write for a name in a signature that is no Numba type, but NumPy's or Python's name for one."""
+        for name in _NAME.findall(text):
+            first, *rest = name.split(".")
+            if isinstance(getattr(self.types, first, None), self.types.Type | type):
+                continue
+            value = namespace.get(first, np if first in ("np", "numpy") else getattr(builtins, first, None))
+            for part in rest:
+                value = getattr(value, part, None) if isinstance(value, ModuleType) else None
+            if not isinstance(value, type) or not issubclass(value, np.generic | bool | int | float | complex):
+                continue
+            try:
+                own = self.spell(self._numpy.from_dtype(np.dtype(value)))
+            except Exception:  # noqa: BLE001, S112 (Numba has no such type either)
+                continue
+            whose = "NumPy's" if issubclass(value, np.generic) else "Python's"
+            return f"{name} is {whose} type, and a signature has Numba's; write {own}"
+        return None
 
     def spell(self, ty: Any) -> str:
         """A type in the notation that signatures are written in."""
@@ -85,6 +121,10 @@ class Notation:
         if isinstance(ty, types.Record):
             fields = (f"{name}: {self.spell(field.type)}" for name, field in ty.fields.items())
             return f"Record({', '.join(fields)})"
+        if isinstance(ty, types.NumberClass | types.DType):
+            return f"{type(ty).__name__}({self.spell(ty.dtype)})"
+        if isinstance(ty, types.UnicodeCharSeq | types.CharSeq):
+            return f"{type(ty).__name__}({ty.count})"
         if ty == getattr(types, "bfloat16", None):
             return "bfloat16"
         return "void" if ty == types.none else str(ty)
@@ -113,15 +153,18 @@ class Notation:
         return isinstance(ty, self.types.CPointer | self.types.RawPointer)
 
     def dtype_text(self, ty: Any) -> str:
-        """The type of an array's elements, or of a datetime or record, as the manifest writes it.
+        """A type as the manifest writes it: that of an array's elements, of a datetime or record, or one passed itself.
 
         Raises:
             NotImplementedError: Arrays of it cannot be told apart by what they say of themselves.
         """
         if ty == getattr(self.types, "bfloat16", None):
             return "bfloat16"
-        dtype = self._numpy.as_dtype(ty)
-        if dtype.kind not in "?biufcmMV":
+        try:
+            dtype = self._numpy.as_dtype(ty)
+        except Exception:  # noqa: BLE001 (each kind of type has its own)
+            raise NotImplementedError from None
+        if dtype.kind not in "?biufcmMVSU":
             raise NotImplementedError
         return structured(dtype.str.replace("=", "<"), dtype.descr if dtype.names else None)
 

@@ -58,6 +58,10 @@ class Passing:
         """Place a complex number of two floats of `size` bytes; returns its offset."""
 
     @abstractmethod
+    def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
+        """Place what stands for a type that is an argument; returns the manifest's keys for it."""
+
+    @abstractmethod
     def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:
         """The C parameters of a complex argument."""
 
@@ -83,6 +87,8 @@ class Passing:
             entry |= {"kind": "complex", "format": code, "offset": self.place_complex(layout, SIZES[code])}
         elif notation.is_pointer(ty):
             entry |= {"kind": "pointer", "offset": layout.place(8)}
+        elif isinstance(ty, types.NumberClass | types.DType):
+            entry |= self._describe_type(layout, name, ty, where)
         elif isinstance(ty, types.NPDatetime | types.NPTimedelta):
             entry |= {"kind": "datetime", "dtype": notation.dtype_text(ty), "offset": layout.place(8)}
         elif isinstance(ty, types.Record):
@@ -113,10 +119,18 @@ class Passing:
             "words": words,
         }
 
+    def _describe_type(self, layout: Layout, name: str, ty: Any, where: str) -> dict[str, object]:
+        """A type that is passed as an argument: compiled code knows it, and zeros stand in its place."""
+        try:
+            dtype = self.notation.dtype_text(ty.dtype)
+        except NotImplementedError:
+            raise self._refusal(name, ty, where) from None
+        return {"kind": "type", "dtype": dtype, **self.place_type(layout, ty)}
+
     def _refusal(self, name: str, ty: Any, where: str) -> CompileError:
         return CompileError(
             f"{where}: argument {name!r} is of type {self.notation.spell(ty)}, which a packaged kernel cannot take; "
-            "pass numbers, bool, complex, datetimes, records, pointers, arrays, or tuples of these"
+            "pass numbers, bool, complex, datetimes, records, pointers, arrays, types, or tuples of these"
         )
 
 

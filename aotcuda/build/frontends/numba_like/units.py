@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.build.frontends.numba_like import gpu
 from aotcuda.build.frontends.numba_like.messages import place
 from aotcuda.build.sources import Placeholder
 from aotcuda.errors import CompileError, SourceError
@@ -43,7 +45,27 @@ class JitOptions:
     forceinline: bool
 
 
-def python_function(unit: Unit, function: object, dispatcher: Any, notation: Notation) -> FunctionType:
+class Vectorized:
+    """Stands for what `@vectorize` makes for a GPU, while a build imports it."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.py_func = function
+        self.__name__ = function.__name__
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        """Refuse.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError(gpu.MISSING)
+
+
+def _is_vectorized(kind: str) -> bool:
+    return kind == Vectorized.__name__ or kind.lower().endswith(("ufunc", "ufuncdispatcher"))
+
+
+def python_function(unit: Unit, function: object, dispatcher: Any, notation: Notation, root: str) -> FunctionType:
     """The plain Python function behind `function`, which may be of class `dispatcher`.
 
     Raises:
@@ -54,12 +76,27 @@ def python_function(unit: Unit, function: object, dispatcher: Any, notation: Not
         other, own = _made_by(python), _compiler(notation.types.__name__)
         if other not in (None, own):
             raise _foreign(unit, f"{unit.source}.{unit.python}", other, own)
+        name = f"{unit.source}.{unit.python}"
+        if _is_vectorized(type(function).__name__):
+            made_of = getattr(function, "_dispatcher", function)
+            vectorized = getattr(made_of, "py_func", None) or getattr(made_of, "pyfunc", None)
+            where = f" ({place(vectorized, root)})" if isinstance(vectorized, FunctionType) else ""
+            message = (
+                f"{unit.key}: {name}{where} is made by @vectorize or @guvectorize, which launch kernels of their own; "
+                "write a kernel that calls the plain function for each element, and name that"
+            )
+            raise SourceError(message)
         message = (
-            f"{unit.key}: {unit.source}.{unit.python} is a {type(function).__name__}, not a function; name a Python "
-            "function, plain or decorated with @cuda.jit"
+            f"{unit.key}: {name} is a {type(function).__name__}, not a function; name a Python function, plain or "
+            "decorated with @cuda.jit"
         )
         raise SourceError(message)
     return python
+
+
+def namespace(unit: Unit, python: FunctionType) -> Mapping[str, object]:
+    """What a unit's signature may name: what the module has that the configuration names, then the function's own."""
+    return {**python.__globals__, **vars(sys.modules[unit.source])}
 
 
 def signature(unit: Unit, python: FunctionType, notation: Notation) -> tuple[tuple[Any, ...], Any]:
@@ -69,7 +106,7 @@ def signature(unit: Unit, python: FunctionType, notation: Notation) -> tuple[tup
         CompileError: It does not parse.
     """
     try:
-        return notation.parse(unit.signature, python.__globals__)
+        return notation.parse(unit.signature, namespace(unit, python))
     except ValueError as error:
         message = f"{unit.signature_key}: {unit.signature!r} is no signature in Numba's notation: {error}"
         raise CompileError(message) from None

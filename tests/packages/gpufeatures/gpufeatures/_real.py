@@ -12,6 +12,9 @@ particle = np.dtype([("x", "f4"), ("id", "i8")], align=True)  # named in a signa
 __all__ = ["xoroshiro128p_type"]  # likewise
 
 
+named = np.dtype([("id", "i4"), ("name", "U12"), ("code", "S12")])
+
+
 @cuda.jit
 def records(a, out):
     i = cuda.grid(1)
@@ -122,3 +125,31 @@ def factorial_i64(n):
     if n <= 1:
         return 1
     return n * factorial_i64(n - 1)
+
+
+@cuda.jit
+def rounded(t, x, out):
+    """Numbers rounded as type `t` has them, on their way through shared memory of that type."""
+    tile = cuda.shared.array(64, t)
+    i = cuda.grid(1)
+    if i < x.size:
+        tile[cuda.threadIdx.x] = t(x[i])
+        out[i] = tile[cuda.threadIdx.x]
+
+
+@cuda.jit
+def strings(texts, codes, equal):
+    i = cuda.grid(1)
+    if i < equal.size:
+        equal[i] = texts[i] == "three"
+        texts[i] = "XYZ"
+        codes[i] = b"ABC"
+
+
+@cuda.jit
+def strings_in_records(a):
+    i = cuda.grid(1)
+    if i < a.size:
+        a[i]["id"] = i
+        a[i]["name"] = "XYZ"
+        a[i]["code"] = b"ABC"

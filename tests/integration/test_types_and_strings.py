@@ -1,0 +1,162 @@
+"""Types and arrays of strings as parameters, and the names of types in signatures, in builds by both front ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.projects import MODULE, build_wheel, content, lines_of, manifest_of, refused, write
+from support import front_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+INTEGERS = {f"{sign}int{bits}": f"{sign[:1] or 'i'}{bits // 8}" for bits in (8, 16, 32, 64) for sign in ("", "u")}
+NUMBERS = {
+    "boolean": "|b1",
+    **{name: ("|" if text[1:] == "1" else "<") + text for name, text in INTEGERS.items()},
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
+BY_TYPE = """
+from numba import cuda
+def by_type(x, before, t, after):
+    tile = cuda.shared.array(32, t)
+    tile[0] = x[0]
+    x[1] = tile[0] + before
+    x[2] = t(after)
+"""
+
+
+@pytest.fixture(params=["numba-cuda", front_ends.MLIR], autouse=True, scope="module")
+def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == front_ends.MLIR and not front_ends.installed():
+        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects.FrontEnd, "name", request.param)
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def by_type(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The manifest of a kernel that takes a type, between two numbers, compiled for every type of numbers."""
+    kernels = "\n".join(
+        f'kernels.{name} = {{ python = "by_type", signature = "void({name}[::1], int8, NumberClass({name}), {name})" }}'
+        for name in NUMBERS
+    )
+    project = write(tmp_path_factory.mktemp("types") / "project", BY_TYPE, module=kernels)
+    return manifest_of(content(build_wheel(project)), "pkg.k")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_type_is_a_parameter_of_its_own(by_type: dict, name: str) -> None:
+    """That the parameters lie as the manifest says is checked by every build, against the linked image."""
+    (kernel,) = [kernel for kernel in by_type["kernels"] if kernel["name"] == name]
+    (overload,) = kernel["overloads"]
+    _, _, parameter, after = overload["parameters"]
+    spelled = "bool" if name == "boolean" else name
+    assert (parameter["kind"], parameter["dtype"]) == ("type", NUMBERS[name])
+    assert parameter["type"] == f"NumberClass({spelled})"
+    assert after["offset"] > parameter["offset"]
+
+
+def test_the_c_header_has_a_member_for_it(front_end: str, tmp_path: Path) -> None:
+    signature = 'kernels.by_type = "void(float64[::1], int8, NumberClass(float64), float64)"'
+    files = content(build_wheel(write(tmp_path / "project", BY_TYPE, module=signature)))
+    header = files["pkg/k.aotcuda/pkg_k.h"].decode()
+    assert f"{'void *' if front_end == 'numba-cuda' else 'double '}t; /* NumberClass(float64) */" in header
+
+
+def test_what_numba_prints_of_a_type_is_taken_too(front_end: str, tmp_path: Path) -> None:
+    printed = "void(float32[::1], int8, class(float32), float32)"
+    project = write(tmp_path / "project", BY_TYPE, module=f'kernels.by_type = "{printed}"')
+    (kernel,) = manifest_of(content(build_wheel(project)), "pkg.k")["kernels"]
+    assert kernel["overloads"][0]["signature"] == "void(float32[::1], int8, NumberClass(float32), float32)"
+
+
+STRINGS = """
+import numpy as np
+named = np.dtype([("id", "i4"), ("name", "U12"), ("code", "S12")])
+def strings(texts, codes, equal):
+    equal[0] = texts[0] == "abc"
+    texts[0] = "XYZ"
+    codes[0] = b"XYZ"
+def in_records(a):
+    a[0]["name"] = "XYZ"
+    a[0]["code"] = b"XYZ"
+"""
+STRING_KERNELS = """
+kernels.strings = "void(UnicodeCharSeq(12)[::1], [char x 12][:], boolean[::1])"
+kernels.in_records = "void(named[::1])"
+"""
+
+
+def test_arrays_of_strings_are_taken_or_refused_by_name(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", STRINGS, module=STRING_KERNELS)
+    if front_end == front_ends.MLIR:
+        lines = lines_of(refused(project).err)
+        assert (
+            f"{MODULE}.kernels.strings: void(UnicodeCharSeq(12)[::1], [char x 12][:], boolean[::1]): argument 'texts' "
+            "is of type UnicodeCharSeq(12)[::1]; numba-cuda-mlir can neither read nor write the strings in it, so pass "
+            "them as numbers (an array of uint8 or uint32), or compile it by numba-cuda"
+        ) in lines
+        return
+    kernels = manifest_of(content(build_wheel(project)), "pkg.k")["kernels"]
+    texts, codes, _ = kernels[0]["overloads"][0]["parameters"]
+    assert (texts["dtype"], texts["type"]) == ("<U12", "UnicodeCharSeq(12)[::1]")
+    assert (codes["dtype"], codes["type"]) == ("|S12", "CharSeq(12)[:]")
+    (records,) = kernels[1]["overloads"][0]["parameters"]
+    assert records["dtype"] == "|V64{id:<i4@0,name:<U12@4,code:|S12@52}"
+
+
+def test_a_dtype_is_taken_or_refused_with_what_takes_its_place(front_end: str, tmp_path: Path) -> None:
+    signature = 'kernels.by_type = "void(float32[::1], int8, DType(float32), float32)"'
+    project = write(tmp_path / "project", BY_TYPE.replace("t(after)", "after"), module=signature)
+    if front_end == front_ends.MLIR:
+        assert refused(project).said.endswith(
+            "argument 't' is of type DType(float32), which numba-cuda-mlir cannot pass; write NumberClass(...) of a "
+            "number's type, to which dtypes can be passed too"
+        )
+    else:
+        (kernel,) = manifest_of(content(build_wheel(project)), "pkg.k")["kernels"]
+        assert kernel["overloads"][0]["parameters"][2]["type"] == "DType(float32)"
+
+
+DEFINED = """
+import numpy as np
+own = np.dtype([("x", "f4"), ("y", "f4")])
+both = np.dtype([("x", "f4"), ("wrong", "f4")])
+def f(a):
+    a[0].x = 1
+def g(a):
+    a[0].right = 1
+def moves(p):
+    return p.x
+"""
+NAMED = """
+import numpy as np
+from pkg._defined import f, g, moves
+both = np.dtype([("x", "f4"), ("right", "f4")])
+"""
+NAMED_KERNELS = """
+kernels.f = "void(own[::1])"
+kernels.g = "void(both[::1])"
+functions.moves = "float32(both)"
+"""
+
+
+def test_signatures_name_types_of_the_source_first_and_then_of_the_functions_own_module(
+    front_end: str, tmp_path: Path
+) -> None:
+    project = write(tmp_path / "project", NAMED, module=NAMED_KERNELS)
+    (project / "pkg" / "_defined.py").write_text(projects.source(DEFINED))
+    files = content(build_wheel(project))
+    dtypes = [kernel["overloads"][0]["parameters"][0]["dtype"] for kernel in manifest_of(files, "pkg.k")["kernels"]]
+    assert dtypes == ["|V8{x:<f4@0,y:<f4@4}", "|V8{x:<f4@0,right:<f4@4}"]
+    assert "float moves(pkg_k_both *p);" in files["pkg/k.aotcuda/pkg_k.h"].decode()
