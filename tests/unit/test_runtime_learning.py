@@ -1,0 +1,225 @@
+"""What fast paths learn from: arguments that were accepted, by what they say when it is learnt, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError
+from aotcuda.runtime import accelerate, arrays
+from support import argument_fuzz, libraries
+from support.argument_fuzz import Made
+from support.libraries import Array, Raises, State
+from support.manifests import kernel
+
+pytest_plugins = ["support.quick", "support.stand_in"]
+
+F4, F2 = State("<f4"), State("<f2")
+DIRECT = ["cupy", "torch", "exchange", "numba", "interface"]
+
+
+@pytest.fixture
+def installed():
+    """CuPy and PyTorch, as far as the run time asks them."""
+    with contextmanager(libraries.installed)():
+        yield libraries.CURRENT
+    libraries.CURRENT.update(cupy=0, torch=0)
+
+
+def array(library, *states):
+    return libraries.make(Array(library, states))
+
+
+@pytest.mark.usefixtures("path")
+class TestAcceptedArguments:
+    """Learning after a launch."""
+
+    @pytest.mark.parametrize("library", ["cupy", "torch", "exchange"])
+    def test_what_was_refused_is_refused_by_every_launcher_and_every_time(self, cuda, installed, library):
+        """Launches on another stream than the library's made the next launcher learn from whatever it got."""
+        k = cuda.package(kernel("k", "void(float32, float32[::1])")).k
+        installed.update(cupy=77, torch=77)
+        for grid in (1, 2):
+            k[grid, 32](2.0, array(library, F4))
+        installed.update(cupy=0, torch=0)
+        for grid in (3, 3, 3, 4):
+            with pytest.raises(ArgumentError, match=r"is float16\[::1\] where float32\[::1\] is packaged"):
+                k[grid, 32](2.0, array(library, F2))
+        assert [launch["grid"][0] for launch in cuda.launches()] == [1, 2]
+
+    @pytest.mark.parametrize("library", DIRECT)
+    @pytest.mark.parametrize("reading", range(1, 6))
+    @pytest.mark.parametrize("other", [F2, State("<f4", (2, 2))])
+    def test_an_array_that_is_another_one_when_it_is_learnt_teaches_nothing_wrong(
+        self, cuda, installed, library, reading, other
+    ):
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        for _ in range(3):
+            states = [F4] * reading + [other] * 20
+            with suppress(ArgumentError):
+                k[1, 1](array(library, *states))
+        before = len(cuda.launches())
+        for _ in range(3):
+            with pytest.raises(ArgumentError):
+                k[1, 1](array(library, other))
+        assert len(cuda.launches()) == before
+        k[1, 1](array(library, F4))
+        assert np.frombuffer(cuda.parameters(), "<i8").tolist() == [0, 0, 4, 4, 0x1000, 4, 4]
+
+
+class TestWhatTheExtensionIsTaught:
+    """It reads what it is taught from, and holds it against what the overloads take."""
+
+    @pytest.fixture
+    def teach(self, accelerator_module, installed, monkeypatch):
+        monkeypatch.setattr(accelerate, "_found", [accelerator_module])
+
+        def teach(parameter, arg, code=None):
+            plan = accelerator_module.Plan(64, (parameter,))
+            codes = bytes([accelerate._kind(arg) if code is None else code])
+            rest = ([True], -1, 0, 0, 0, (1,) * 8, arrays.element)
+            return accelerator_module.Records().learn((arg,), codes, ((plan, 1),), *rest)
+
+        return teach
+
+    LINE = ("a", "Q", 0, "C", 1, 4, 1, bytes([0, 0, 1, 2, 3, 16, 32]), "<f4")
+
+    @pytest.mark.parametrize("library", DIRECT)
+    def test_an_array_of_the_overloads_dtype_and_dimensions_is_learnt(self, teach, library):
+        assert teach(self.LINE, array(library, F4)) is True
+
+    @pytest.mark.parametrize("library", DIRECT)
+    @pytest.mark.parametrize("state", [F2, State("<i4"), State("<f4", (2, 2)), State("<f4", ())], ids=str)
+    def test_any_other_is_not(self, teach, library, state):
+        assert teach(self.LINE, array(library, state)) is False
+
+    @pytest.mark.parametrize(("form", "learnt"), [("i", False), ("?", False), ("f", True), ("d", True)])
+    def test_a_float_is_learnt_for_floats_alone(self, teach, form, learnt):
+        assert teach(("s", form, 0, "C", 0, 0, 0, b"", ""), 1.5) is learnt
+
+    @pytest.mark.parametrize("parameter", [LINE, ("p", "Q", 0, "C", 0, 0, 0, b"", "")])
+    def test_a_number_is_no_array_and_no_float_an_address(self, teach, parameter):
+        assert teach(parameter, 1.5) is False
+
+    def test_an_array_is_no_number(self, teach):
+        assert teach(("s", "i", 0, "C", 0, 0, 0, b"", ""), array("interface", F4)) is False
+
+    def test_words_of_dimensions_that_there_are_not_are_no_plan(self, accelerator_module):
+        with pytest.raises(ValueError, match="only the general path"):
+            accelerator_module.Plan(64, (("a", "Q", 0, "C", 1, 4, 1, bytes([17]), "<f4"),))
+
+
+VALUES = [name for name in argument_fuzz.NUMBERS if not name.startswith("turns")]
+PAIRS = [
+    ("int32", "float64"),
+    ("bool", "float32"),
+    ("int8", "complex64"),
+    ("float32", "complex128"),
+    ("float32*", "float64"),
+    ("uint64", "int64"),
+]
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("types", PAIRS, ids="-".join)
+def test_a_value_takes_the_same_overload_with_the_same_bytes_at_every_launch(cuda, types):
+    """What a fast path cannot read it declines for all overloads: going on to the next one took another than before."""
+    module = cuda.package(kernel("k", *[f"void({type_})" for type_ in types]))
+    for name in VALUES:
+        outcomes = set()
+        for _ in range(4):
+            before = len(cuda.launches())
+            try:
+                module.k[1, 1](argument_fuzz.make(Made(name)))
+            except ArgumentError as error:
+                outcomes.add(str(error))
+            else:
+                assert len(cuda.launches()) == before + 1
+                outcomes.add((cuda.launches()[-1]["kernel"], cuda.launches()[-1]["parameters"]))
+        assert len(outcomes) == 1, name
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("library", DIRECT)
+@pytest.mark.parametrize("layout", [":,::1", ":,:"])
+def test_an_array_that_no_memory_can_hold_is_refused_after_others_were_taken(cuda, installed, library, layout):
+    k = cuda.package(kernel("k", f"void(float32[{layout}])")).k
+    for _ in range(3):
+        k[1, 1](array(library, State("<f4", (2, 2))))
+    for shape in ((2**32, 2**32), (2**61, 2), (0, 2**62)):
+        for strides in (None, (0, 0)):
+            with pytest.raises(ArgumentError, match=r"argument 1, a, has shape .*, which no memory can hold"):
+                k[1, 1](array(library, State("<f4", shape, strides)))
+    assert len(cuda.launches()) == 3
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("library", ["torch", "exchange"])
+@pytest.mark.parametrize("shape", [(4,), (1,), (2, 2)])
+def test_a_contiguous_view_that_is_negated_lazily_is_refused_after_others_were_taken(cuda, installed, library, shape):
+    axes = ",".join([*[":"] * (len(shape) - 1), "::1"])
+    k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
+    for _ in range(3):
+        k[1, 1](array(library, State("<f4", shape)))
+    with pytest.raises(ArgumentError, match="call resolve_conj"):
+        k[1, 1](array(library, State("<f4", shape, odd=(("is_neg", True),))))
+    assert len(cuda.launches()) == 3
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("library", ["cupy", "numba", "interface"])
+def test_strides_between_elements_are_refused_where_a_kernel_counts_in_elements(cuda, installed, library):
+    record = kernel("k", "void(float32[:,:])")
+    record["overloads"][0]["parameters"][0]["words"] = ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
+    record["overloads"][0]["parameter_bytes"] = 56
+    k = cuda.package(record).k
+    for _ in range(3):
+        k[1, 1](array(library, State("<f4", (2, 2), (16, 4))))
+        with pytest.raises(
+            ArgumentError, match=r"has strides \(18, 4\) in bytes, and this kernel counts them in elements"
+        ):
+            k[1, 1](array(library, State("<f4", (2, 2), (18, 4))))
+    bytes_ = cuda.package(kernel("k", "void(float32[:,:])"), name="mypkg.bytes").k
+    for _ in range(3):
+        bytes_[1, 1](array(library, State("<f4", (2, 2), (18, 4))))
+    assert np.frombuffer(cuda.parameters(), "<i8").tolist()[5:] == [2, 2, 18, 4]
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("library", ["cupy", "torch", "numba", "interface", "dlpack"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_what_stops_a_program_passes(cuda, installed, library, error):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    name = {"torch": "data_ptr", "cupy": "ptr", "dlpack": "device", "interface": "interface"}.get(library, "shape")
+    for turn in range(3):
+        states = [F4] * turn + [State("<f4", odd=((name, Raises(error)),))] * 9
+        with pytest.raises(error):
+            for _ in range(9):
+                k[1, 1](made := array(library, *states))
+                states = [states[-1]]
+                del made
+
+
+@pytest.mark.parametrize("module", ["dispatch", "packing", "arrays"])
+def test_tests_of_the_fast_paths_fail_where_nothing_is_learnt(module):
+    """That they passed once said nothing of the fast paths: what these declined went the general way."""
+    tests = Path(__file__).parents[1]
+    file = tests / "unit" / f"test_runtime_{module}.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "support.never_learns", file],
+        cwd=tests.parent,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    counts = {what: int(number) for number, what in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}
+    assert counts["error"] > 30, done.stdout
