@@ -103,11 +103,14 @@ def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entr
         args: The arguments.
     """
     global _watching  # noqa: PLW0603 (the hook cannot be taken back)
-    kinds = [_kind(arg) for arg in args]
+    try:
+        families = [arrays.family(arg) for arg in args]
+        kinds = [_kind(arg) for arg in args]
+    except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
+        return False
     plans = [_compiled(plan) for plan in group.plans]
     if None in kinds or None in plans:
         return False
-    families = [arrays.family(arg) for arg in args]
     if "cupy" in families:
         _use_cupy()
     if "torch" in families:

@@ -65,8 +65,8 @@ _BEYOND = 1 << 63
 class UnreadableError(Exception):
     """An argument cannot be read: what it says of itself is impossible, or asking it raised.
 
-    The text goes on from the argument's name: "has a mask". `aotcuda.runtime.dispatch` makes an ArgumentError of it, which
-    names the kernel and the argument.
+    The text goes on from the argument's name: "has a mask". `aotcuda.runtime.dispatch` makes an ArgumentError of it,
+    which names the kernel and the argument.
     """
 
     @classmethod
@@ -131,6 +131,16 @@ def inherits(array: object, base: str, *names: str) -> bool:
 
 def _attribute(bases: tuple[type, ...], name: str) -> object:
     return next((kind.__dict__[name] for kind in bases if name in kind.__dict__), None)
+
+
+def form(identified: tuple[object, int] | None) -> tuple[str, int] | None:
+    """The type string and number of dimensions of what `identity` gives; None for what has no name."""
+    try:
+        return None if identified is None else (element(identified[0]), identified[1])
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (as there)
+        return None
 
 
 def identity(array: Any) -> tuple[object, int] | None:
@@ -204,32 +214,46 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
     Raises:
         UnreadableError: No array can be so.
     """
-    typestr = canonical(typestr)
-    shape = _numbers(shape, "shape")
-    size = itemsize = item_bytes(typestr)
+    typestr, itemsize = _KNOWN.get(typestr) or (canonical(typestr), item_bytes(typestr))
+    size = itemsize
+    if type(shape) is not tuple:
+        shape = _extents(shape)
     for extent in shape:
-        if extent < 0:
-            message = f"has shape {shown(shape)}, and no extent can be negative"
-            raise UnreadableError(message)
+        if type(extent) is not int or extent < 0:
+            return view(typestr, address, _extents(shape), strides, readonly=readonly)
         size *= extent or 1
     if size >= _BEYOND or len(shape) > _MOST_DIMENSIONS:
         message = f"has shape {shown(shape)}, which no memory can hold"
         raise UnreadableError(message)
     if strides is not None:
-        strides = _numbers(strides, "strides")
-        if len(strides) != len(shape):
-            message = f"has shape {shown(shape)} and strides {shown(strides)}, which are not as many"
-            raise UnreadableError(message)
-        if is_contiguous(shape, strides, itemsize, "C"):
-            strides = None
-        elif max(strides) >= _BEYOND or min(strides) < -_BEYOND:
-            message = f"has strides {shown(strides)}, which no memory can hold"
-            raise UnreadableError(message)
-    number = _number(address, "address")
-    if not 0 <= number < 1 << 64:
-        message = f"lies at {shown(number)}, which is no address"
+        strides = _normal(shape, _numbers(strides, "strides"), itemsize)
+    if type(address) is not int:
+        address = _number(address, "address")
+    if not 0 <= address < 1 << 64:
+        message = f"lies at {shown(address)}, which is no address"
         raise UnreadableError(message)
-    return typestr, number, shape, strides, readonly
+    return typestr, address, shape, strides, readonly
+
+
+def _normal(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
+    """Strides that belong to a shape; None for those of a C-contiguous array."""
+    if len(strides) != len(shape):
+        message = f"has shape {shown(shape)} and strides {shown(strides)}, which are not as many"
+        raise UnreadableError(message)
+    if is_contiguous(shape, strides, itemsize, "C"):
+        return None
+    if max(strides) >= _BEYOND or min(strides) < -_BEYOND:
+        message = f"has strides {shown(strides)}, which no memory can hold"
+        raise UnreadableError(message)
+    return strides
+
+
+def _extents(shape: object) -> tuple[int, ...]:
+    found = _numbers(shape, "shape")
+    if any(extent < 0 for extent in found):
+        message = f"has shape {shown(found)}, and no extent can be negative"
+        raise UnreadableError(message)
+    return found
 
 
 def _numbers(items: object, what: str) -> tuple[int, ...]:
@@ -406,10 +430,18 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tu
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, layout: str) -> bool:
     """Whether strides are contiguous in an order; the stride of a dimension of one element does not matter."""
-    if 0 in shape:
-        return True
-    wanted = contiguous_strides(shape, itemsize, layout)
-    return all(extent == 1 or have == want for extent, have, want in zip(shape, strides, wanted, strict=True))
+    step, contiguous = itemsize, True
+    pairs = zip(shape, strides, strict=True) if layout == "F" else zip(shape[::-1], strides[::-1], strict=True)
+    for extent, have in pairs:
+        if extent == 0:
+            return True
+        if extent != 1 and have != step:
+            contiguous = False
+        step *= extent
+    return contiguous
+
+
+_KNOWN = {text: (canonical(text), item_bytes(text)) for text in (*_TORCH.values(), "<b1")}  # what `view` sees most
 
 
 def type_name(typestr: str) -> str:

@@ -91,8 +91,7 @@ class _Ranked:
         found = [arrays.identity(args[at]) for at in self._deciding]
         group = self._groups.get(tuple(found))
         if group is None:
-            known = [(arrays.element(name), ndim) for name, ndim in filter(None, found)]
-            group = self._group(tuple(found), known)
+            group = self._group(tuple(found), [arrays.form(item) for item in found])
         return group
 
     def group(self, reads: Sequence[Any]) -> Group:
@@ -104,7 +103,7 @@ class _Ranked:
         return self._groups.get(tuple(forms)) or self._group(tuple(forms), forms)
 
     def _group(self, key: tuple[object, ...], wanted: list[Any]) -> Group:
-        if None in key or len(self._groups) >= _MOST_KEPT:
+        if None in wanted or len(self._groups) >= _MOST_KEPT:
             return self._groups[None]
         pairs = list(zip(self._deciding, wanted, strict=True))
         # A parameter that takes arrays and is none, a record, decides for itself.

@@ -56,6 +56,7 @@ _ATTEMPT = """
                 if not live:
                     return -1
                 try:
+                    {late}
                     {place}
                     pack_into{n}(slot[0], 0, {values})
                 except Exception:
@@ -106,7 +107,7 @@ def specialise(plans: Sequence[Plan], args: tuple[object, ...], live: Mark, plac
             for name, parameter, arg in zip(names, plan.parameters, args, strict=True):
                 parameters.of(parameter).write(writer, name, parameter, arg)
             condition = writer.condition()
-            attempts.append((n, condition, ", ".join(writer.values)))
+            attempts.append((n, condition, "\n                ".join(writer.late), ", ".join(writer.values)))
             scope |= {
                 f"take{n}": plan.slots.pop,
                 f"give_back{n}": plan.slots.append,
@@ -118,10 +119,11 @@ def specialise(plans: Sequence[Plan], args: tuple[object, ...], live: Mark, plac
     writer.finish()
     places = "\n                    ".join(writer.places)
     source = _TEMPLATE.format(
-        targets=", ".join(f"(configuration{n}, kernel{n})" for n, _, _ in attempts),
+        targets=", ".join(f"(configuration{n}, kernel{n})" for n, *_ in attempts),
         checks="\n            ".join(writer.checks) or "pass",
         attempts="".join(
-            _ATTEMPT.format(n=n, condition=condition, place=places, values=values) for n, condition, values in attempts
+            _ATTEMPT.format(n=n, condition=condition, late=late, place=places, values=values)
+            for n, condition, late, values in attempts
         ),
     )
     scope |= writer.names
@@ -138,7 +140,7 @@ class _Array:
         address: The expression of its address.
         extents: Those of its extents; each is evaluated once.
         contiguous: The expression of whether it is contiguous in an order (`"C"`, `"F"`); "" for what always is.
-        strides: A function that gives the variables of its strides in bytes, and reads them if that is to be done yet.
+        strides: A function that gives the variables of its strides in bytes, and the statement that reads them.
         readonly: The variable that says whether it is read-only; "" for what never is.
     """
 
@@ -149,7 +151,7 @@ class _Array:
         address: str,
         extents: list[str],
         contiguous: dict[str, str],
-        strides: Callable[[], list[str]],
+        strides: Callable[[], tuple[list[str], str]],
         readonly: str = "",
     ) -> None:
         self.address = address
@@ -165,7 +167,9 @@ class Writer:
     Attributes:
         checks: Statements; `return -1` is how they decline.
         places: Statements that ask the driver, and raise to decline.
-        values: The expressions for the overload that is being written, in the order of the parameter block.
+        late: Statements for the overload that is being written, of which only launching it has need; they decline it by
+            raising.
+        values: The expressions for that overload, in the order of the parameter block.
         names: The objects that all of these refer to.
     """
 
@@ -174,17 +178,22 @@ class Writer:
         self._single = single
         self.checks: list[str] = []
         self.places: list[str] = []
+        self.late: list[str] = []
         self.values: list[str] = []
         self.names: dict[str, object] = {}
         self._count = 0
         self._conditions: list[str] = []
         self._arrays: dict[str, _Array] = {}
+        self._forms: dict[str, tuple[object, int] | None] = {}
         self._numbers: dict[str, str] = {}
         self._members: dict[str, list[str]] = {}
         self._bounded: dict[int, list[str]] = {}
+        self._products: list[str] = []
+        self._small: dict[int, list[str]] = {}
 
     def begin(self) -> None:
         """Begin an overload."""
+        self.late = []
         self.values = []
         self._conditions = []
 
@@ -218,6 +227,10 @@ class Writer:
         """
         for bits, numbers in self._bounded.items():
             self.checks.append(f"if ({' | '.join(numbers)}) >> {bits}: return -1")
+        # The product without the extents that are zero is small enough if each of them is below its root.
+        large = [f"({' | '.join(numbers)}) >> {bits}" for bits, numbers in self._small.items()]
+        if large:
+            self.checks.append(f"if not ({' and '.join(self._products)}) and ({' or '.join(large)}): return -1")
 
     def arguments(self, args: tuple[object, ...]) -> list[str]:
         """Write that the arguments are of these types; gives their variables."""
@@ -241,18 +254,17 @@ class Writer:
 
     def array(self, name: str, parameter: Parameter, array: object) -> None:
         """Write an array: its dtype and dimensions, which are the same for all overloads, layout and words."""
-        found = self._arrays.get(name)
-        if found is None:
-            known = arrays.identity(array)
-            write = _FAMILIES.get(arrays.family(array) or "")
-            if write is None or known is None:
-                raise GeneralOnlyError
-            # What the checks compare with is what is known to be right, and not asked for again.
-            if arrays.element(known[0]) != parameter["dtype"] or known[1] != parameter["ndim"]:
+        if name not in self._arrays:
+            # What the checks compare with is what was held against the parameter, and not asked for again.
+            known = self._forms[name] = arrays.identity(array)
+            write = _FAMILIES.get(_family(array))
+            if write is None or known is None or arrays.form(known) != (parameter["dtype"], parameter["ndim"]):
                 raise GeneralOnlyError
             found = self._arrays[name] = write(self, name, array, known[0], parameter)
             self._limit(found.extents, arrays.item_bytes(parameter["dtype"]))
-        self._layout(parameter, found)
+        if arrays.form(self._forms[name]) != (parameter["dtype"], parameter["ndim"]):
+            raise GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
+        self._layout(parameter, self._arrays[name])
 
     def _limit(self, extents: list[str], itemsize: int) -> None:
         if not extents:
@@ -261,11 +273,10 @@ class Writer:
         bounded = self._bounded.setdefault(bits, [])
         bounded += extents
         if len(extents) > 1:
-            self.checks.append(f"if not ({' is '.join(f'type({extent})' for extent in extents)} is int): return -1")
             items = self.compute("m", " * ".join(extents))
             bounded.append(items)
-            # The product without the extents that are zero is small enough if each of them is below its root.
-            self.checks.append(f"if not {items} and ({' | '.join(extents)}) >> {bits // len(extents)}: return -1")
+            self._products.append(items)
+            self._small.setdefault(bits // len(extents), []).extend(extents)
 
     def _layout(self, parameter: Parameter, found: _Array) -> None:
         layout, itemsize, extents = parameter["layout"], arrays.item_bytes(parameter["dtype"]), found.extents
@@ -286,10 +297,12 @@ class Writer:
             elements = [" * ".join(faster[axis]) or "1" for axis in range(len(extents))]
             steps = [" * ".join([str(itemsize), *faster[axis]]) for axis in range(len(extents))]
         else:
-            steps = found.strides()
+            steps, read = found.strides()
             elements = [f"{step} // {itemsize}" for step in steps]
+            if read:
+                self.late.append(read)
             if parameters.in_elements(parameter) and steps:
-                self.check(" and ".join(f"not {step} % {itemsize}" for step in steps))
+                self.late.append(f"if {' or '.join(f'{step} % {itemsize}' for step in steps)}: raise ValueError")
         numbers = {"items": " * ".join(extents) or "1", "itemsize": str(itemsize), "data": found.address}
         numbers |= {f"shape{axis}": extent for axis, extent in enumerate(extents)}
         numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
@@ -358,7 +371,7 @@ class Writer:
             f"{address} = int({name}.gpu_data.device_pointer)",
         ]
         self._lies_here(address)
-        return self._described(address, shape, strides, parameter)
+        return self._described(address, shape, strides, parameter, told=True)
 
     def interface(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array that offers `__cuda_array_interface__`."""
@@ -375,7 +388,8 @@ class Writer:
             f"{shape} = {interface}['shape']",
             f"{strides} = {interface}.get('strides')",
             f"{ready} = {interface}.get('stream')",
-            f"if {typestr} != {held} or type({typestr}) is not str or type({shape}) is not tuple: return -1",
+            f"if {typestr} is not {held} and ({typestr} != {held} or type({typestr}) is not str): return -1",
+            f"if type({shape}) is not tuple: return -1",
             f"if {ready} is not None and ({ready} not in same or type({ready}) is not int): return -1",
             f"if {interface}.get('mask') is not None: return -1",
         ]
@@ -385,36 +399,58 @@ class Writer:
         else:
             self.checks.append(f"{readonly} = bool({readonly})")
         self._lies_here(address)
-        found = self._described(address, shape, strides, parameter)
+        found = self._described(address, shape, strides, parameter, told=False)
         found.readonly = readonly
         return found
 
-    def _described(self, address: str, shape: str, strides: str, parameter: Parameter) -> _Array:
-        """An array that says its shape, and its strides in bytes or None."""
+    def _described(self, address: str, shape: str, strides: str, parameter: Parameter, *, told: bool) -> _Array:
+        """An array that says its shape, and its strides in bytes: always if they are `told`, or else perhaps None."""
         ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
-        extents = [self._fresh("n") for _ in range(ndim)]
-        self.checks.append(f"{', '.join(extents)}, = {shape}" if extents else f"if len({shape}): return -1")
         if ndim == 0:
-            self.checks.append(f"if {strides}: return -1")
-            return _Array(address, [], {"C": "", "F": ""}, list)
-        steps = [self._fresh("s") for _ in range(ndim)]
-        none = f"({'0, ' * ndim})"
-        self.checks.append(f"{', '.join(steps)}, = {none} if {strides} is None else {strides}")
-        ints = " is ".join(f"type({step})" for step in steps)
-        self.checks.append(f"if not ({ints} is int) or not ({strides} is None or type({strides}) is tuple): return -1")
+            self.checks.append(f"if len({shape}) or {strides}: return -1")
+            return _Array(address, [], {"C": "", "F": ""}, lambda: ([], ""))
         if ndim == 1:
-            self.checks.append(f"if type({extents[0]}) is not int: return -1")
-            unit = f"({strides} is None or {steps[0]} == {itemsize} or {extents[0]} < 2)"
-            step = f"({itemsize} if {unit} else {steps[0]})"
-            return _Array(address, extents, {"C": unit, "F": unit}, lambda: [step])
+            return self._described_line(address, shape, strides, itemsize, told=told)
+        extents, steps = [self._fresh("n") for _ in range(ndim)], [self._fresh("s") for _ in range(ndim)]
+        given = f"{strides} is not None"
+        ints = " is ".join(f"type({number})" for number in (*extents, *steps))
+        self.checks += [
+            f"{', '.join(extents)}, = {shape}",
+            f"{', '.join(steps)}, = {strides} if {given} else ({'0, ' * ndim})",
+            f"if not ({ints} is int) or {given} and type({strides}) is not tuple: return -1",
+        ]
         self.names["is_contiguous"] = arrays.is_contiguous
         self.names["contiguous_strides"] = arrays.contiguous_strides
         c = f"is_contiguous({shape}, {strides}, {itemsize}, 'C')"
         made = f"contiguous_strides({shape}, {itemsize}, 'C')"
         either = f"is_contiguous({shape}, {strides} or {made}, {itemsize}, 'F')"
         orders = {"C": f"({strides} is None or {c})", "F": either}
-        unlike = f"({strides} is not None and not {c})"
-        return _Array(address, extents, orders, self._strides(strides, unlike, extents, itemsize))
+        # Where all extents are greater than one, strides of a contiguous array are what they are to be already.
+        plain = " and ".join(f"{extent} > 1" for extent in extents)
+        return _Array(
+            address, extents, orders, self._strides(strides, f"{given} and ({plain} or not {c})", extents, itemsize)
+        )
+
+    def _described_line(self, address: str, shape: str, strides: str, itemsize: int, *, told: bool) -> _Array:
+        """The same of one dimension. An extent that is no number does not pass the check of the sizes."""
+        extent, step = self._fresh("n"), self._fresh("s")
+        self.checks.append(f"{extent}, = {shape}")
+        if told:
+            self.checks += [
+                f"{step}, = {strides}",
+                f"if type({step}) is not int: return -1",
+                f"if {extent} < 2: {step} = {itemsize}",
+            ]
+        else:  # most have none
+            self.checks += [
+                f"if {strides} is None: {step} = {itemsize}",
+                "else:",
+                f"    {step}, = {strides}",
+                f"    if type({step}) is not int or type({strides}) is not tuple: return -1",
+                f"    if {extent} < 2: {step} = {itemsize}",
+            ]
+        unit = f"{step} == {itemsize}"
+        return _Array(address, [extent], {"C": unit, "F": unit}, lambda: ([step], ""))
 
     def _lies_here(self, address: str) -> None:
         """Where there are several GPUs: decline an address on another one."""
@@ -431,17 +467,16 @@ class Writer:
             self.checks.append(f"{', '.join(extents)}, = {name}.shape")
         return extents
 
-    def _strides(self, given: str, condition: str, extents: list[str], itemsize: int) -> Callable[[], list[str]]:
-        """What reads strides, once: those `given` where `condition` holds, else those of the shape."""
-        names: list[str] = []
+    def _strides(
+        self, given: str, condition: str, extents: list[str], itemsize: int
+    ) -> Callable[[], tuple[list[str], str]]:
+        """What reads strides: those `given` where `condition` holds, else those of the shape."""
+        made = [" * ".join([str(itemsize), *extents[axis + 1 :]]) for axis in range(len(extents))]
 
-        def read() -> list[str]:
-            if extents and not names:
-                names.extend(self._fresh("t") for _ in extents)
-                self.names["contiguous_strides"] = arrays.contiguous_strides
-                made = f"contiguous_strides(({', '.join(extents)},), {itemsize}, 'C')"
-                self.checks.append(f"{', '.join(names)}, = {given} if {condition} else {made}")
-            return names
+        def read() -> tuple[list[str], str]:
+            names = [self._fresh("t") for _ in extents]
+            statement = f"{', '.join(names)}, = {given} if {condition} else ({', '.join(made)},)" if names else ""
+            return names, statement
 
         return read
 
@@ -459,6 +494,13 @@ class Writer:
     def _fresh(self, letter: str) -> str:
         self._count += 1
         return f"{letter}{self._count}"
+
+
+def _family(array: object) -> str:
+    try:
+        return arrays.family(array) or ""
+    except Exception as error:
+        raise GeneralOnlyError from error
 
 
 _FAMILIES = {"cupy": Writer.cupy, "torch": Writer.torch, "numba": Writer.numba, "interface": Writer.interface}

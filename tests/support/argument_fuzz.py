@@ -2,9 +2,9 @@
 
 A case is a kernel of some overloads, and tuples of arguments that are launched one after the other. Each path has a
 kernel of its own, and objects that are made from the same descriptions: `general` learns nothing, `python` and
-`accelerator` learn as they do anywhere. All have to launch the same overload with the same bytes after waiting as often,
-or raise the same ArgumentError. Where an object changes from reading to reading, a path has to do what the general one
-does with an object that is one of its states for good, or raise an ArgumentError.
+`accelerator` learn as they do anywhere. All have to launch the same overload with the same bytes after waiting as
+often, or raise the same ArgumentError. Where an object changes from reading to reading, a path has to do what the
+general one does with an object that is one of its states for good, or raise an ArgumentError.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Fuzz:
 
     def run(self, case: Case) -> None:
         """Raise DifferenceError if the paths differ in a case."""
-        launchers = {path: self._launcher(path, case) for path in PATHS}
+        launchers = {path: self.launcher(path, case) for path in PATHS}
         reference = None
         for number, described in enumerate(case.tuples):
             found = {path: self._outcome(path, launchers[path], described) for path in PATHS}
@@ -107,7 +107,7 @@ class Fuzz:
             if len(combinations) == 1:
                 allowed = [found["general"]]
             else:
-                reference = reference or self._launcher("general", case)
+                reference = reference or self.launcher("general", case)
                 allowed = [self._outcome("general", reference, frozen, count=False) for frozen in combinations]
             for path, outcome in found.items():
                 refused = outcome[0] == "refused"
@@ -122,9 +122,16 @@ class Fuzz:
             self.tuples += 1
             self.errors += found["general"][0] == "refused"
 
-    def _launcher(self, path: str, case: Case) -> Any:
+    def launcher(self, path: str, case: Case) -> Any:
+        """A launcher of a new kernel, which takes one of the paths."""
+        _learning[:] = [path != "general"]
         accelerate._found[:] = [self._extension if path == "accelerator" else None]
         return Kernel(self._module, case.record)[1, 1, case.stream]
+
+    def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
+        """What a path does with an argument after others; `launched`, or `refused` with error and text."""
+        launcher = self.launcher(path, Case(record, [], 0))
+        return [self._outcome(path, launcher, (item,), count=False) for item in (*before, last)][-1]
 
     def _outcome(self, path: str, launcher: Any, described: tuple[Any, ...], *, count: bool = True) -> tuple[Any, ...]:
         accelerate._found[:] = [self._extension if path == "accelerator" else None]
@@ -173,7 +180,7 @@ def patched() -> Iterator[None]:
         accelerate._found[:] = found
 
 
-# ------------------------------------------------------------------------------------------------------------- arguments
+# ------------------------------------------------------------------------------------------------------ arguments
 
 
 class _Number(enum.IntEnum):
@@ -248,14 +255,15 @@ class _Void(ctypes.c_void_p):
 _PLAIN: dict[str, Any] = {
     f"{type(value).__name__} {value}": value
     for value in [
-        True, False, 0, 1, -1, 2, 127, 128, -129, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, -(2**31) - 1, 2**32, 2**53 + 1,
-        2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64 - 1, 2**64, 0.0, -0.0, 1.0, 0.1, 1.5, 65504.0, 65520.0, 1e-45, 1e39,
-        3.4028235e38, 3.4028235677973366e38, 1e308, float("inf"), float("-inf"), float("nan"), 1j, 1.5 - 2j, 1e39j,
-        None, "text", b"bytes", np.bool_(True), np.bool_(False), np.int8(-5), np.uint8(200), np.int16(-300), np.uint16(9),
-        np.int32(-7), np.uint32(2**31), np.int64(2**40), np.int64(-1), np.uint64(2**63), np.float16(0.5), np.float32(0.1),
-        np.float32(1e38), np.float64(0.1), np.float64(1e300), np.longdouble(1.5), np.complex64(1 + 2j), np.complex128(0.5j),
-        np.clongdouble(1j), np.datetime64(5, "ns"), np.datetime64("2026-01-01", "D"), np.timedelta64(3, "ns"), _Number.SEVEN,
-        fractions.Fraction(1, 4), decimal.Decimal("1.5"),
+        True, False, 0, 1, -1, 2, 127, 128, -129, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, -(2**31) - 1, 2**32,
+        2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64 - 1, 2**64, 0.0, -0.0, 1.0, 0.1, 1.5, 65504.0,
+        65520.0, 1e-45, 1e39, 3.4028235e38, 3.4028235677973366e38, 1e308, float("inf"), float("-inf"), float("nan"),
+        1j, 1.5 - 2j, 1e39j, None, "text", b"bytes", np.bool_(True), np.bool_(False), np.int8(-5), np.uint8(200),
+        np.int16(-300), np.uint16(9), np.int32(-7), np.uint32(2**31), np.int64(2**40), np.int64(-1),
+        np.uint64(2**63), np.float16(0.5), np.float32(0.1), np.float32(1e38), np.float64(0.1), np.float64(1e300),
+        np.longdouble(1.5), np.complex64(1 + 2j), np.complex128(0.5j), np.clongdouble(1j), np.datetime64(5, "ns"),
+        np.datetime64("2026-01-01", "D"), np.timedelta64(3, "ns"), _Number.SEVEN, fractions.Fraction(1, 4),
+        decimal.Decimal("1.5"),
     ]
 }  # fmt: skip
 _MAKERS: dict[str, Callable[[], Any]] = {
@@ -295,7 +303,8 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "turns 0.5 1e39": lambda: _TurnsFloat("", 0.5, 1e39),
 }
 for _name, _values in {
-    "index 1": 1, "index 2": 2, "index 2**40": 2**40, "index raises": Raises(ValueError), "float 0.5": 0.5, "float 1e39": 1e39
+    "index 1": 1, "index 2": 2, "index 2**40": 2**40, "index raises": Raises(ValueError), "float 0.5": 0.5,
+    "float 1e39": 1e39
 }.items():  # fmt: skip
     _base = _TurnsFloat if _name.startswith("float") else _TurnsInt
     _MAKERS[f"turns only {_name}"] = lambda base=_base, value=_values: base("", value)
@@ -339,7 +348,7 @@ def make(described: Any) -> Any:
     return _MAKERS[described.name]() if described.name in _MAKERS else _PLAIN[described.name]
 
 
-# ------------------------------------------------------------------------------------------------------------ strategies
+# ----------------------------------------------------------------------------------------------------- strategies
 
 TYPES = ("<f4", "<f8", "<i4", "|b1", "<i8", "<c8", "<f2", "|u1", "bfloat16")
 _ELEMENTS = {
@@ -479,8 +488,8 @@ _ERRORS = st.sampled_from((OSError, ValueError, KeyError, RuntimeError, IndexErr
     Raises
 )
 _ODD_INTERFACE = {
-    "typestr": (5, None, "", "<f4\0", "f4", "<f40", "<f99999999999", "<V8", b"<f4", "é", "=f4", "|f4", KeyError, [], "<b1",
-                "|V16"),
+    "typestr": (5, None, "", "<f4\0", "f4", "<f40", "<f99999999999", "<V8", b"<f4", "é", "=f4", "|f4", KeyError, [],
+                "<b1", "|V16"),
     "shape": (None, 4, (2.5,), (-1,), (-2, -2), (2**63,), (2**32, 2**32), (2**40, 2**40, 0), ("a",), (True,),
               (np.int64(4),),
               [4], KeyError, (4,) * 9, (1,) * 70, (4, 10**5000), {4: 1}, "4"),
@@ -500,7 +509,7 @@ _ODD_DIRECT = {
     "cupy": {"ndim": (-1, 9, 2**70, None, "x", 1.0), "shape": (None, 4, ("x",), [4], (2.5,)),
              "strides": (None, (), ("x",), (4, 4), (2**63,), (1.5,)), "ptr": (None, -1, 2**64, "x", 1.0),
              "dtype": (None, 5, "<f4"),
-             "_c_contiguous": (False,)},
+             "_c_contiguous": (Raises(ValueError),)},
     "torch": {"ndim": (-1, 9, None), "shape": (None, 4, ("x",), [4]), "stride": (None, (), ("x",), (4, 4)),
               "data_ptr": (None, -1, 2**64, "x"), "dtype": (None, 5), "is_cuda": (False,), "is_neg": (True,),
               "is_conj": (True,)},

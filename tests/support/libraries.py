@@ -1,6 +1,7 @@
 """Stand-ins for the arrays of every library, made from a description, true or not, and of changing ones.
 
-An `Array` says what is to be told; `make` gives an object of a library's class that tells it. Where a description has
+An `Array` says what is to be told; `make` gives an object of a library's class that tells it. The attributes of CuPy's,
+PyTorch's and Numba's own classes agree with each other, as they do in truth; subclasses tell what they like. Where a description has
 several states, each reading of the object gets the next one: a reading begins with the attribute that all paths ask for
 first.
 """
@@ -146,7 +147,7 @@ class Tensor:
         return self.shape[0]  # type: ignore[no-any-return]
 
     def numel(self) -> int:
-        return int(np.prod(self.shape, dtype=object))
+        return int(np.prod(tuple(self.shape), dtype=object))
 
     def stride(self) -> Any:
         itemsize = _itemsize(self._told.now().typestr)

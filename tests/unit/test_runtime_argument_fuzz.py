@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from support import argument_fuzz
+from aotcuda.errors import ArgumentError
+from support import argument_fuzz, libraries
+from support.argument_fuzz import Case
+from support.libraries import Array, Raises, State
 from support.manifests import kernel
 
 pytest_plugins = ["support.quick", "support.stand_in"]
 
+LINE = ("array", "<f4", 1, "C", False, "numba")
 EXAMPLES = settings(
     max_examples=60,
     derandomize=True,
@@ -38,7 +43,67 @@ def test_the_paths_agree(fuzz):
         fuzz.run(case)
 
     run()
-    print(fuzz.tuples, fuzz.errors, fuzz.taken)
+    assert fuzz.tuples > 1000
     for path in ("python", "accelerator"):
         assert fuzz.taken[path][path] > 50
     assert fuzz.errors > 50
+
+
+PROTOCOLS = [library for library in libraries.LIBRARIES if library != "exchange"]
+
+
+@pytest.mark.parametrize("library", PROTOCOLS)
+@pytest.mark.parametrize("learnt", [False, True])
+def test_a_malformed_interface_is_an_argument_error_that_names_it_or_does_not_matter(fuzz, library, learnt):
+    """With nothing learnt, and after arrays of the same class were taken."""
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": [argument_fuzz.overload([LINE], 0)]}
+    good, refused = Array(library, (State(),)), 0
+
+    @EXAMPLES
+    @given(argument_fuzz.malformed(library, State()))
+    def run(state):
+        nonlocal refused
+        bad = Array(library, (state,))
+        fuzz.run(Case(record, [(good,)] * (3 * learnt) + [(bad,)], 0))
+        for path in argument_fuzz.PATHS:
+            kind, name, text = (*fuzz.outcome(path, record, [good] * (2 * learnt), bad), "")[:3]
+            if kind == "launched":
+                continue
+            refused += 1
+            assert name == "ArgumentError"
+            first, passed, packaged = text.splitlines()
+            assert re.match(r"mypkg\.kernels\.k: argument 1, a, [^\n]+", first)
+            assert passed.startswith("  passed:   (")
+            assert packaged == "  packaged: void(float32[::1])"
+
+    run()
+    assert refused > 50
+
+
+@pytest.mark.parametrize("library", PROTOCOLS)
+def test_what_an_object_raises_is_the_cause(fuzz, library):
+    name = {"interface": "interface", "instance": "interface", "torch": "data_ptr", "cupy": "ptr", "numba": "shape"}
+    odd = name.get(library, "capsule")
+    for error in (OSError, KeyError, RecursionError, ZeroDivisionError):
+        array = Array(library, (State(odd=((odd, Raises(error)),)),))
+        record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": [argument_fuzz.overload([LINE], 0)]}
+        with pytest.raises(ArgumentError, match=f"argument 1, a, cannot be read: {error.__name__}") as caught:
+            fuzz.launcher("general", Case(record, [], 0))(libraries.make(array))
+        assert isinstance(caught.value.__cause__, error)
+
+
+@pytest.mark.parametrize("type_", ["complex64", "complex128", "float32", "int32", "uint64", "bool"])
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), 10**5000, 2**64], ids=["large", "negative", "digits", "64 bits"]
+)
+def test_an_int_beyond_all_numbers_is_out_of_range(fuzz, type_, value):
+    overload = argument_fuzz.overload([("scalar", type_)], 0)
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": [overload]}
+    if value == 2**64 and type_ in ("complex64", "complex128", "float32"):
+        return
+    for path in argument_fuzz.PATHS:
+        launch = fuzz.launcher(path, Case(record, [], 0))
+        for _ in range(3):
+            launch(1)
+            with pytest.raises(ArgumentError, match=r"argument 1, a, is .*, which is out of range"):
+                launch(value)
