@@ -30,7 +30,6 @@ from support import hostile
 
 SECONDS, MEBIBYTES = 5, 1024
 _TIMEOUT = 60
-_TRIES = 3  # of a run that is too slow: others may be using the machine
 _ADDRESSES = 8 << 30  # more than may be used, so that what is used can be seen
 
 
@@ -49,18 +48,18 @@ def main() -> int:
             rows += _measure(name, Path(folder), empty["mib"])
     wrong = [row for row in rows if row["wrong"]]
     machine.table(
-        ("input", "bytes", "s", "MiB", "exit"),
+        ("input", "bytes", "s", "CPU s", "MiB", "exit"),
         [
-            (row["input"], row["bytes"], row["seconds"], row["mib"], row["exit"])
+            (row["input"], row["bytes"], row["seconds"], row["cpu_seconds"], row["mib"], row["exit"])
             for row in rows
             if row["form"] == "table"
         ],
     )
     for row in wrong:
         print(f"WRONG: {row['input']} ({row['form']}): {row['wrong']}: {row['outcome']}")
-    slowest, largest = max(rows, key=lambda row: row["seconds"]), max(rows, key=lambda row: row["mib"])
+    slowest, largest = max(rows, key=lambda row: row["cpu_seconds"]), max(rows, key=lambda row: row["mib"])
     print(
-        f"\n{len(rows)} runs; slowest: {slowest['input']}, {slowest['seconds']} s; largest: {largest['input']}, ",
+        f"\n{len(rows)} runs; slowest: {slowest['input']}, {slowest['cpu_seconds']} s; largest: {largest['input']}, ",
         end="",
     )
     print(f"{largest['mib']} MiB over an empty run")
@@ -81,14 +80,13 @@ def _measure(name: str, folder: Path, empty: float) -> list[dict[str, Any]]:
     size = Path(target).stat().st_size if Path(target).parent == folder and Path(target).is_file() else None
     rows = []
     for form, options in (("table", []), ("json", ["--json"]), ("header", ["--header"])):
-        for _ in range(_TRIES):
-            found = _run(["inspect", *options, target])
-            row = {"input": name, "form": form, "bytes": size, **found, "mib": round(max(found["mib"] - empty, 0), 1)}
-            row["wrong"] = _wrong(row)
-            if row["wrong"] != "too slow":
-                break
+        found = _run(["inspect", *options, target])
+        row = {"input": name, "form": form, "bytes": size, **found, "mib": round(max(found["mib"] - empty, 0), 1)}
+        row["wrong"] = _wrong(row)
         rows.append(row)
-    print(f"{name}: {rows[0]['seconds']} s, {rows[0]['mib']} MiB, exit {rows[0]['exit']}: {rows[0]['outcome']}")
+    first = rows[0]
+    taken = f"{first['seconds']} s ({first['cpu_seconds']} of a core), {first['mib']} MiB"
+    print(f"{name}: {taken}, exit {first['exit']}: {first['outcome']}", flush=True)
     return rows
 
 
@@ -103,8 +101,9 @@ def _wrong(row: dict[str, Any]) -> str:
         return "control characters"
     if row["broken"]:
         return "no JSON"
-    if row["seconds"] > SECONDS or row["mib"] > MEBIBYTES:
-        return "too slow" if row["seconds"] > SECONDS else "too large"
+    # Of a machine that others use too, only the time that it had of a core says something.
+    if row["cpu_seconds"] > SECONDS or row["seconds"] > _TIMEOUT or row["mib"] > MEBIBYTES:
+        return "too large" if row["mib"] > MEBIBYTES else "too slow"
     return ""
 
 

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda import manifest as manifests
 from aotcuda.cli import main
-from aotcuda.errors import ManifestError
+from aotcuda.errors import AotcudaError, ManifestError
+from aotcuda.inspect.collect import collect
+from aotcuda.inspect.table import render
 from aotcuda.runtime.choose import choose
 from aotcuda.runtime.dispatch import Dispatch
 from aotcuda.runtime.plan import converter
@@ -155,7 +157,7 @@ def _inputs(job: Job) -> Iterator[tuple[bytes, str]]:
 
 
 def _inspect(folder: Path, data: bytes, suffix: str) -> str:
-    """Through the command line, with no process of its own."""
+    """What `aotcuda inspect` does, in this process; at times all of it, beginning with the command line."""
     path = folder / f"input{suffix}"
     if suffix == ".json":
         path = folder / "kernels.aotcuda" / "manifest.json"
@@ -164,16 +166,27 @@ def _inspect(folder: Path, data: bytes, suffix: str) -> str:
             for name, content in modules.contents()[1].items():
                 (path.parent / name).write_bytes(content)
     path.write_bytes(data)
+    target = str(path.parent if suffix == ".json" else path)
+    number = zlib.crc32(data)
+    if number % 20 == 0:
+        return _whole_command(target, ["--json"] if number % 40 else [])
+    try:
+        report = collect(target)
+    except AotcudaError as error:
+        return "errors" if str(error).isprintable() else "tracebacks"
+    text = json.dumps(report.json()) if number % 2 else render(report)
+    return "answers" if text.replace("\n", "").isprintable() else "tracebacks"
+
+
+def _whole_command(target: str, form: list[str]) -> str:
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        form = ["--json"] if zlib.crc32(data) % 2 else []
-        status = main(["inspect", *form, str(path.parent if suffix == ".json" else path)])
+        status = main(["inspect", *form, target])
     said = errors.getvalue()
-    assert status in (0, 1), status
-    assert (said == "") == (status == 0), said
-    assert status == 0 or (said.startswith("aotcuda: ") and said[:-1].isprintable() and said[-1] == "\n"), said
-    out.getvalue().encode()
-    return "errors" if status else "answers"
+    if status == 0:
+        return "answers" if not said else "tracebacks"
+    is_line = said.startswith("aotcuda: ") and said[-1] == "\n" and said[:-1].isprintable()
+    return "errors" if status == 1 and is_line else "tracebacks"
 
 
 def _read(data: bytes) -> str:
