@@ -107,7 +107,7 @@ def specialise(plans: Sequence[Plan], args: tuple[object, ...], live: Mark, plac
             for name, parameter, arg in zip(names, plan.parameters, args, strict=True):
                 parameters.of(parameter).write(writer, name, parameter, arg)
             condition = writer.condition()
-            attempts.append((n, condition, "\n                ".join(writer.late), ", ".join(writer.values)))
+            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(writer.values)))
             scope |= {
                 f"take{n}": plan.slots.pop,
                 f"give_back{n}": plan.slots.append,

@@ -1,7 +1,8 @@
 """Stand-ins for the arrays of every library, made from a description, true or not, and of changing ones.
 
 An `Array` says what is to be told; `make` gives an object of a library's class that tells it. The attributes of CuPy's,
-PyTorch's and Numba's own classes agree with each other, as they do in truth; subclasses tell what they like. Where a description has
+PyTorch's and Numba's own classes agree with each other, as they do in truth; subclasses tell what they like. Where a
+description has
 several states, each reading of the object gets the next one: a reading begins with the attribute that all paths ask for
 first.
 """
