@@ -1,10 +1,10 @@
-/* The fast path of a launch, compiled: what aotcuda/runtime/specialise.py does in Python.
+/* The fast path of a launch, compiled: what aotcuda/runtime/fast/python.py does in Python.
  *
- * What arguments mean is described in aotcuda/runtime/parameters.py and, for arrays, at the top of arrays.py: this file
+ * What arguments mean is described in aotcuda/runtime/arguments/parameters.py and, for arrays, at the top of arrays.py: this file
  * does the same for what it reads, and declines a launch as a whole where it cannot. It never goes on to the next overload
  * but where the description does.
  *
- * A Launcher stands in front of a launcher of aotcuda.runtime.launch. All launchers of a kernel share its Records: for
+ * A Launcher stands in front of a launcher of aotcuda.runtime.launcher. All launchers of a kernel share its Records: for
  * arguments of some types, with arrays of some dtypes and dimensions, which overloads to try, in which order, their
  * kernels, and the largest grid and block that they may have. A call reads its arguments once, looks the record up by
  * what it read, checks layout, range and limits, packs the parameter block on the stack, and calls cuLaunchKernel.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         TargetError,
         ToolchainError,
     )
-    from aotcuda.runtime.function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.module import Module, load
 
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> object:
     if name in ("Module", "load"):
         import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first asked for; see above)
     elif name in ("DeviceFunction", "DeviceFunctionGroup"):
-        import aotcuda.runtime.function as home  # type: ignore[no-redef]  # noqa: PLC0415
+        import aotcuda.runtime.device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Kernel":
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:

@@ -173,8 +173,8 @@ def _config(arguments: argparse.Namespace) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     try:
-        from aotcuda.build import interrupt  # noqa: PLC0415
-        from aotcuda.build.api import build_project  # noqa: PLC0415
+        from aotcuda.builder.api import build_project  # noqa: PLC0415
+        from aotcuda.builder.worker import interrupt  # noqa: PLC0415
     except ImportError as error:
         message = f"building needs {error.name}, which is not installed; run: pip install 'aotcuda[cu13]'"
         raise ToolchainError(message) from error

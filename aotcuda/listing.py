@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 from aotcuda.errors import TargetError
-from aotcuda.runtime import cache as caches
-from aotcuda.runtime import store
-from aotcuda.runtime.cache import Cache
+from aotcuda.runtime.jit import cache as caches
+from aotcuda.runtime.jit import cache_files as store
+from aotcuda.runtime.jit.cache import Cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.runtime.store import Entry
+    from aotcuda.runtime.jit.cache_files import Entry
 
 
 def cache_dir() -> Iterator[str]:

@@ -146,7 +146,7 @@ if TYPE_CHECKING:
         sha256: str
 
     class Read(TypedDict):
-        """What a build asked of the machine, and was told; `aotcuda.reads` has the questions."""
+        """What a build asked of the machine, and was told; `aotcuda.dependencies` has the questions."""
 
         ask: str
         path: str  # of the project: relative to the folder that holds the package; of others: absolute
@@ -219,7 +219,8 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
         where: What to call the file in errors.
         sha256: The digest that the content must have, if it is known.
 
-    Bytes without a digest can be anything, so those are also held against `aotcuda.shape`; else the digest vouches.
+    Bytes without a digest can be anything, so those are also held against `aotcuda.manifest_shape`; else the digest
+    vouches.
 
     Raises:
         ManifestError: The bytes were altered, are not a manifest, or are of a newer format version.
@@ -261,7 +262,7 @@ def _is_bomb(data: bytes) -> bool:
 
 
 def _check_shape(manifest: object, where: str) -> None:
-    from aotcuda import shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
+    from aotcuda import manifest_shape as shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
 
     try:
         problem = shape.problem(manifest)

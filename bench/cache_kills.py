@@ -22,7 +22,7 @@ from typing import NoReturn
 import machine
 
 from aotcuda import manifest as manifests
-from aotcuda.runtime.cache import Artifact, Cache
+from aotcuda.runtime.jit.cache import Artifact, Cache
 
 KEYS = [f"{number:02x}" + "0" * 62 for number in range(4)]
 IMAGE = random.Random(1).randbytes(200_000)

@@ -186,8 +186,8 @@ def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
 
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
     """What makes a launcher of this project's, with the accelerator and without."""
-    from aotcuda.runtime import accelerate
-    from aotcuda.runtime.launch import Launcher
+    from aotcuda.runtime.fast import extension as accelerate
+    from aotcuda.runtime.launcher import Launcher
 
     def fast() -> Callable[..., object]:
         if accelerate.accelerator() is None:

@@ -97,8 +97,8 @@ def _measure(counts: list[int], turns: int) -> tuple[str, dict[str, dict[str, di
 
 def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
     """By name: what makes loops of launches on streams, each with arrays of its own; equal streams share a launcher."""
-    from aotcuda.runtime import accelerate
-    from aotcuda.runtime.launch import Launcher
+    from aotcuda.runtime.fast import extension as accelerate
+    from aotcuda.runtime.launcher import Launcher
 
     def arguments() -> tuple[Any, ...]:
         return (2.0, *(buffers.Buffer("f", [0] * ELEMENTS) for _ in range(3)))

@@ -1,7 +1,7 @@
 """What a pair of a GPU and a driver takes from a module: the run time's own choice, and what stands behind it.
 
-The choice itself is made by `aotcuda.runtime.choose`, which is what a launch asks too, so the two cannot differ. Added
-here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
+The choice itself is made by `aotcuda.runtime.images.choice`, which is what a launch asks too, so the two cannot differ.
+Added here is what the run time need not know: whether such a pair exists, and what the JIT fallback would take.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from aotcuda.compatibility import tables
-from aotcuda.runtime.choose import choose
 from aotcuda.runtime.driver import LOWEST
+from aotcuda.runtime.images.choice import choose
 
 if TYPE_CHECKING:
     from aotcuda.compatibility.gpus import Driver, Gpu
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.choose import Choice
+    from aotcuda.runtime.images.choice import Choice
 
 Taken = Literal["exact", "same-major", "ptx", "jit", "nothing"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda.binary import cubin, fatbin
 from aotcuda.errors import ImageError, ManifestError
-from aotcuda.inspect import cubin, fatbin, images, mangling, targets
+from aotcuda.inspect import images, mangling, targets
 from aotcuda.inspect.budget import Budget, TooMuchError
 from aotcuda.inspect.report import Module, Report, Symbol
 from aotcuda.inspect.text import shown

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from aotcuda.binary import cubin, ptx
 from aotcuda.errors import ImageError
-from aotcuda.inspect import cubin, ptx
 from aotcuda.inspect.budget import TooMuchError
 from aotcuda.inspect.report import PackedImage, SymbolImage
 
 if TYPE_CHECKING:
+    from aotcuda.binary.fatbin import Entry
     from aotcuda.inspect.budget import Budget
-    from aotcuda.inspect.fatbin import Entry
 
 
 @dataclass(frozen=True, kw_only=True)

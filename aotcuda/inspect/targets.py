@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda import forgotten, manifest
+from aotcuda import manifest
+from aotcuda import missing_hook as forgotten
+from aotcuda.binary import fatbin
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.inspect import fatbin, files
+from aotcuda.inspect import files
 from aotcuda.inspect.budget import Budget, TooMuchError
 from aotcuda.inspect.text import shown
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401 (see aotcuda.build.frontends.numba_cuda)
+import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401 (see aotcuda.builder.frontends.numba_cuda)
 from numba import cuda
 from numba.cuda import types, typing
 from numba.cuda.codegen import ExternalCodeLibrary

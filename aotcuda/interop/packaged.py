@@ -72,7 +72,7 @@ def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
     ready: set[int] = set()
 
     def call(which: str, code: Any) -> None:
-        from aotcuda.runtime.callbacks import find  # noqa: PLC0415 (ctypes is not needed before)
+        from aotcuda.runtime.images.callbacks import find  # noqa: PLC0415 (ctypes is not needed before)
 
         for item in found:
             if name := item[which]:  # type: ignore[literal-required]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aotcuda.manifest import overloaded
-from aotcuda.runtime.function import DeviceFunction, DeviceFunctionGroup
+from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
 from aotcuda.runtime.kernel import Kernel
 
 TYPE_CHECKING = False

@@ -6,15 +6,15 @@ import os
 
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import streams
-from aotcuda.runtime.launch import addresses
-from aotcuda.runtime.library import again
-from aotcuda.runtime.limits import dimensions
+from aotcuda.runtime.images.library import again
+from aotcuda.runtime.launch_limits import dimensions
+from aotcuda.runtime.launcher import addresses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.images.program import Program
     from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.plan import Plan
-    from aotcuda.runtime.program import Program
 
 
 class ForAll:
@@ -49,7 +49,7 @@ class ForAll:
             return
         program = kernel.module.ready()
         if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0:
-            from aotcuda.runtime import host  # noqa: PLC0415 (few programs set it)
+            from aotcuda.runtime.arguments import host_arrays as host  # noqa: PLC0415 (few programs set it)
 
             if host.launch(self, program, args):
                 return

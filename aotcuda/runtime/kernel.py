@@ -7,13 +7,13 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from aotcuda import manifest as manifests
-    from aotcuda.runtime.dispatch import Dispatch, Group, Selection
+    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.arguments.overloads import Dispatch, Group, Selection
+    from aotcuda.runtime.fast.python import Bind
     from aotcuda.runtime.forall import ForAll
-    from aotcuda.runtime.launch import Launcher
+    from aotcuda.runtime.images.program import Program
+    from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.module import Module
-    from aotcuda.runtime.plan import Plan
-    from aotcuda.runtime.program import Program
-    from aotcuda.runtime.specialise import Bind
 
 _MOST_LAUNCHERS = 256
 
@@ -54,7 +54,7 @@ class Kernel:
             )
         grid, block, stream, shared = (*configuration, 0, 0)[:4]
         if stream is not None and not isinstance(stream, int):
-            from aotcuda.runtime.launch import Held  # noqa: PLC0415 (as in forall)
+            from aotcuda.runtime.launcher import Held  # noqa: PLC0415 (as in forall)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
             return Held(self[grid, block, handle(stream), shared], stream)  # type: ignore[return-value]
@@ -84,9 +84,9 @@ class Kernel:
 
     def launcher(self, grid: object, block: object, stream: int, shared: object) -> Launcher:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
-        from aotcuda.runtime.accelerate import in_front  # noqa: PLC0415 (as in forall)
-        from aotcuda.runtime.launch import Launcher  # noqa: PLC0415
-        from aotcuda.runtime.limits import dimensions  # noqa: PLC0415
+        from aotcuda.runtime.fast.extension import in_front  # noqa: PLC0415 (as in forall)
+        from aotcuda.runtime.launch_limits import dimensions  # noqa: PLC0415
+        from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415
         from aotcuda.runtime.streams import check  # noqa: PLC0415
 
         sizes = dimensions(grid, "grid", self), dimensions(block, "block", self)
@@ -94,16 +94,16 @@ class Kernel:
         return in_front(launcher)  # type: ignore[no-any-return]
 
     def group(self, args: tuple[object, ...]) -> Group | None:
-        """The overloads that these arguments may fit; see `aotcuda.runtime.dispatch`."""
+        """The overloads that these arguments may fit; see `aotcuda.runtime.arguments.overloads`."""
         return (self._dispatch or self._make_dispatch()).group(args)
 
     def select(self, args: tuple[object, ...], stream: int) -> Selection:
-        """The overload for these arguments; see `aotcuda.runtime.dispatch`."""
+        """The overload for these arguments; see `aotcuda.runtime.arguments.overloads`."""
         return (self._dispatch or self._make_dispatch()).select(args, stream)
 
     def specialise(self, program: Program, group: Group, args: tuple[object, ...]) -> Bind | None:
         """The fast path of a group's overloads in Python, for arguments of these types; None if there can be none."""
-        from aotcuda.runtime.specialise import Place, specialise  # noqa: PLC0415 (after the first launch)
+        from aotcuda.runtime.fast.python import Place, specialise  # noqa: PLC0415 (after the first launch)
 
         call = program.driver.call
         several = len(program.driver.devices) > 1
@@ -168,13 +168,13 @@ class Kernel:
             shared: Bytes of dynamic shared memory for each block.
             signature: One of `signatures`; a kernel with several needs it.
         """
-        from aotcuda.runtime import facts  # noqa: PLC0415 (few programs ask)
+        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (few programs ask)
 
         return facts.active_blocks(self, block, self._shared(shared), signature)[0]
 
     def max_cooperative_grid_blocks(self, block: object, shared: int = 0, signature: str | None = None) -> int:
         """The most blocks that a cooperative grid of such blocks may have: all that the GPU holds at once."""
-        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
 
         blocks, entry = facts.active_blocks(self, block, self._shared(shared), signature)
         return blocks * entry.device.limit("multiprocessors")
@@ -186,7 +186,7 @@ class Kernel:
             DependencyError: It is not installed.
             LaunchError: The GPU takes no machine code from the package, or it cannot be disassembled.
         """
-        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
 
         return facts.sass(self, signature)
 
@@ -198,12 +198,12 @@ class Kernel:
         Raises:
             DependencyError: `cuda.core` is not installed.
         """
-        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
 
         return facts.cuda_core_kernel(self, signature)
 
     def _ask(self, name: str, signature: str | None) -> int | dict[str, int]:
-        from aotcuda.runtime import facts  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
 
         return facts.ask(self, name, signature)
 
@@ -226,7 +226,7 @@ class Kernel:
         return _find, (self.module.name, self.__name__)
 
     def _make_dispatch(self) -> Dispatch:
-        from aotcuda.runtime.dispatch import Dispatch  # noqa: PLC0415 (as in forall)
+        from aotcuda.runtime.arguments.overloads import Dispatch  # noqa: PLC0415 (as in forall)
 
         with self.module.lock:  # of two, one would not know when the images are unloaded
             if self._dispatch is None:

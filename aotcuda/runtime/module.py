@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from aotcuda import manifest as manifests
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.choose import Choice
-    from aotcuda.runtime.dispatch import Dispatch
+    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.arguments.overloads import Dispatch
+    from aotcuda.runtime.device_function import DeviceFunction
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.exports import Exports
-    from aotcuda.runtime.fallback import Fallback
-    from aotcuda.runtime.function import DeviceFunction
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.images.program import Entry, Program
+    from aotcuda.runtime.images.tiers import Tier
+    from aotcuda.runtime.jit.edits import Editable
+    from aotcuda.runtime.jit.fallback import Fallback
+    from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.plan import Plan
-    from aotcuda.runtime.program import Entry, Program
-    from aotcuda.runtime.recipe import Recipe
-    from aotcuda.runtime.stale import Editable
-    from aotcuda.runtime.tiers import Tier
 
 _LOADS = ("import", "first-use")
 _PATIENCE = 100
@@ -97,7 +97,8 @@ class Module:
         loaded = self.program  # another thread may unload it
         if loaded is not None:
             return dict(loaded.choices)
-        from aotcuda.runtime import driver, program  # noqa: PLC0415 (an import must not need ctypes)
+        from aotcuda.runtime import driver  # noqa: PLC0415 (an import must not need ctypes)
+        from aotcuda.runtime.images import program  # noqa: PLC0415 (an import must not need ctypes)
 
         return program.survey(self.manifest, driver.get())
 
@@ -107,7 +108,7 @@ class Module:
 
         Errors as for `chosen`.
         """
-        from aotcuda.runtime import tiers  # noqa: PLC0415 (not before it is asked for)
+        from aotcuda.runtime.images import tiers  # noqa: PLC0415 (not before it is asked for)
 
         return tiers.of(self, self._fallback)
 
@@ -116,7 +117,7 @@ class Module:
         """What compiles where nothing in the package fits."""
         found = self._fallback
         if found is None:
-            from aotcuda.runtime.fallback import Fallback  # noqa: PLC0415 (few programs ever need it)
+            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (few programs ever need it)
 
             with self.lock:
                 found = self._fallback = self._fallback or Fallback(self)
@@ -137,7 +138,7 @@ class Module:
 
     def recipe(self) -> Recipe | None:
         """What the fallback builds from; None if there is nothing."""
-        from aotcuda.runtime import recipe  # noqa: PLC0415 (as in fallback)
+        from aotcuda.runtime.jit import recipe  # noqa: PLC0415 (as in fallback)
 
         found = recipe.packaged(self.manifest, self.package_root)
         if self.editable and found is not None:
@@ -147,7 +148,7 @@ class Module:
     def packaged_choice(self, device: Device) -> Choice | None:
         """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
         from aotcuda.runtime import driver  # noqa: PLC0415 (as in chosen)
-        from aotcuda.runtime.choose import choose  # noqa: PLC0415
+        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415
 
         return choose(self.manifest, device.capability, driver=driver.get().version, gpu=str(device))
 
@@ -162,7 +163,7 @@ class Module:
             ValueError: A string that is no target.
         """
         from aotcuda import arch  # noqa: PLC0415 (not before it is asked for)
-        from aotcuda.runtime.choose import choose  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (likewise)
 
         pair = arch.parse(capability).capability if isinstance(capability, str) else capability
         return choose(self.manifest, pair, driver=driver)
@@ -372,7 +373,7 @@ class Module:
             ManifestError: The fatbin is missing or altered.
             CudaError: The driver refuses the images.
         """
-        from aotcuda.runtime.program import Program  # noqa: PLC0415 (an import must not need ctypes)
+        from aotcuda.runtime.images.program import Program  # noqa: PLC0415 (an import must not need ctypes)
 
         return Program(self.manifest, os.path.dirname(self.path), rescue=self._rescue)
 
@@ -389,7 +390,7 @@ class Module:
     def _of_today(self) -> Editable:
         found = self._editable
         if found is None:
-            from aotcuda.runtime.stale import Editable  # noqa: PLC0415 (only editable installs come here)
+            from aotcuda.runtime.jit.edits import Editable  # noqa: PLC0415 (only editable installs come here)
 
             with self.lock:
                 found = self._editable = self._editable or Editable(self)
@@ -446,7 +447,7 @@ def _imported(name: str) -> Module:
 
         made = unbuilt.load(name)
         if made is None:
-            from aotcuda import forgotten  # noqa: PLC0415 (likewise)
+            from aotcuda import missing_hook as forgotten  # noqa: PLC0415 (likewise)
 
             package = name.rpartition(".")[0]
             message = (

@@ -15,10 +15,10 @@ from aotcuda.errors import ConfigError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.errors import CudaError
+    from aotcuda.runtime.arguments.layout import Plan
     from aotcuda.runtime.driver import Driver
-    from aotcuda.runtime.launch import Launcher
-    from aotcuda.runtime.plan import Plan
-    from aotcuda.runtime.program import Entry
+    from aotcuda.runtime.images.program import Entry
+    from aotcuda.runtime.launcher import Launcher
 
 _VARIABLE = "AOTCUDA_SYNCHRONIZE"
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
@@ -81,7 +81,7 @@ def after(launcher: Launcher, driver: Driver, entry: Entry, plan: Plan, block: b
 
 def failure(code: int, launcher: Launcher, driver: Driver, entry: Entry, plan: Plan, block: bytes) -> CudaError:
     """The error of a kernel that was waited for: the first line is complete in itself, what it was given follows."""
-    from aotcuda.runtime.given import given  # noqa: PLC0415 (only errors come here)
+    from aotcuda.runtime.arguments.given import given  # noqa: PLC0415 (only errors come here)
 
     error = driver.error(code, f"{launcher.kernel} failed on {entry.device}", late=False)
     lines = [

@@ -11,19 +11,19 @@ import os
 import sys
 from types import ModuleType
 
-from aotcuda import forgotten
+from aotcuda import missing_hook as forgotten
 from aotcuda.errors import NoImageError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import fallback, recipe
+from aotcuda.runtime.jit import fallback, recipe
 from aotcuda.runtime.module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.choose import Choice
     from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.program import Program
-    from aotcuda.runtime.recipe import Recipe
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.images.program import Program
+    from aotcuda.runtime.jit.recipe import Recipe
 
 
 class Unbuilt(Module):

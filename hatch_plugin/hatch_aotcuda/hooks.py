@@ -19,7 +19,7 @@ def hatch_register_build_hook() -> type[AotcudaBuildHook]:
     import sys
     from pathlib import Path
 
-    from aotcuda import forgotten
+    from aotcuda import missing_hook as forgotten
 
     if hint := forgotten.in_project(str(Path.cwd())):
         print(f"aotcuda: {hint}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The hook itself: hands `[tool.aotcuda]` to `aotcuda.build`, and its files to the wheel."""
+"""The hook itself: hands `[tool.aotcuda]` to `aotcuda.builder`, and its files to the wheel."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.build.api import Output
-    from aotcuda.build.interrupt import Guard
+    from aotcuda.builder.api import Output
+    from aotcuda.builder.worker.interrupt import Guard
 
 # Keys of the hook's table that are hatchling's own.
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
@@ -55,20 +55,20 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
     def clean(self, versions: list[str]) -> None:
         """Remove what editable builds left in the source tree (`hatch clean`)."""
         del versions
-        from aotcuda.build import tree
+        from aotcuda.builder import source_tree as tree
 
         tree.clean(self._table(), Path(self.root))
 
     @cached_property
     def _guard(self) -> Guard:
-        from aotcuda.build.interrupt import Guard
+        from aotcuda.builder.worker.interrupt import Guard
 
         return Guard()
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
         """A block whose errors, and whose interruption, are one line and the end of the build."""
-        from aotcuda.build.interrupt import Interrupted
+        from aotcuda.builder.worker.interrupt import Interrupted
         from aotcuda.errors import AotcudaError
 
         try:
@@ -108,13 +108,14 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         return ['project.dependencies does not name aotcuda, which the generated modules import; add "aotcuda" to it']
 
     def _install(self, built: Output | None) -> None:
-        from aotcuda.build import tree
+        from aotcuda.builder import source_tree as tree
 
         for text in tree.install(built, Path(self.root)) if built is not None else ():
             self.app.display_warning(f"aotcuda: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.build import api, output, temporary, tree
+        from aotcuda.builder import api, output, temporary
+        from aotcuda.builder import source_tree as tree
 
         root = Path(self.root)
         packages = [root / Path(path).parent for path in self.build_config.packages]

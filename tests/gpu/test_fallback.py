@@ -33,7 +33,7 @@ with warnings.catch_warnings(record=True) as caught:
     y = buffers.Buffer({typecode!r}, [3 * i for i in range(100)])
     out = buffers.Buffer({typecode!r}, [0] * 100)
     k.axpy[4, 32](2, x, y, out)
-heavy = sorted(set(sys.modules) & {{"numba", "numba_cuda_mlir", "numpy", "llvmlite", "aotcuda.build"}})
+heavy = sorted(set(sys.modules) & {{"numba", "numba_cuda_mlir", "numpy", "llvmlite", "aotcuda.builder"}})
 print(json.dumps({{
     "out": out.read(),
     "tiers": [tier.tier for tier in k.__aotcuda__.tiers["axpy"]],

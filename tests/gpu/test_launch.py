@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aotcuda
-from aotcuda.runtime import accelerate
+from aotcuda.runtime.fast import extension as accelerate
 
 pytest_plugins = ["support.quick"]
 pytestmark = pytest.mark.gpu

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from aotcuda.runtime import accelerate
+from aotcuda.runtime.fast import extension as accelerate
 
 try:
     from gpu import buffers

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.inspect import cubin, fatbin
+from aotcuda.binary import cubin, fatbin
 from integration import projects
 from support.images import cuobjdump
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda.inspect import cubin
+from aotcuda.binary import cubin
 from integration import cuda_cpp, projects, toolkit
 from support.images import cuobjdump
 

@@ -77,7 +77,7 @@ class Array:
 for item in sys.argv[1:]:
     name, typestr = item.split(":")
     module.kernels[name][1, 32](Array(typestr))
-heavy = ("numba", "numba_cuda_mlir", "numpy", "llvmlite", "dataclasses", "aotcuda.build")
+heavy = ("numba", "numba_cuda_mlir", "numpy", "llvmlite", "dataclasses", "aotcuda.builder")
 heavy = [name for name in heavy if name in sys.modules]
 tiers = {name: [tier.tier for tier in found] for name, found in module.tiers.items()}
 images = [late.artifact.manifest["images"][0]["sha256"] for late in module.fallback.loaded.values()]
@@ -311,7 +311,8 @@ class TestStale:
 
 @pytest.mark.parametrize("edit", ["header's header", "a file that was missing"])
 def test_an_edited_editable_install_gives_the_new_code(machine, edit):
-    from aotcuda.build import api, tree
+    from aotcuda.builder import api
+    from aotcuda.builder import source_tree as tree
 
     project = write(machine.root)
     missing = project / "fast"

@@ -15,9 +15,12 @@ import warnings
 
 import pytest
 
-from aotcuda.build import api, late, tree
+from aotcuda.builder import api
+from aotcuda.builder import jit as late
+from aotcuda.builder import source_tree as tree
 from aotcuda.errors import FallbackWarning, NoImageError, StaleBuildError
-from aotcuda.runtime import obtain, recipe
+from aotcuda.runtime.jit import compile as obtain
+from aotcuda.runtime.jit import recipe
 from integration import projects
 from support import front_ends, reading
 from support.late import forget_cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cuda.pathfinder import find_nvidia_binary_utility
 
-from aotcuda.inspect import fatbin
+from aotcuda.binary import fatbin
 from integration import cuda_cpp, projects
 from integration.projects import MODULE, refused, write
 from support.images import cuobjdump

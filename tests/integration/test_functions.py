@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.inspect import cubin
+from aotcuda.binary import cubin
 from integration import cuda_cpp, projects
 from support.images import cuobjdump
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.inspect import cubin, fatbin
+from aotcuda.binary import cubin, fatbin
 from integration import cuda_cpp, projects
 from support.images import cuobjdump, resource_usage
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.inspect import cubin
+from aotcuda.binary import cubin
 from integration import cuda_cpp, projects, test_images
 from support.front_ends import again
 

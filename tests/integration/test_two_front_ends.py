@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.inspect import fatbin
+from aotcuda.binary import fatbin
 from integration import projects, test_reproducible
 from integration.projects import BUILD, HATCHLING, build_wheel, content, manifest_of
 from integration.test_fallback import Machine
@@ -351,7 +351,8 @@ class TestFallback:
         )
 
     def test_an_edited_source_tree_compiles_what_is_linked_too(self, machine: Machine) -> None:
-        from aotcuda.build import api, tree
+        from aotcuda.builder import api
+        from aotcuda.builder import source_tree as tree
 
         project = projects.copy("mixed", machine.root)
         table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]

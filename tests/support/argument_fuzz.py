@@ -22,7 +22,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import accelerate, arrays, launch
+from aotcuda.runtime import launcher as launch
+from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.fast import extension as accelerate
 from aotcuda.runtime.kernel import Kernel
 from support import libraries, manifests
 from support.libraries import Array, Raises, State

@@ -25,9 +25,9 @@ from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
 from aotcuda.inspect.collect import collect
 from aotcuda.inspect.table import render
-from aotcuda.runtime.choose import choose
-from aotcuda.runtime.dispatch import Dispatch
-from aotcuda.runtime.plan import converter
+from aotcuda.runtime.arguments.layout import converter
+from aotcuda.runtime.arguments.overloads import Dispatch
+from aotcuda.runtime.images.choice import choose
 from support import hostile, images, modules
 from support import manifests as records
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
-from aotcuda.build import late
-from aotcuda.runtime import obtain
+from aotcuda.builder import jit as late
+from aotcuda.runtime.jit import compile as obtain
 from support.manifests import fatbin, image, kernel
 
 if TYPE_CHECKING:
     import pytest
 
-    from aotcuda.build.late import Built, Request
+    from aotcuda.builder.jit import Built, Request
 
 TABLE = {"arch": ["sm_80"], "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {}}}}
 
@@ -46,7 +46,7 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
 
 
 class Builder:
-    """Stands for `aotcuda.build.late.build`.
+    """Stands for `aotcuda.builder.jit.build`.
 
     Attributes:
         requests: What it was asked for.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.build import late as builds
+from aotcuda.builder import jit as builds
 from support import late
 from support.late import Builder
 

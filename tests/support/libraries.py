@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aotcuda.runtime import arrays
+from aotcuda.runtime.arguments import arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import accelerate, launch
+from aotcuda.runtime import launcher as launch
+from aotcuda.runtime.fast import extension as accelerate
 
 
 def pytest_configure() -> None:

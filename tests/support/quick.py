@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import accelerate, arrays, launch
+from aotcuda.runtime import launcher as launch
+from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.fast import extension as accelerate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,10 @@ import jsonschema
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.build import nvrtc, overrides
-from aotcuda.build.keys import Key
-from aotcuda.build.target_list import TargetList
+from aotcuda.builder.config import overrides
+from aotcuda.builder.config.keys import Key
+from aotcuda.builder.config.target_list import TargetList
+from aotcuda.builder.link import nvrtc
 from aotcuda.errors import ConfigError
 from aotcuda.runtime import driver
 

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from aotcuda import arch
-from aotcuda.build import artifacts, config, plan
+from aotcuda.binary import cubin
+from aotcuda.builder import plan
+from aotcuda.builder import wheel_files as artifacts
+from aotcuda.builder.config import model as config
 from aotcuda.errors import LinkError
-from aotcuda.inspect import cubin
 from support import images
 
 TABLE = """

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotcuda.build import channel
+from aotcuda.builder.worker import channel
 
 TOKEN = "5eed" * 8
 SENT = [{"step": "one", "done": 0, "total": 2}, {"step": 'with "quotes"\nand lines'}, {"finished": "0" * 64}]
@@ -78,9 +78,8 @@ def test_a_line_that_looks_like_a_message_is_none(data: bytes) -> None:
 
 def status_of(code: str) -> int:
     """How a process ends that has a Sender called `tell` on the descriptor `pipe`, and runs `code`."""
-    start = (
-        f"import os; from aotcuda.build import channel; _, pipe = os.pipe(); tell = channel.Sender(pipe, {TOKEN!r});"
-    )
+    start = "import os; from aotcuda.builder.worker import channel; _, pipe = os.pipe(); "
+    start += f"tell = channel.Sender(pipe, {TOKEN!r});"
     return subprocess.run([sys.executable, "-c", start + code], check=False, timeout=60).returncode
 
 
@@ -106,7 +105,7 @@ def test_a_copy_of_the_sender_in_a_forked_process_sends_nothing_and_ends() -> No
 def test_descriptors_settle_at_their_numbers_from_wherever_they_were(order: tuple[int, int]) -> None:
     code = f"""
 import os
-from aotcuda.build import channel
+from aotcuda.builder.worker import channel
 reading, writing = (os.dup2(number, 30 + place) for place, number in enumerate(os.pipe()))
 result = os.dup2(os.memfd_create("result"), 32)
 os.closerange(3, 30)

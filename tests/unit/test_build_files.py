@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.build import api, artifacts, interrupt, output, temporary, tree
+from aotcuda.builder import api, output, temporary
+from aotcuda.builder import source_tree as tree
+from aotcuda.builder import wheel_files as artifacts
+from aotcuda.builder.worker import interrupt
 from aotcuda.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:

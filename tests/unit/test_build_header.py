@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from aotcuda.build import header
-from aotcuda.build.frontends import CompiledFunction
+from aotcuda.builder.c_header import header
+from aotcuda.builder.frontends import CompiledFunction
 
 
 def function(result: str, *parameters: tuple[str, str]) -> CompiledFunction:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.build.frontends import LinkInput
-from aotcuda.build.headers import elsewhere, project_files
+from aotcuda.builder.frontends import LinkInput
+from aotcuda.builder.link.included_headers import elsewhere, project_files
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from aotcuda.build.interrupt import NOTHING_WRITTEN, Guard, Interrupted
+from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Guard, Interrupted
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -66,7 +66,7 @@ def test_a_thread_takes_no_signals() -> None:
 
 def test_quietly_a_signal_is_a_line_and_the_end_with_exit_handlers_run() -> None:
     code = (
-        "import atexit, os, signal; from aotcuda.build.interrupt import Guard;"
+        "import atexit, os, signal; from aotcuda.builder.worker.interrupt import Guard;"
         "atexit.register(print, 'tidied'); Guard().on(quietly=True); os.kill(os.getpid(), signal.SIGTERM); print('no')"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

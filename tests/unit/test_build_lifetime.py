@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-START = "import os, signal, sys; from aotcuda.build import lifetime;"
+START = "import os, signal, sys; from aotcuda.builder.worker import lifetime;"
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:

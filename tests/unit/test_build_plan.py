@@ -6,7 +6,8 @@ import tomllib
 
 import pytest
 
-from aotcuda.build import config, plan
+from aotcuda.builder import plan
+from aotcuda.builder.config import model as config
 from aotcuda.errors import ConfigError
 
 M = 'tool.aotcuda.modules."pkg.k"'

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.build import pool
-from aotcuda.build.pool import Task
+from aotcuda.builder.worker import pool
+from aotcuda.builder.worker.pool import Task
 from aotcuda.errors import BuildError, CompileError, ConfigError, LinkError, SourceError
 
 if TYPE_CHECKING:

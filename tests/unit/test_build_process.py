@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.build import process
+from aotcuda.builder.worker import process
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.build import rebuild
+from aotcuda.builder import rebuild
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import tomllib
 
 import pytest
 
-from aotcuda.build import config, plan, stages
-from aotcuda.build.job import Job, Result
-from aotcuda.build.witness import Witness
+from aotcuda.builder import plan, stages
+from aotcuda.builder.config import model as config
+from aotcuda.builder.worker.dependency_trace import Witness
+from aotcuda.builder.worker.job import Job, Result
 from aotcuda.errors import AotcudaError, CompileError
 
 OLD, NEW = "numba-cuda", "numba-cuda-mlir"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.build import temporary
+from aotcuda.builder import temporary
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ DAY = 24 * 3600
 @pytest.fixture(scope="module")
 def dead() -> str:
     """A name that a process took which is gone."""
-    code = "from aotcuda.build import temporary; print(temporary.name(''))"
+    code = "from aotcuda.builder import temporary; print(temporary.name(''))"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 

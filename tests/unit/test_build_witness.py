@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from aotcuda import dependencies as reads
 from aotcuda import manifest as manifests
-from aotcuda import reads
-from aotcuda.build import depends, witness
-from aotcuda.build.job import Result
-from aotcuda.build.witness import Witness
-from aotcuda.runtime.stale import Sources
+from aotcuda.builder import manifest_dependencies as depends
+from aotcuda.builder.worker import dependency_trace as witness
+from aotcuda.builder.worker.dependency_trace import Witness
+from aotcuda.builder.worker.job import Result
+from aotcuda.runtime.jit.edits import Sources
 from support import reading
 
 

@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from aotcuda.errors import ConfigError
-from aotcuda.runtime import cache as caches
-from aotcuda.runtime import store
-from aotcuda.runtime.cache import Artifact, Cache
+from aotcuda.runtime.jit import cache as caches
+from aotcuda.runtime.jit import cache_files as store
+from aotcuda.runtime.jit.cache import Artifact, Cache
 from support import late
 from support.manifests import kernel
 

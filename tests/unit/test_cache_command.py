@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aotcuda import cli
-from aotcuda.runtime.cache import Artifact, Cache
+from aotcuda.runtime.jit.cache import Artifact, Cache
 from support import late
 from support.manifests import kernel
 
@@ -69,7 +69,7 @@ def test_a_folder_that_others_can_write_is_refused(cache, capsys):
 
 
 def test_no_home_is_said(monkeypatch, capsys):
-    from aotcuda.runtime import cache
+    from aotcuda.runtime.jit import cache
 
     monkeypatch.setattr(cache, "folder", lambda: None)
     assert cli.main(["cache", "dir"]) == 1

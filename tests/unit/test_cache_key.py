@@ -10,9 +10,9 @@ import pytest
 
 import aotcuda
 from aotcuda import manifest as manifests
-from aotcuda.runtime import key as keys
-from aotcuda.runtime.cache import Artifact
-from aotcuda.runtime.recipe import Recipe
+from aotcuda.runtime.jit import cache_key as keys
+from aotcuda.runtime.jit.cache import Artifact
+from aotcuda.runtime.jit.recipe import Recipe
 
 CASE = ("k", "void(int32)", "sm_90")
 
@@ -39,7 +39,7 @@ def make(tmp_path, files):
 
 def test_it_is_the_same_in_every_process(tmp_path, files, make):
     script = (
-        "from aotcuda.runtime import key; from aotcuda.runtime.recipe import Recipe; import sys;"
+        "from aotcuda.runtime.jit import cache_key as key; from aotcuda.runtime.jit.recipe import Recipe; import sys;"
         f"r = Recipe('mypkg.kernels', {{'arch': ['sm_80']}}, {str(tmp_path)!r}, {str(tmp_path)!r},"
         f" files={tuple(map(str, files))!r}); print(key.key(r, *{CASE!r}))"
     )

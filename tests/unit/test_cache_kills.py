@@ -11,7 +11,7 @@ import subprocess
 import sys
 import warnings
 
-from aotcuda.runtime.cache import Cache
+from aotcuda.runtime.jit.cache import Cache
 from support import late
 from support.manifests import kernel
 
@@ -19,8 +19,8 @@ KEY = "ab" + "0" * 62
 
 WRITE = """
 import os, sys
-from aotcuda.runtime import store
-from aotcuda.runtime.cache import Artifact, Cache
+from aotcuda.runtime.jit import cache_files as store
+from aotcuda.runtime.jit.cache import Artifact, Cache
 from support import late
 from support.manifests import kernel
 

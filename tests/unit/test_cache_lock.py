@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from aotcuda.runtime import lock
+from aotcuda.runtime.jit import cache_lock as lock
 
 
 @pytest.fixture
@@ -82,7 +82,8 @@ def test_patience_has_an_end(path, clock):
 
 
 def test_the_lock_of_a_process_that_was_killed_is_taken_over_at_once(path, clock):
-    script = f"from aotcuda.runtime import lock; import os; lock.acquire({path!r}, bool, 0); os.kill(os.getpid(), 9)"
+    script = "from aotcuda.runtime.jit import cache_lock as lock; import os; "
+    script += f"lock.acquire({path!r}, bool, 0); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
     assert os.path.exists(path)
     held = lock.acquire(path, never, 100)

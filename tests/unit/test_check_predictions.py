@@ -12,7 +12,8 @@ from aotcuda.compatibility import tables
 from aotcuda.compatibility.gpus import Driver, Gpu
 from aotcuda.compatibility.predict import predict
 from aotcuda.errors import DriverTooOldError, NoImageError
-from aotcuda.runtime import driver, fallback
+from aotcuda.runtime import driver
+from aotcuda.runtime.jit import fallback
 from support import manifests
 
 pytest_plugins = ["support.stand_in"]

@@ -7,9 +7,9 @@ import datetime as dt
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.build import nvrtc
+from aotcuda.binary.elf import Elf
+from aotcuda.builder.link import nvrtc
 from aotcuda.compatibility import gpus, tables
-from aotcuda.inspect.elf import Elf
 from support import images
 
 

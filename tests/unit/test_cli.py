@@ -21,9 +21,9 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def fake_build(monkeypatch: pytest.MonkeyPatch, build_project: object) -> None:
-    module = types.ModuleType("aotcuda.build.api")
+    module = types.ModuleType("aotcuda.builder.api")
     module.build_project = build_project
-    monkeypatch.setitem(sys.modules, "aotcuda.build.api", module)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.api", module)
 
 
 def test_inspect_prints_a_table(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_build_without_its_extra_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "aotcuda.build.api", None)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.api", None)
     assert main(["build"]) == 1
     error = capsys.readouterr().err
     assert error.endswith("; run: pip install 'aotcuda[cu13]'\n")
@@ -141,5 +141,5 @@ def test_inspect_imports_neither_the_build_nor_the_run_time_nor_a_compiler(wheel
     process = subprocess.run([sys.executable, "-c", script, str(wheel)], capture_output=True, text=True, check=True)
     loaded = process.stdout.splitlines()[-1].split()
     assert "aotcuda.inspect.collect" in loaded
-    unwanted = ("aotcuda.build", "aotcuda.runtime", "numba", "numpy", "cuda", "elftools", "mypkg")
+    unwanted = ("aotcuda.builder", "aotcuda.runtime", "numba", "numpy", "cuda", "elftools", "mypkg")
     assert not [name for name in loaded if name.startswith(unwanted)]

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from aotcuda.arch import parse as target
-from aotcuda.build.config import Config, Function, Kernel, LinkItem, Options, parse
+from aotcuda.builder.config.model import Config, Function, Kernel, LinkItem, Options, parse
 
 FULL = """
 arch = ["sm_90", "compute_75", "sm_75", "sm_90", "sm_90a", "compute_120f"]

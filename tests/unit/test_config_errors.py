@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from aotcuda.build.config import parse
+from aotcuda.builder.config.model import parse
 from aotcuda.errors import ConfigError
 
 M = 'tool.aotcuda.modules."pkg.k"'

@@ -22,9 +22,10 @@ from aotcuda.errors import (
     NoImageError,
     StaleBuildError,
 )
-from aotcuda.runtime import arrays, dispatch
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import key as keys
+from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.arguments import overloads as dispatch
+from aotcuda.runtime.jit import cache_key as keys
 from support import late, manifests
 from support.manifests import kernel
 
@@ -252,7 +253,7 @@ class TestTypes:
             "handle": "x",
         }
         (cuda.packages / "mypkg" / "_hooks.py").write_text("seen = []\nup = seen.append\n")
-        from aotcuda.runtime import callbacks
+        from aotcuda.runtime.images import callbacks
 
         monkeypatch.setattr(callbacks, "open_handle", lambda manifest, data: ("the handle", _loaded(data)))
         array = cuda.array(np.zeros(8, "<f8"))
@@ -446,7 +447,7 @@ class TestError:
 
 def test_without_the_front_end_the_error_says_what_to_install(cuda, package, builder, monkeypatch):
     monkeypatch.setattr(keys, "installed", dict)
-    from aotcuda.runtime import obtain
+    from aotcuda.runtime.jit import compile as obtain
 
     monkeypatch.setattr(obtain, "_is_importable", lambda _: False)
     module = package(kernel("axpy", SAXPY))
@@ -627,5 +628,5 @@ def test_a_damaged_entry_is_compiled_anew(cuda, package, builder, tmp_path, monk
 
 def test_nothing_of_it_is_imported_while_the_wheel_fits(cuda, builder):
     manifests.write(cuda.packages, [kernel("k", "void(int32)")], fallback="jit", rebuild=late.rebuild())
-    code = "import mypkg.kernels as k, sys; k.k[1, 1](1); print('aotcuda.runtime.fallback' in sys.modules)"
+    code = "import mypkg.kernels as k, sys; k.k[1, 1](1); print('aotcuda.runtime.jit.fallback' in sys.modules)"
     assert cuda.run(code) == "False\n"

@@ -11,9 +11,9 @@ import pytest
 
 from aotcuda import manifest as manifests
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError
-from aotcuda.runtime import key as keys
-from aotcuda.runtime import obtain
-from aotcuda.runtime.recipe import Recipe
+from aotcuda.runtime.jit import cache_key as keys
+from aotcuda.runtime.jit import compile as obtain
+from aotcuda.runtime.jit.recipe import Recipe
 from support import late
 from support.manifests import kernel
 
@@ -160,9 +160,9 @@ def test_the_front_end_understands_the_signature_of_every_argument(cuda, front_e
         pytest.skip(f"{front_end} is not installed")
     from importlib import import_module
 
-    from aotcuda.runtime import signatures
+    from aotcuda.runtime.arguments import signature as signatures
 
-    types = import_module(f"aotcuda.build.frontends.{front_end}.types")
+    types = import_module(f"aotcuda.builder.frontends.{front_end}.types")
     read_only = cuda.array(np.zeros(4, "f4"))
     read_only.interface["data"] = (read_only.address, True)
     values = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotcuda.runtime import signatures
+from aotcuda.runtime.arguments import signature as signatures
 
 pytest_plugins = ["support.stand_in"]
 

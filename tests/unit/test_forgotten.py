@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import forgotten
+from aotcuda import missing_hook as forgotten
 from aotcuda.cli import main
 from aotcuda.errors import TargetError
 from aotcuda.inspect import targets

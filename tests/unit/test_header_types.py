@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotcuda.build import blocks, c_types
+from aotcuda.builder.c_header import c_types
+from aotcuda.builder.c_header import parameter_blocks as blocks
 
 
 def structs(**named: object) -> c_types.Structs:

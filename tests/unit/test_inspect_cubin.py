@@ -8,8 +8,8 @@ import struct
 
 import pytest
 
+from aotcuda.binary import cubin
 from aotcuda.errors import ImageError
-from aotcuda.inspect import cubin
 from support import images
 
 TARGETS = (*images.ARCHS, "sm_90a", "sm_100a", "sm_100f", "sm_120f")

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from aotcuda.binary import fatbin, ptx
 from aotcuda.errors import ImageError
-from aotcuda.inspect import fatbin, ptx
 from support import images
 
 MODES = ("none", "size", "speed", "balance", "default")

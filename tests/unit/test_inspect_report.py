@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.inspect import cubin
+from aotcuda.binary import cubin
 from aotcuda.inspect.collect import collect
 from aotcuda.inspect.report import Module, PackedImage, Report, Symbol, SymbolImage
 from aotcuda.inspect.table import render

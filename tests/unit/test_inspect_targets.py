@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import manifest
-from aotcuda.build import sources
+from aotcuda.builder.worker import imports as sources
 from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
 from aotcuda.inspect.collect import collect
 from support import images, modules

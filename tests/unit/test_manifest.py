@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import manifest, shape
+from aotcuda import manifest
+from aotcuda import manifest_shape as shape
 from aotcuda.errors import ManifestError
 from support import damage, manifests
 

@@ -10,7 +10,8 @@ import types
 import pytest
 
 import aotcuda
-from aotcuda.runtime import callbacks, driver
+from aotcuda.runtime import driver
+from aotcuda.runtime.images import callbacks
 from support.manifests import kernel
 
 pytest_plugins = ["support.quick", "support.stand_in"]
@@ -219,7 +220,7 @@ import ctypes, os, sys, types
 hooks = sys.modules["hooks"] = types.ModuleType("hooks")
 hooks.up = lambda handle: print("up", flush=True)
 hooks.down = lambda handle: print("down", flush=True)
-from aotcuda.runtime import callbacks, driver
+from aotcuda.runtime.images import callbacks; from aotcuda.runtime import driver
 def load(manifest, fatbin):
     library = ctypes.c_void_p()
     driver.get().call["cuLibraryLoadData"](ctypes.byref(library), fatbin, None, None, 0, None, None, 0)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from aotcuda.errors import DriverTooOldError, NoImageError
-from aotcuda.runtime.choose import choose
+from aotcuda.runtime.images.choice import choose
 from support import manifests
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aotcuda.errors import DependencyError, LaunchError
-from aotcuda.runtime import facts
+from aotcuda.runtime import kernel_attributes as facts
 from support.manifests import kernel
 
 pytest_plugins = ["support.stand_in"]
@@ -136,5 +136,5 @@ def test_without_cuda_core_it_says_what_to_install(cuda, monkeypatch):
 
 def test_none_of_it_is_imported_by_a_launch(cuda):
     cuda.package(kernel("k", ONE))
-    code = "import sys, mypkg.kernels as m; m.k[1, 1](1); print('aotcuda.runtime.facts' in sys.modules)"
+    code = "import sys, mypkg.kernels as m; m.k[1, 1](1); print('aotcuda.runtime.kernel_attributes' in sys.modules)"
     assert cuda.run(code).strip() == "False"

@@ -25,7 +25,7 @@ def k(cuda, monkeypatch):
 @pytest.fixture
 def adds_one(cuda, monkeypatch):
     """Launches that add one to every float of the array whose words begin at this byte of the parameters."""
-    from aotcuda.runtime import launch
+    from aotcuda.runtime import launcher as launch
 
     original = launch.Launcher.submit
 
@@ -151,7 +151,7 @@ def records_of(kind):
 @pytest.fixture
 def writes_records(cuda, monkeypatch):
     """Launches that add one to the id of the record that is the first parameter."""
-    from aotcuda.runtime import launch
+    from aotcuda.runtime import launcher as launch
 
     original = launch.Launcher.submit
 

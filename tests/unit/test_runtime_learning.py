@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import accelerate, arrays
+from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.fast import extension as accelerate
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State

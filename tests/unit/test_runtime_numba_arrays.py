@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aotcuda import ArgumentError
-from aotcuda.runtime import arrays, launch
+from aotcuda.runtime import launcher as launch
+from aotcuda.runtime.arguments import arrays
 from support.manifests import kernel
 
 pytest_plugins = ["support.stand_in", "support.quick"]

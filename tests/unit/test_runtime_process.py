@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aotcuda.runtime import program
+from aotcuda.runtime.images import program
 from aotcuda.runtime.module import Module
 from support import manifests
 from support.manifests import kernel

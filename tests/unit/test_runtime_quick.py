@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
-from aotcuda.runtime import accelerate, driver, launch
+from aotcuda.runtime import driver
+from aotcuda.runtime import launcher as launch
+from aotcuda.runtime.fast import extension as accelerate
 from support.manifests import kernel
 
 pytest_plugins = ["support.quick", "support.stand_in"]

@@ -20,7 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotcuda.runtime import accelerate, arrays, dispatch
+from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.arguments import overloads as dispatch
+from aotcuda.runtime.fast import extension as accelerate
 from support.manifests import kernel
 
 pytest_plugins = ["support.quick", "support.stand_in"]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import arrays, scalars, signatures
+from aotcuda.runtime.arguments import arrays, scalars
+from aotcuda.runtime.arguments import signature as signatures
 from support.manifests import kernel
 
 pytest_plugins = ["support.quick", "support.stand_in"]

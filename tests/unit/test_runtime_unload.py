@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CallbackError, CudaError
-from aotcuda.runtime import callbacks, driver
+from aotcuda.runtime import driver
+from aotcuda.runtime.images import callbacks
 from support.manifests import kernel
 
 pytest_plugins = ["support.quick", "support.stand_in"]

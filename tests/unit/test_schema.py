@@ -1,4 +1,4 @@
-"""The JSON schema and the reference page agree with what `aotcuda.build.config` reads."""
+"""The JSON schema and the reference page agree with what `aotcuda.builder.config.model` reads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import validate_pyproject.api
 import validate_pyproject.errors
 import validate_pyproject.plugins
 
-from aotcuda.build import schema
-from aotcuda.build.config import Config, Function, Kernel, LinkItem, Module, Options, parse
-from aotcuda.build.records import settings
+from aotcuda.builder.config import schema
+from aotcuda.builder.config.model import Config, Function, Kernel, LinkItem, Module, Options, parse
+from aotcuda.builder.config.settings import settings
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -324,7 +324,9 @@ def test_the_help_text_names_the_table() -> None:
 
 def test_the_page_holds_the_generated_tables() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert schema.replace_generated(page) == page, "run python -m aotcuda.build.schema --markdown docs/configuration.md"
+    assert schema.replace_generated(page) == page, (
+        "run python -m aotcuda.builder.config.schema --markdown docs/configuration.md"
+    )
 
 
 def test_the_examples_of_the_page_are_right(validator: jsonschema.Draft7Validator) -> None:
@@ -358,6 +360,6 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_schema_needs_no_compiler() -> None:
     heavy = "{'numba', 'cuda', 'numpy', 'hatchling', 'jsonschema'}"
-    code = f"import sys, aotcuda.build.schema; print(sorted({heavy} & sys.modules.keys()))"
+    code = f"import sys, aotcuda.builder.config.schema; print(sorted({heavy} & sys.modules.keys()))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"

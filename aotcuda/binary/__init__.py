@@ -1,0 +1,1 @@
+"""The formats of NVIDIA's binaries: ELF and cubins, fatbins, PTX. Inspection and the builder share them."""

@@ -1,0 +1,208 @@
+"""Cubins: what one image of machine code says about the kernels in it.
+
+A cubin is an ELF file: 64-bit, little-endian, machine number 190. NVIDIA publishes no description of what is special to
+CUDA in it. The facts below were observed in the output of NVRTC 12.4 (ELF ABI version 7) and of NVRTC and nvJitLink
+13.0 (ABI version 8); the tests hold every number against cuobjdump, whose names for things they are.
+
+- The compute capability is in `e_flags`: bits 8 to 15 from ABI version 8 on, bits 0 to 7 before. An `a` target sets
+  bit 11 of the older flags; newer cubins say so in `.nv.compat`. An `f` target shows nowhere but in the options of the
+  assembler that `.note.nv.tkinfo` repeats.
+- Every function is a symbol of type FUNC with a section `.text.<name>`; bit 4 of `st_other` marks kernels.
+- `.nv.shared.<kernel>` is as large as the kernel's static shared memory; from compute capability 9.0 on that may
+  include 1 KiB which CUDA keeps for itself. `.nv.constant<bank>.<kernel>` are its constant banks; bank 0 holds the
+  parameters.
+- `.nv.info` (all functions) and `.nv.info.<kernel>` are lists of attributes: a byte of form, a byte of name, then a
+  value of two bytes, or for form 4 the value's length in two bytes and the value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from aotcuda.binary.elf import Elf, NotElfError
+from aotcuda.errors import ImageError
+from aotcuda.inspect.budget import Budget, TooMuchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MACHINE_CUDA = 190
+_KERNEL = 0x10  # in `st_other`: STO_CUDA_ENTRY
+
+# Attributes in `.nv.info`, with the name that cuobjdump gives them.
+_MAX_THREADS = 0x05  # EIATTR_MAX_THREADS
+_REQUIRED_THREADS = 0x10  # EIATTR_REQNTID
+_STACK = 0x12  # EIATTR_MIN_STACK_SIZE
+_PARAMETER = 0x17  # EIATTR_KPARAM_INFO
+_PARAMETERS_SIZE = 0x19  # EIATTR_CBANK_PARAM_SIZE
+_REGISTERS = 0x2F  # EIATTR_REGCOUNT
+_LARGE_PARAMETER = 0x45  # EIATTR_KPARAM_INFO_V2: sizes that do not fit into the 14 bits of the first version
+_ACCELERATOR_TARGET = 0x09  # in `.nv.compat`: EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET
+_CONSTANT_BANKS = 18
+_FORM_SIZED = 4  # EIFMT_SVAL
+_STACK_UNKNOWN = 0xFFFFFFFF
+_KERNEL_ITEMS = 12
+"""What looking a kernel's sections up takes of the budget."""
+
+
+class Parameter(NamedTuple):
+    """One word or struct of a kernel's parameter block; a Python argument may be several of them."""
+
+    ordinal: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CubinKernel:
+    """A kernel, and what it takes; all sizes are in bytes.
+
+    Attributes:
+        name: Its symbol.
+        code: Size of its machine code.
+        registers: Registers a thread; cuobjdump's REG.
+        shared: Static shared memory a block; cuobjdump's SHARED.
+        local: Local memory a thread: stack frames with local arrays and spilled registers; cuobjdump's STACK. None
+            where the linker cannot know it, as for a kernel that recurses.
+        constant: The kernel's own constant banks; the sum of cuobjdump's CONSTANT[...] in the kernel's line. Constant
+            data that all kernels share is not in it.
+        parameter_bytes: Size of the parameter block.
+        parameters: What lies in that block, in order.
+        max_threads: The most threads a block that the code was compiled for; None if it has no such bound.
+    """
+
+    name: str
+    code: int
+    registers: int
+    shared: int
+    local: int | None
+    constant: int
+    parameter_bytes: int
+    parameters: tuple[Parameter, ...]
+    max_threads: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cubin:
+    """One image of machine code.
+
+    Attributes:
+        arch: What it was built for: `sm_90`, `sm_90a`.
+        kernels: Sorted by name.
+        functions: Names of the device functions that other code can be linked with; relocatable images have them.
+    """
+
+    arch: str
+    kernels: tuple[CubinKernel, ...]
+    functions: tuple[str, ...]
+
+
+def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
+    """Read a cubin.
+
+    Args:
+        data: The whole file.
+        where: What to call it in errors.
+        budget: What reading may cost; by default what its own size allows.
+
+    Raises:
+        ImageError: It is no cubin, was truncated or altered, or holds too much.
+    """
+    budget = budget or Budget(len(data))
+    try:
+        elf = Elf(data, machine=_MACHINE_CUDA, budget=budget)
+        kernels = sorted(_kernels(elf, budget), key=lambda kernel: kernel.name)
+        functions = {function.name for function in elf.functions if function.is_global and not function.other & _KERNEL}
+        return Cubin(arch=_arch(elf, budget), kernels=tuple(kernels), functions=tuple(sorted(functions)))
+    except TooMuchError as error:
+        message = f"{where} {error}"
+    except NotElfError as error:
+        message = f"{where} is not a cubin: {error}"
+    except (struct.error, ValueError):
+        message = f"{where} cannot be read as a cubin; it was truncated or altered"
+    raise ImageError(message)
+
+
+def parameter_block(cubin: Cubin, kernel: str) -> tuple[int, list[Parameter]]:
+    """The size of a kernel's parameter block, and the ordinal, offset and size of each parameter in it.
+
+    Raises:
+        ImageError: The cubin has no such kernel.
+    """
+    for candidate in cubin.kernels:
+        if candidate.name == kernel:
+            return candidate.parameter_bytes, list(candidate.parameters)
+    names = ", ".join(candidate.name for candidate in cubin.kernels) or "none"
+    message = f"the image for {cubin.arch} has no kernel {kernel!r}; its kernels: {names}"
+    raise ImageError(message)
+
+
+def _arch(elf: Elf, budget: Budget) -> str:
+    if elf.abi_version < 8:
+        return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & 0x800 else ''}"
+    number = elf.flags >> 8 & 0xFF
+    compat = dict(_attributes(elf.content(".nv.compat"), budget))
+    if compat.get(_ACCELERATOR_TARGET, b"")[:1] == b"\1":
+        return f"sm_{number}a"
+    if re.search(rb"-arch[ =]sm_%df\b" % number, elf.content(".note.nv.tkinfo")):
+        return f"sm_{number}f"
+    return f"sm_{number}"
+
+
+def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
+    """Each kernel once: what is known of it lies in sections called by its name."""
+    registers: dict[int, int] = {}
+    stacks: dict[int, int] = {}
+    for attribute, value in _attributes(elf.content(".nv.info"), budget):
+        if attribute in (_REGISTERS, _STACK):
+            symbol, number = struct.unpack("<II", value)
+            (registers if attribute == _REGISTERS else stacks)[symbol] = number
+    for function in {function.name: function for function in elf.functions if function.other & _KERNEL}.values():
+        budget.spend("items", _KERNEL_ITEMS)
+        info = elf.content(f".nv.info.{function.name}")
+        parameter_bytes, parameters, max_threads = _launch_attributes(info, budget)
+        stack = stacks.get(function.number, 0)
+        yield CubinKernel(
+            name=function.name,
+            code=elf.size(f".text.{function.name}"),
+            registers=registers.get(function.number, 0),
+            shared=elf.size(f".nv.shared.{function.name}"),
+            local=None if stack == _STACK_UNKNOWN else stack,
+            constant=sum(elf.size(f".nv.constant{bank}.{function.name}") for bank in range(_CONSTANT_BANKS)),
+            parameter_bytes=parameter_bytes,
+            parameters=parameters,
+            max_threads=max_threads,
+        )
+
+
+def _launch_attributes(info: bytes, budget: Budget) -> tuple[int, tuple[Parameter, ...], int | None]:
+    """Size of the parameter block, its parameters, and the bound on threads a block."""
+    parameter_bytes = 0
+    parameters = []
+    max_threads = None
+    for attribute, value in _attributes(info, budget):
+        if attribute == _PARAMETERS_SIZE:
+            (parameter_bytes,) = struct.unpack("<H", value)
+        elif attribute == _PARAMETER:
+            ordinal, offset, bits = struct.unpack("<4xHHI", value)
+            parameters.append(Parameter(ordinal, offset, bits >> 18))
+        elif attribute == _LARGE_PARAMETER:
+            parameters.append(Parameter(*struct.unpack("<4xHHHxx", value)))
+        elif attribute in (_MAX_THREADS, _REQUIRED_THREADS):
+            max_threads = math.prod(struct.unpack("<III", value))
+    return parameter_bytes, tuple(sorted(parameters)), max_threads
+
+
+def _attributes(info: bytes, budget: Budget) -> Iterator[tuple[int, bytes]]:
+    """Name and value of each attribute in a section of them."""
+    position = 0
+    while position < len(info):
+        budget.spend("items", 1)
+        form, name, size = struct.unpack_from("<BBH", info, position)
+        start, length = (position + 4, size) if form == _FORM_SIZED else (position + 2, 2)
+        yield name, info[start : start + length]
+        position = start + length

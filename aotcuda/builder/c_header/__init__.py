@@ -1,0 +1,1 @@
+"""The C header of a module."""

@@ -1,0 +1,75 @@
+"""The parameter blocks of kernels as C structs, so that programs in C and C++ can launch what was packaged.
+
+The manifest describes a block word by word; here each word becomes a member of the same size and alignment, and so of
+the same offset. An array becomes a struct of its words, a tuple the members of its items.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.c_header import c_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from aotcuda.manifest import Kernel, Parameter
+
+
+def struct_name(module: str, symbol: str) -> str:
+    """`mypkg_kernels_axpy__0_parameters`."""
+    return f"{module.replace('.', '_')}_{symbol}_parameters"
+
+
+def render(module: str, kernels: Iterable[Kernel]) -> Iterator[str]:
+    """The lines that declare the parameter block of each kernel, for every signature of it."""
+    for kernel in kernels:
+        for overload in kernel["overloads"]:
+            symbol = overload["symbol"]
+            name = struct_name(module, symbol)
+            yield f'/* "{symbol}": {kernel["name"]}, {overload["signature"]} */'
+            members = [line for parameter in overload["parameters"] for line in _members(parameter)]
+            if members:
+                yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {name};")
+            yield f"enum {{ {name.removesuffix('s')}_bytes = {overload['parameter_bytes']} }};"
+            yield ""
+
+
+def _members(parameter: Parameter) -> Iterator[str]:
+    kind = parameter["kind"]
+    if kind == "tuple":
+        for member in parameter["members"]:
+            yield from _members(member)
+        return
+    # The items of a tuple `t` are called `t[0]`, `t[1]`...
+    name = c_types.identifier(parameter["name"].replace("[", "_").replace("]", ""))
+    if kind == "array":
+        yield "struct {"
+        yield from (f"    {line}" for line in _words(parameter))
+        yield f"}} {name}; /* {parameter['type']} */"
+        return
+    yield f"{c_types.declare(_type(parameter), name)}; /* {parameter['type']} */"
+
+
+def _type(parameter: Parameter) -> str:
+    kind = parameter["kind"]
+    if kind == "scalar":
+        return c_types.SCALARS[parameter["format"]]
+    if kind == "complex":
+        return c_types.COMPLEX[parameter["format"]]
+    if kind == "type" and "words" not in parameter:
+        return c_types.element(parameter["dtype"])
+    return "long long" if kind == "datetime" else "void *"
+
+
+def _words(parameter: Parameter) -> Iterator[str]:
+    words = parameter["words"]
+    pointer = f"{c_types.element(parameter['dtype'])} *"
+    for name, word in zip(_numbered(words), words, strict=True):
+        yield f"{c_types.declare(pointer if word == 'data' else 'long long', name)};"
+
+
+def _numbered(words: Sequence[str]) -> Iterator[str]:
+    """Names for words of which some occur twice: `zero0`, `zero1`, `items`."""
+    for index, word in enumerate(words):
+        yield f"{word}{words[:index].count(word)}" if words.count(word) > 1 else word

@@ -1,0 +1,1 @@
+"""`[tool.aotcuda]`: its tables, what each key takes, and what can be wrong between keys."""

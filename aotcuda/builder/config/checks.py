@@ -1,0 +1,150 @@
+"""What can be wrong between several keys of `[tool.aotcuda]` though each is right by itself.
+
+Everything here runs on configurations that were read already, and raises ConfigError with the keys that clash.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.config import keys
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.builder.config.model import Config, Kernel, Module, Options
+
+
+def check(config: Config) -> None:
+    """Run every check below, in the order of the file."""
+    _check_options(f"{keys.ROOT}.options", config.options)
+    for module in config.modules:
+        _check_options(f"{module.key}.options", module.options)
+        _check_content(module)
+        _check_links(module)
+        for kernel in module.kernels:
+            _check_signatures(kernel)
+    _check_module_names(config.modules)
+    _check_linked_modules(config.modules)
+    _check_function_names(config.modules)
+
+
+def _check_options(key: str, options: Options) -> None:
+    if options.debug and options.lineinfo:
+        message = (
+            f"{key}: debug and lineinfo are both true, and debug information has the line numbers already; "
+            "set one of them to false"
+        )
+        raise ConfigError(message)
+
+
+def _check_content(module: Module) -> None:
+    if not (module.functions or module.kernels):
+        message = f"{module.key}: the module has neither functions nor kernels; add one, or remove the module"
+        raise ConfigError(message)
+    functions = {function.name: function.key for function in module.functions}
+    for kernel in module.kernels:
+        if kernel.name in functions:
+            message = f"{kernel.key}: the name is taken by {functions[kernel.name]}; rename one of them"
+            raise ConfigError(message)
+
+
+def _check_links(module: Module) -> None:
+    seen: dict[str, str] = {}
+    for item in module.link:
+        name = item.path or item.module or ""
+        path = posixpath.normpath(name)
+        if path in seen:
+            message = f"{item.key}: {keys.string(name)} is listed already as {seen[path]}; remove one of them"
+            raise ConfigError(message)
+        seen[path] = item.key
+
+
+def _check_signatures(kernel: Kernel) -> None:
+    seen: set[str] = set()
+    for signature in kernel.signatures:
+        text = "".join(signature.split())
+        if text in seen:
+            message = f"{kernel.key}: the signature {keys.string(signature)} is listed twice; remove one of them"
+            raise ConfigError(message)
+        seen.add(text)
+
+
+def _check_module_names(modules: Sequence[Module]) -> None:
+    """A generated module is a file: it is nobody's source, and no package that could hold another module."""
+    for module in modules:
+        for other in modules:
+            if module.source == other.name:
+                whose = "this very module" if other is module else f"the module of {other.key}"
+                message = (
+                    f"{module.key}.source: {keys.string(module.source)} is {whose}, which the build writes; name the "
+                    "module that holds the Python functions"
+                )
+                raise ConfigError(message)
+            for key, name in ((module.key, module.name), (f"{module.key}.source", module.source)):
+                if name.startswith(f"{other.name}."):
+                    message = (
+                        f"{key}: {keys.string(name)} needs a package {keys.string(other.name)}, but {other.key} makes "
+                        "a single file of that name; rename one of them"
+                    )
+                    raise ConfigError(message)
+
+
+def _check_linked_modules(modules: Sequence[Module]) -> None:
+    """A module is built after those of the same wheel that it links, so one of them has to be the first."""
+    own = {module.name: module for module in modules}
+    for module in modules:
+        for item in module.link:
+            other = own.get(item.module or "")
+            if other is None:
+                continue
+            if other is module:
+                message = (
+                    f"{item.key}: {other.name} is this very module, whose kernels can call its functions already; "
+                    "remove the item"
+                )
+                raise ConfigError(message)
+            if not other.functions:
+                message = (
+                    f"{item.key}: {other.name} exports no device functions, so there is nothing to link; list them in "
+                    f"{other.key}.functions, or remove the item"
+                )
+                raise ConfigError(message)
+            if module in all_linked(other, modules):
+                direct = any(back.module == module.name for back in other.link)
+                way = "" if direct else ", by way of others,"
+                message = (
+                    f"{item.key}: {other.name}{way} links {module.name} in its turn, so neither can be built first; "
+                    "move the functions that both need into a third module"
+                )
+                raise ConfigError(message)
+
+
+def all_linked(module: Module, modules: Sequence[Module]) -> list[Module]:
+    """Those of the wheel's `modules` that `module` links, and those that they link."""
+    own = {item.name: item for item in modules}
+    found: list[Module] = []
+    waiting = [module]
+    while waiting:
+        for item in waiting.pop().link:
+            other = own.get(item.module or "")
+            if other is not None and other not in found:
+                found.append(other)
+                waiting.append(other)
+    return found
+
+
+def _check_function_names(modules: Sequence[Module]) -> None:
+    """C ABI names are unique in the whole wheel: two of its modules may be linked together."""
+    seen: dict[str, str] = {}
+    for module in modules:
+        for function in module.functions:
+            if function.name in seen:
+                message = (
+                    f"{function.key}: the C ABI name is taken by {seen[function.name]}, and modules of a wheel may be "
+                    "linked together; rename one of them"
+                )
+                raise ConfigError(message)
+            seen[function.name] = function.key

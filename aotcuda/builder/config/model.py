@@ -1,0 +1,340 @@
+"""The content of `[tool.aotcuda]`: one frozen dataclass for each kind of table, and `parse`, which makes them.
+
+The fields' metadata says how each key is read and what it means. The schema and the tables in docs/configuration.md are
+generated from it: after a change, run `python -m aotcuda.builder.config.schema --markdown docs/configuration.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from aotcuda.arch import Target
+from aotcuda.builder import frontends
+from aotcuda.builder.config import checks as clashes
+from aotcuda.builder.config import overrides, rules
+from aotcuda.builder.config.keys import ROOT
+from aotcuda.builder.config.settings import Record, setting
+from aotcuda.builder.config.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
+from aotcuda.builder.config.target_list import TargetList
+
+_FLAG = Flag()
+_FRONT_END = Choice(frontends.NAMES)
+_STRINGS = ListOf(item=Text(), expected="a list of strings that are not empty")
+_BOUNDS = ListOf(
+    item=Integer(1, 1024), expected="an integer or a list of 1 to 3 integers", shortest=1, longest=3, single=True
+)
+_SIGNATURES = ListOf(item=rules.SIGNATURE, expected="a signature or a list of signatures", shortest=1, single=True)
+_AXPY = '"void(float32, float32[::1], float32[::1])"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a module is compiled."""
+
+    fastmath: bool = field(
+        default=False,
+        metadata=setting(_FLAG, "Faster, less exact floating-point arithmetic.", "true"),
+    )
+    lineinfo: bool = field(
+        default=False,
+        metadata=setting(_FLAG, "Keep line numbers for profilers. Not together with `debug`.", "true"),
+    )
+    debug: bool = field(
+        default=False,
+        metadata=setting(_FLAG, "Keep full debug information; `opt-level` becomes 0.", "false"),
+    )
+    opt_level: int = field(
+        default=3,
+        metadata=setting(Integer(0, 3), "How much the compiler optimises.", "2"),
+    )
+    max_registers: int = field(
+        default=0,
+        metadata=setting(Integer(0, 255), "Registers a thread may use; 0 leaves the choice to the compiler.", "64"),
+    )
+    include_dirs: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            _STRINGS,
+            "Folders searched for headers of `.cu` files, in order, before the toolkit's own.",
+            '["csrc/include"]',
+        ),
+    )
+    defines: tuple[tuple[str, str], ...] = field(
+        default=(),
+        metadata=setting(
+            TableOf(name=rules.MACRO_NAME, value=Macro(), expected="a table of macros"),
+            "Macros defined for `.cu` files; true and false become 1 and 0.",
+            '{ TILE = "16" }',
+        ),
+    )
+    nvrtc_options: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            _STRINGS,
+            "More options for NVRTC, which compiles `.cu` files.",
+            '["--std=c++17"]',
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkItem:
+    """A file that is linked into a module, or the device functions of another packaged module."""
+
+    key: str
+    path: str | None = field(
+        default=None,
+        metadata=setting(
+            rules.LINK_PATH,
+            "The file, relative to the project's folder; its suffix says what it is.",
+            '"csrc/table.cu"',
+            default="either this or `module`",
+        ),
+    )
+    module: str | None = field(
+        default=None,
+        metadata=setting(
+            rules.PYTHON_MODULE,
+            "A module of this wheel, or an installed one that aotcuda built: its device functions, what they link, and "
+            "its callbacks.",
+            '"otherpkg.kernels"',
+            default="either this or `path`",
+            instead_of="path",
+        ),
+    )
+    setup: str | None = field(
+        default=None,
+        metadata=setting(rules.CALLBACK, "Called once after the module was loaded.", '"mypkg._hooks:upload"'),
+    )
+    teardown: str | None = field(
+        default=None,
+        metadata=setting(rules.CALLBACK, "Called once before the module is unloaded.", '"mypkg._hooks:release"'),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A device function that the module exports under a C name."""
+
+    key: str
+    name: str
+    python: str = field(
+        metadata=setting(
+            rules.PYTHON_NAME, "The Python function in `source`.", '"add"', default="the C name", from_name=True
+        )
+    )
+    signature: str = field(
+        metadata=setting(rules.SIGNATURE, "Its types, in Numba's notation.", '"int32(int32, int32)"')
+    )
+    short_key: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A kernel that the module offers for launching."""
+
+    key: str
+    name: str
+    python: str = field(
+        metadata=setting(
+            rules.PYTHON_NAME,
+            "The Python function in `source`.",
+            '"matmul"',
+            default="the kernel's name",
+            from_name=True,
+        )
+    )
+    signatures: tuple[str, ...] = field(
+        metadata=setting(
+            _SIGNATURES,
+            "The types that it is compiled for: one signature or a list of them.",
+            '["void(float32[:,::1], float32[:,::1], float32[:,::1])"]',
+            alias="signature",
+        )
+    )
+    launch_bounds: tuple[int, ...] = field(
+        default=(),
+        metadata=setting(
+            _BOUNDS,
+            "Most threads a block, then fewest blocks a multiprocessor, then most blocks a cluster.",
+            "256",
+            default="none",
+        ),
+    )
+    cooperative: bool = field(
+        default=False,
+        metadata=setting(_FLAG, "Launch so that the whole grid can synchronise.", "true"),
+    )
+    short_key: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """An importable module that the wheel gains."""
+
+    key: str
+    name: str
+    source: str = field(
+        metadata=setting(rules.PYTHON_MODULE, "The Python module that holds the functions.", '"mypkg._kernels"')
+    )
+    frontend: str | None = field(
+        default=None,
+        metadata=setting(
+            _FRONT_END,
+            "The compiler of this module's functions, where it is not that of the other modules.",
+            '"numba-cuda-mlir"',
+            default="that of `tool.aotcuda`",
+        ),
+    )
+    options: Options = field(
+        default_factory=Options,
+        metadata=setting(
+            Record(cls=Options, expected="a table of options"),
+            "Compile options of this module; each key replaces the one in `tool.aotcuda.options`.",
+            "{ fastmath = true }",
+            default="those of `tool.aotcuda.options`",
+        ),
+    )
+    link: tuple[LinkItem, ...] = field(
+        default=(),
+        metadata=setting(
+            ListOf(
+                item=Record(cls=LinkItem, expected="a path or a table", short="path"),
+                expected="a list of files",
+            ),
+            "What is linked into the module: paths of files, or tables.",
+            '["csrc/functions.cu"]',
+        ),
+    )
+    functions: tuple[Function, ...] = field(
+        default=(),
+        metadata=setting(
+            TableOf(
+                name=rules.C_NAME,
+                value=Record(cls=Function, expected="a signature or a table", short="signature"),
+                expected="a table of functions",
+                named=True,
+            ),
+            "Device functions; the key is the C ABI name, the value a signature or a table.",
+            '{ add_i32 = { python = "add", signature = "int32(int32, int32)" } }',
+        ),
+    )
+    kernels: tuple[Kernel, ...] = field(
+        default=(),
+        metadata=setting(
+            TableOf(
+                name=rules.KERNEL_NAME,
+                value=Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures"),
+                expected="a table of kernels",
+                named=True,
+            ),
+            "Kernels; the key is the name they are launched by, the value a signature, a list of them or a table.",
+            f"{{ axpy = [{_AXPY}] }}",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole of `[tool.aotcuda]`."""
+
+    arch: tuple[Target, ...] = field(
+        metadata=setting(
+            TargetList(),
+            "What to build for: `sm_XY` for machine code, `compute_XY` for PTX, or another of the ways below. "
+            "`AOTCUDA_ARCH` replaces it.",
+            '["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]',
+        )
+    )
+    frontend: str = field(
+        default="numba-cuda",
+        metadata=setting(
+            _FRONT_END, "The compiler of the Python functions; a module may name another one.", '"numba-cuda"'
+        ),
+    )
+    load: str = field(
+        default="import",
+        metadata=setting(
+            Choice(("import", "first-use")),
+            "When the images are loaded: at import or at the first launch.",
+            '"first-use"',
+        ),
+    )
+    fallback: str = field(
+        default="jit",
+        metadata=setting(
+            Choice(("jit", "error")), "What happens where nothing in the wheel fits: compile, or raise.", '"error"'
+        ),
+    )
+    watch: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            _STRINGS,
+            "Globs, relative to the project's folder, of more files that the kernels depend on; `**` is any number of "
+            "folders. For what builds cannot see being read: see [the fallback](fallback.md#the-cache).",
+            '["data/*.h5"]',
+        ),
+    )
+    host_abi: bool = field(
+        default=False,
+        metadata=setting(
+            _FLAG, "Whether the wheel depends on the host's system, and so must carry a platform tag.", "true"
+        ),
+    )
+    options: Options = field(
+        default_factory=Options,
+        metadata=setting(
+            Record(cls=Options, expected="a table of options"),
+            "Compile options of all modules.",
+            "{ fastmath = true }",
+            default="see the next table",
+        ),
+    )
+    modules: tuple[Module, ...] = field(
+        metadata=setting(
+            TableOf(
+                name=rules.MODULE_NAME,
+                value=Record(cls=Module, expected="a table"),
+                expected="a table with at least one module",
+                shortest=1,
+                named=True,
+            ),
+            "The modules that the wheel gains; each key is a module's dotted name, in quotes.",
+            f'{{ "mypkg.kernels" = {{ source = "mypkg._kernels", kernels = {{ axpy = {_AXPY} }} }} }}',
+        )
+    )
+    arch_key: str = "tool.aotcuda.arch"
+    frontend_key: str = "tool.aotcuda.frontend"
+
+
+def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
+    """Read the content of `[tool.aotcuda]`.
+
+    Args:
+        table: The table as a TOML parser gives it.
+        environ: Environment variables; `AOTCUDA_ARCH` replaces `arch`.
+
+    Raises:
+        ConfigError: The first thing found wrong. Keys are looked at in the order of the dataclasses' fields, and what
+            lies between several keys (names used twice, options that exclude each other) after that.
+    """
+    if not isinstance(table, Mapping):
+        raise ROOT.mismatch(expected="a table", value=table)
+    override = overrides.targets(environ.get("AOTCUDA_ARCH", ""))
+    if override and "arch" not in table:
+        table = {**table, "arch": [str(target) for target in override]}
+    config: Config = Record(cls=Config, expected="a table").read(overrides.inherit_options(table), ROOT)
+    clashes.check(config)
+    return replace(
+        config,
+        arch=tuple(sorted({*(override or config.arch)}, key=Target.sort_key)),
+        arch_key="AOTCUDA_ARCH" if override else config.arch_key,
+        options=_settled(config.options),
+        modules=tuple(replace(module, options=_settled(module.options)) for module in config.modules),
+    )
+
+
+def _settled(options: Options) -> Options:
+    """The options as compilers see them."""
+    return replace(options, opt_level=0) if options.debug else options

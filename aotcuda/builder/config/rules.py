@@ -1,0 +1,144 @@
+"""What names, signatures and paths in the configuration must look like.
+
+Each constant at the end is the shape of one kind of text: a pattern, which the JSON schema has too, and a function with
+the rules that no pattern can say. Such a function takes the text, returns what the configuration keeps, and raises
+ValueError with what is wrong and what to do; the key is put before it by the shape.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+from aotcuda.builder.config import keys
+from aotcuda.builder.config.shapes import Text
+
+LINK_SUFFIXES = (".cu", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o", ".a")
+
+_C_KEYWORDS = """
+alignas alignof auto bool break case char const constexpr continue default do double else enum extern false float
+for goto if inline int long nullptr register restrict return short signed sizeof static static_assert struct switch
+thread_local true typedef typeof typeof_unqual union unsigned void volatile while asm fortran
+"""
+_CPP_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
+concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete
+do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
+namespace new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast
+requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
+true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+# What CUDA C++, PTX or the generated header define, and what compiled code calls by name.
+_CUDA_NAMES = """
+threadIdx blockIdx blockDim gridDim warpSize WARP_SZ dim3 main malloc free memcpy memset printf vprintf
+size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
+"""
+_VECTOR_TYPES = frozenset(
+    f"{sign}{scalar}{width}"
+    for scalar in ("char", "short", "int", "long", "longlong", "float", "double")
+    for sign in (("",) if scalar in {"float", "double"} else ("", "u"))
+    for width in range(1, 5)
+)
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_LITERALS = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def c_name(text: str) -> str:
+    """The C ABI name of a device function: also a name in C++, in CUDA and as an attribute of the Python module."""
+    for language, keywords in (("C", _C_KEYWORDS), ("C++", _CPP_KEYWORDS)):
+        if text in keywords.split():
+            raise _unusable(text, f"is a keyword of {language}, so no header can declare it")
+    if text in _CUDA_NAMES.split() or text in _VECTOR_TYPES:
+        raise _unusable(text, "is a name of CUDA C++ itself, so no header can declare it")
+    if re.match(r"_[_A-Z]", text):
+        raise _unusable(text, "is reserved for compilers, like all names that begin with __ or with _ and a capital")
+    return attribute(text)
+
+
+def attribute(text: str) -> str:
+    """A name that the generated module gains as an attribute."""
+    if text.startswith("__"):
+        raise _unusable(text, "is reserved for Python and aotcuda, like all names that begin with __")
+    if text == "aotcuda":
+        raise _unusable(text, "is a name that the generated module uses itself")
+    return python_name(text)
+
+
+def python_name(text: str) -> str:
+    """The name of a Python function."""
+    if not text.isidentifier():
+        raise _unusable(text, "is not a Python identifier, so no function can have it")
+    if keyword.iskeyword(text):
+        raise _unusable(text, "is a keyword of Python, so no function can have it")
+    return text
+
+
+def module_name(text: str) -> str:
+    """The dotted name of a module that the wheel gains."""
+    parts = dotted_name(text).split(".")
+    if parts[0] == "aotcuda":
+        raise _unusable(text, "lies in the package of aotcuda itself", "put the module into a package of your own")
+    if any(part.startswith("__") for part in parts):
+        raise _unusable(text, "is reserved for Python, like all names that begin with __")
+    return text
+
+
+def dotted_name(text: str) -> str:
+    """The dotted name of any module."""
+    for part in text.split("."):
+        if not part.isidentifier() or keyword.iskeyword(part):
+            problem = "a keyword of Python" if part.isidentifier() else "not a Python identifier"
+            raise _unusable(
+                text,
+                f"cannot be imported, because {keys.string(part)} is {problem}",
+                'give the dotted name of a module, such as "mypkg._kernels"',
+            )
+    return text
+
+
+def callback(text: str) -> str:
+    """A setup or teardown callback, `package.module:function`."""
+    module, _, function = text.partition(":")
+    dotted_name(module)
+    python_name(function)
+    return text
+
+
+def signature(text: str) -> str:
+    """A signature in Numba's notation, on one line. Its types are the front end's affair; brackets are checked here."""
+    text = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
+    stack: list[str] = []
+    for character in _LITERALS.sub("", text):
+        if character in _PAIRS.values():
+            stack.append(character)
+        elif character in _PAIRS and (not stack or stack.pop() != _PAIRS[character]):
+            message = f"{keys.string(text)} has a {character!r} too many or in the wrong place; correct the brackets"
+            raise ValueError(message)
+    if stack:
+        message = f"{keys.string(text)} has a {stack[-1]!r} that is never closed; correct the brackets"
+        raise ValueError(message)
+    return text
+
+
+def _unusable(name: str, problem: str, remedy: str = "choose another name") -> ValueError:
+    return ValueError(f"{keys.string(name)} {problem}; {remedy}")
+
+
+_WORD = "[A-Za-z_][A-Za-z0-9_]*"
+
+MODULE_NAME = Text(
+    "the dotted name of a module (ASCII letters, digits, underscores) as the key",
+    rf"^{_WORD}(\.{_WORD})*$",
+    module_name,
+)
+C_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", c_name)
+KERNEL_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", attribute)
+MACRO_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$")
+PYTHON_NAME = Text("the name of a Python function", r"^[^\s.:]+$", python_name)
+PYTHON_MODULE = Text("the dotted name of a Python module", r"^[^\s.:]+(\.[^\s.:]+)*$", dotted_name)
+CALLBACK = Text('"package.module:function"', r"^[^\s.:]+(\.[^\s.:]+)*:[^\s.:]+$", callback)
+LINK_PATH = Text(
+    f"the path of a file that ends in {', '.join(LINK_SUFFIXES)}",
+    rf"[^/]\.({'|'.join(LINK_SUFFIXES).replace('.', '')})$",
+)
+SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", signature)

@@ -1,0 +1,173 @@
+"""Tables with known keys: dataclasses whose fields say by their metadata how their keys are read and documented."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aotcuda.builder.config.keys import Key
+    from aotcuda.builder.config.shapes import Shape
+
+_METADATA = "aotcuda"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One key of a table.
+
+    Attributes:
+        shape: The shape of its value.
+        meaning: What it does, for the schema and the reference.
+        example: A value, as TOML.
+        default: The default in words, where the field's own is not what the reader should see.
+        alias: Another spelling of the key.
+        from_name: Whether the default is the name of the table itself.
+        instead_of: Another key, of which and this one exactly one must be given.
+    """
+
+    shape: Shape
+    meaning: str
+    example: str
+    default: str = ""
+    alias: str = ""
+    from_name: bool = False
+    instead_of: str = ""
+
+
+def setting(shape: Shape, meaning: str, example: str, **more: Any) -> dict[str, Setting]:
+    """Metadata that makes a dataclass field a key; arguments as for `Setting`."""
+    return {_METADATA: Setting(shape=shape, meaning=meaning, example=example, **more)}
+
+
+_Entries = dict[str, tuple[dataclasses.Field[Any], Setting]]
+
+
+def settings(cls: type) -> _Entries:
+    """The keys of the table that `cls` holds, in the order of its fields; fields without metadata are no keys."""
+    return {
+        field.name.replace("_", "-"): (field, field.metadata[_METADATA])
+        for field in dataclasses.fields(cls)
+        if _METADATA in field.metadata
+    }
+
+
+def required(field: dataclasses.Field[Any], entry: Setting) -> bool:
+    """Whether the key of `field` must be given."""
+    defaults = (field.default, field.default_factory)
+    return not entry.from_name and all(default is dataclasses.MISSING for default in defaults)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, tell where it stands.
+
+    If `short` names a key, a value that is no table is taken for the value of that key; the field `short_key`, if there
+    is one, tells where that value stands.
+    """
+
+    cls: type
+    expected: str
+    short: str = ""
+
+    @property
+    def either(self) -> tuple[str, ...]:
+        """The keys of which a table has exactly one."""
+        found = {name: entry.instead_of for name, (_, entry) in settings(self.cls).items() if entry.instead_of}
+        return tuple(dict.fromkeys((*found.values(), *found)))
+
+    def read(self, value: object, key: Key) -> Any:
+        """See Shape."""
+        entries = settings(self.cls)
+        if isinstance(value, Mapping):
+            values = _read_table(entries, value, key)
+            self._check_either(value, key)
+        elif self.short and isinstance(value, str | list | tuple):
+            values = {self.short: entries[self.short][1].shape.read(value, key)}
+        else:
+            raise key.mismatch(self.expected, value)
+        for field in dataclasses.fields(self.cls):
+            if field.name == "key":
+                values["key"] = str(key)
+            elif field.name == "short_key":
+                values["short_key"] = self._short_key(value, key)
+            elif field.name == "name" or (field.name in entries and entries[field.name][1].from_name):
+                values.setdefault(field.name, key.name)
+        return self.cls(**values)
+
+    def _check_either(self, table: Mapping[str, object], key: Key) -> None:
+        given = [name for name in self.either if name in table]
+        if len(given) > 1:
+            problem = f"given beside {given[0]}"
+            raise key.child(given[1]).error(problem, "keep one of the two")
+        if self.either and not given:
+            example = settings(self.cls)[self.either[0]][1].example
+            problem = f"{' or '.join(self.either)} is missing"
+            raise key.error(problem, f"write for example {self.either[0]} = {example}")
+
+    def _short_key(self, value: object, key: Key) -> str:
+        """Where the value of `short` stands: at the key of the whole if it was written in its place."""
+        if not isinstance(value, Mapping):
+            return str(key)
+        return str(key.child(_written(self.short, settings(self.cls)[self.short][1], value, key) or self.short))
+
+    def schema(self) -> dict[str, Any]:
+        """See Shape."""
+        entries = settings(self.cls)
+        properties: dict[str, Any] = {}
+        needed: list[str] = []
+        either: dict[str, Any] = {"oneOf": [{"required": [name]} for name in self.either]} if self.either else {}
+        for name, (field, entry) in entries.items():
+            properties[name] = _described(field, entry)
+            if entry.alias:
+                properties[entry.alias] = properties[name] | {"description": f"Another spelling of {name}."}
+                either = {"oneOf": [{"required": [name]}, {"required": [entry.alias]}]}
+            elif required(field, entry):
+                needed.append(name)
+        table: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        if needed:
+            table["required"] = needed
+        table |= either
+        return {"anyOf": [entries[self.short][1].shape.schema(), table]} if self.short else table
+
+
+def _read_table(entries: _Entries, table: Mapping[str, object], key: Key) -> dict[str, Any]:
+    """The values of the fields whose keys are given; unknown keys are found before wrong values."""
+    known = [name for key_name, (_, entry) in entries.items() for name in (key_name, entry.alias) if name]
+    for name in table:
+        if name not in known:
+            raise key.child(name).unknown(known)
+    values: dict[str, Any] = {}
+    for name, (field, entry) in entries.items():
+        written = _written(name, entry, table, key)
+        child = key.child(written or name, f"write for example {written or name} = {entry.example}")
+        if written:
+            values[field.name] = entry.shape.read(table[written], child)
+        elif required(field, entry):
+            problem = "this key is missing"
+            raise child.error(problem)
+    return values
+
+
+def _written(name: str, entry: Setting, table: Mapping[str, object], key: Key) -> str | None:
+    """The spelling of a key that `table` uses, or None if the key is not given."""
+    spellings = [spelling for spelling in (name, entry.alias) if spelling in table]
+    if len(spellings) > 1:
+        problem = f"given beside {name}, which means the same"
+        raise key.child(entry.alias).error(problem, "keep one of the two")
+    return spellings[0] if spellings else None
+
+
+def _described(field: dataclasses.Field[Any], entry: Setting) -> dict[str, Any]:
+    """The schema of one key, with its meaning and its default."""
+    schema = entry.shape.schema() | {"description": entry.meaning}
+    default = constant_default(field, entry)
+    return schema if default is None else schema | {"default": default}
+
+
+def constant_default(field: dataclasses.Field[Any], entry: Setting) -> object:
+    """The default of a key as TOML has it, or None if it has none or one that depends on other keys."""
+    if field.default == () and not entry.default:
+        return {} if entry.shape.schema().get("type") == "object" else []
+    return field.default if isinstance(field.default, bool | int | str) else None

@@ -1,0 +1,186 @@
+"""`arch` and `AOTCUDA_ARCH`: lists of targets in nvcc's, PyTorch's and CMake's ways of writing them.
+
+    sm_90  compute_90a            one target each; what every list means in the end
+    all  all-major  native        as nvcc's -arch: what the toolchain builds for, or the GPUs of this machine
+    8.0;9.0a+PTX                  PyTorch's TORCH_CUDA_ARCH_LIST: machine code, and with +PTX also PTX
+    80-real;90-virtual;90a        CMake's CUDA_ARCHITECTURES: machine code, PTX, and without a suffix both
+
+A number alone, `90` or `9.0`, means other things to CMake and to PyTorch, so it is taken only in a list where another
+item shows whose list it is. What would have to be guessed is an error that says what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import arch
+from aotcuda.arch import Target
+from aotcuda.builder.config import keys
+from aotcuda.errors import AotcudaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from aotcuda.builder.config.keys import Key
+    from aotcuda.errors import ConfigError
+
+_ITEM = "sm_XY (machine code) or compute_XY (PTX)"
+_LOWEST = (7, 5)
+"""What `all` begins with: Turing. Older targets that a toolchain still knows have to be named."""
+
+_NUMBER = "[0-9]{2,3}[af]?"
+_CAPABILITY = r"[0-9]{1,2}\.[0-9][af]?"
+_KEYWORDS = ("all", "all-major", "native")
+_ONE = rf"(?:(?:sm|compute)_{_NUMBER}|{_NUMBER}(?:-real|-virtual)?|{_CAPABILITY}(?:\+PTX)?|{'|'.join(_KEYWORDS)})"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetList:
+    """The shape of `arch`; see `aotcuda.builder.config.shapes.Shape`."""
+
+    expected: str = "a list of targets"
+
+    def read(self, value: object, key: Key) -> tuple[Target, ...]:
+        """The targets that a list names, in its order.
+
+        Raises:
+            ConfigError: An item is none, is ambiguous, or names a target once more in another way.
+        """
+        if not isinstance(value, list | tuple) or not value:
+            raise key.mismatch(self.expected, value)
+        items = []
+        for index, item in enumerate(value):
+            if not isinstance(item, str):
+                raise _no_target(key.item(index), item)
+            items += [(key.item(index), part) for part in re.split("[;,]", item)]
+        return _read(items)
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema, draft 7."""
+        pattern = f"^{_ONE}([;,]{_ONE})*$"
+        return {"type": "array", "items": {"type": "string", "pattern": pattern}, "minItems": 1}
+
+
+def from_variable(variable: str, key: Key) -> tuple[Target, ...]:
+    """The targets in the value of AOTCUDA_ARCH, whose items `;`, `,` or spaces divide; none for an empty value.
+
+    Raises:
+        ConfigError: As for `TargetList.read`, or the value holds separators alone.
+    """
+    if not variable.strip():
+        return ()
+    items = [item for item in re.split(r"[;,\s]+", variable) if item]
+    if not items:
+        problem = "the list names no target"
+        raise key.error(problem)
+    return _read([(key, item) for item in items])
+
+
+def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
+    texts = [text for _, text in items]
+    pytorch = any(re.fullmatch(rf"{_CAPABILITY}\+PTX", text) for text in texts)
+    cmake = any(re.fullmatch(rf"{_NUMBER}-(real|virtual)", text) for text in texts)
+    found: list[Target] = []
+    written: dict[Target, str] = {}
+    for key, text in items:
+        targets = [*_targets(key, text, pytorch=pytorch, cmake=cmake)]
+        for target in targets if text not in _KEYWORDS else ():
+            if target.capability == (10, 1):
+                new = str(target).replace("101", "110")
+                problem = f"{keys.string(text)} is what CUDA 12.8 and 12.9 called {new}"
+                raise key.error(problem, f'write "{new}"')
+            if written.setdefault(target, text) != text:
+                problem = f"{target} is listed twice, as {keys.string(written[target])} and as {keys.string(text)}"
+                raise key.error(problem, "leave one of them out")
+        found += targets
+    return tuple(found)
+
+
+def _targets(key: Key, text: str, *, pytorch: bool, cmake: bool) -> Iterator[Target]:
+    """The targets that one item stands for."""
+    if text in _KEYWORDS:
+        yield from _keyword(key, text)
+        return
+    number, _, kind = text.partition("-")
+    capability, _, ptx = text.partition("+")
+    if re.fullmatch(rf"(sm|compute)_{_NUMBER}", text):
+        yield arch.parse(text)
+    elif re.fullmatch(_NUMBER, number) and (kind in ("real", "virtual") or (text == number and cmake)):
+        if kind != "virtual":
+            yield arch.parse(f"sm_{number}")
+        if kind != "real":
+            yield arch.parse(f"compute_{number}")
+    elif re.fullmatch(_CAPABILITY, capability) and (ptx == "PTX" or (text == capability and pytorch)):
+        number = capability.replace(".", "")
+        yield arch.parse(f"sm_{number}")
+        if ptx:
+            yield arch.parse(f"compute_{number}")
+    elif re.fullmatch(rf"{_NUMBER}|{_CAPABILITY}", text):
+        number = text.replace(".", "")
+        problem = f"{keys.string(text)} alone may mean machine code, PTX or both"
+        raise key.error(problem, f'write "sm_{number}", "compute_{number}" or both')
+    else:
+        raise _no_target(key, text)
+
+
+def _no_target(key: Key, value: object) -> ConfigError:
+    problem = f"expected {_ITEM}, found {keys.found(value)}"
+    return key.error(problem, _instead(str(value)))
+
+
+def _instead(text: str) -> str | None:
+    """What was probably meant; None if nothing resembles it."""
+    if text.strip().lower() in _KEYWORDS:
+        return f'write "{text.strip().lower()}"'
+    match = re.fullmatch(r"(sm|compute|lto)?[_ -]?([0-9]{1,2})\.?([0-9])([af]?)(\+ptx|-real|-virtual)?", _plain(text))
+    if match is None:
+        return None
+    prefix, major, minor, suffix, ending = match.groups(default="")
+    number = f"{major}{minor}{suffix}"
+    if len(number.rstrip("af")) < 2:
+        return None
+    if prefix in ("sm", "compute") and not ending:
+        return f'write "{prefix}_{number}"'
+    if prefix == "lto":
+        return f'device functions have LTOIR for every target: write "sm_{number}"'
+    return f'write "sm_{number}" for machine code, "compute_{number}" for PTX'
+
+
+def _plain(text: str) -> str:
+    return text.strip().lower() if text.isascii() else ""
+
+
+def _keyword(key: Key, text: str) -> Iterator[Target]:
+    if text == "native":
+        for major, minor in sorted(set(_gpus_here(key))):
+            yield Target("sass", major, minor)
+        return
+    known = [capability for capability in _known(key, text) if capability >= _LOWEST and capability != (10, 1)]
+    majors = [capability for capability in known if capability[1] == 0]
+    for major, minor in known if text == "all" else sorted({known[0], *majors}):
+        yield Target("sass", major, minor)
+    yield Target("ptx", *(majors or known)[-1])
+
+
+def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
+    """The compute capabilities that the toolchain builds for, in order."""
+    try:
+        from aotcuda.builder.link import nvrtc  # noqa: PLC0415 (most lists name their targets, and need no toolchain)
+
+        return nvrtc.supported_capabilities()
+    except ImportError as error:
+        problem = f"{keys.string(text)} means what the toolchain builds for, and {error.name} is not installed"
+        raise key.error(problem, "install aotcuda[cu13], or name the targets") from None
+
+
+def _gpus_here(key: Key) -> list[tuple[int, int]]:
+    """The compute capabilities of this machine's GPUs, as its driver tells them."""
+    from aotcuda.runtime import driver  # noqa: PLC0415 (a build needs no driver but for this)
+
+    try:
+        return [device.capability for device in driver.get().devices]
+    except AotcudaError as error:
+        problem = f'"native" means the GPUs of this machine, and there is none to ask: {error}'
+        raise key.error(problem, 'name the targets, such as "sm_90"') from None

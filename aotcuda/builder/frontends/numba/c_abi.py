@@ -1,0 +1,157 @@
+"""The C prototype of an exported function: what its arguments and its result are to a caller in C.
+
+| Numba | argument | result |
+|---|---|---|
+| numbers, bool | the C type of the same size; float16 as its bits | the same |
+| complex | as the compiler passes it: two floats, or a struct of them | a struct of two |
+| datetimes | the count, as `long long` | the same |
+| `CPointer` | a pointer; `void *` where C has no type for what it points to | the same |
+| records | a pointer to a struct | refused |
+| tuples | each item as an argument of its own | a struct of the items, tuples among them as the compiler has them |
+| arrays | the parts of the compiler's array descriptor | refused |
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aotcuda.builder.c_header import c_types
+from aotcuda.builder.frontends.numba import units
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FunctionType
+
+    from aotcuda.builder.frontends.numba.calling_convention import Passing
+    from aotcuda.builder.plan import Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prototype:
+    """A C prototype; the fields are those of `CompiledFunction`."""
+
+    result: str
+    parameters: tuple[tuple[str, str], ...]
+    structs: tuple[tuple[str, str], ...]
+    records: tuple[tuple[str, object], ...]
+
+
+def prototype(passing: Passing, unit: Unit, python: FunctionType, args: Sequence[Any], result: Any) -> Prototype:
+    """The prototype of `python`, compiled for `args` and returning `result`.
+
+    Raises:
+        CompileError: A type has no counterpart in the C ABI.
+    """
+    abi = _Abi(passing, unit, python)
+    names = inspect.signature(python).parameters
+    parameters = [part for name, ty in zip(names, args, strict=True) for part in abi.parameter(name, ty)]
+    returned = abi.result(result)
+    return Prototype(
+        result=returned,
+        parameters=tuple(parameters),
+        structs=tuple(abi.structs.definitions.items()),
+        records=tuple(abi.structs.records.items()),
+    )
+
+
+class _Abi:
+    def __init__(self, passing: Passing, unit: Unit, python: FunctionType) -> None:
+        self._passing = passing
+        self._notation = passing.notation
+        self._types = passing.notation.types
+        self._where = f"{unit.key}: {unit.signature}"
+        self.structs = c_types.Structs(unit.symbol, unit.module, _named_records(unit, python, passing))
+
+    def parameter(self, name: str, ty: Any) -> list[tuple[str, str]]:
+        """`(C type, name)` of each C parameter that an argument becomes."""
+        notation, types = self._notation, self._types
+        if (kind := self._value(ty)) is not None:
+            return [(kind, name)]
+        if notation.is_complex(ty):
+            return self._passing.c_complex(name, ty)
+        if isinstance(ty, types.Record) and (struct := self._record(ty)) is not None:
+            return [(f"{struct} *", name)]
+        if isinstance(ty, types.BaseTuple):
+            return [part for index, item in enumerate(ty) for part in self.parameter(f"{name}_{index}", item)]
+        if isinstance(ty, types.Array):
+            pointer = self._pointer(ty.dtype)
+            return [(word.c_type or pointer, f"{name}_{word.name}") for word in self._passing.array_words(ty.ndim)]
+        message = (
+            f"{self._where}: argument {name!r} is of type {notation.spell(ty)}, which has no type in the C ABI; take a "
+            "number, bool, complex, datetime, pointer, record, array, or tuple of these"
+        )
+        raise CompileError(message)
+
+    def result(self, ty: Any) -> str:
+        """The C type in which the function returns `ty`."""
+        if ty in (self._types.none, self._types.void):
+            return "void"
+        if (kind := self._returned(ty)) is not None:
+            return kind
+        if isinstance(ty, self._types.BaseTuple) and len(ty):
+            return self.structs.result(self._items(ty, ty))
+        raise self._refused_result(ty)
+
+    def _items(self, ty: Any, whole: Any, prefix: str = "item") -> list[str]:
+        """The declarations of a tuple's items as members of a struct."""
+        found = []
+        for index, item in enumerate(ty):
+            name = f"{prefix}{index}"
+            if (kind := self._returned(item)) is not None:
+                found.append(c_types.declare(kind, name))
+            elif isinstance(item, self._types.BaseTuple) and len(item):
+                if self._passing.nests_results:
+                    found.append(c_types.tuple_member(self._items(item, whole), name))
+                else:
+                    found += self._items(item, whole, f"{name}_")
+            else:
+                raise self._refused_result(whole)
+        return found
+
+    def _refused_result(self, ty: Any) -> CompileError:
+        return CompileError(
+            f"{self._where}: it returns {self._notation.spell(ty)}, which has no type in the C ABI; return a number, "
+            "bool, complex, datetime, pointer or a tuple of these, or write through a pointer argument"
+        )
+
+    def _returned(self, ty: Any) -> str | None:
+        return self._notation.c_scalar(ty) if self._notation.is_complex(ty) else self._value(ty)
+
+    def _value(self, ty: Any) -> str | None:
+        """The C type of what is one value in C too; None for the rest."""
+        if ty in self._notation.formats:
+            return self._notation.c_scalar(ty)
+        if isinstance(ty, self._types.NPDatetime | self._types.NPTimedelta):
+            return "long long"
+        return self._pointer(getattr(ty, "dtype", None)) if self._notation.is_pointer(ty) else None
+
+    def _pointer(self, pointee: Any) -> str:
+        """The C type of a pointer to `pointee`."""
+        target = None
+        if isinstance(pointee, self._types.Record):
+            target = self._record(pointee)
+        elif pointee is not None:
+            target = self._returned(pointee)
+        return c_types.declare(target or "void", "*")
+
+    def _record(self, ty: Any) -> str | None:
+        """The struct that a record is; None if C has no type for one of its fields."""
+        try:
+            return self.structs.record(self._passing.notation.dtype(ty), self._notation.spell(ty))
+        except NotImplementedError:
+            return None
+
+
+def _named_records(unit: Unit, python: FunctionType, passing: Passing) -> dict[str, Any]:
+    """The structured dtypes that a signature may name."""
+    found = {}
+    for name, value in units.namespace(unit, python).items():
+        dtype = passing.notation.dtype(value) if isinstance(value, passing.notation.types.Record) else value
+        if isinstance(dtype, np.dtype) and dtype.names is not None:
+            found[name] = dtype
+    return found

@@ -1,0 +1,80 @@
+"""The items that Python code links, as `declare_device(link=...)` and `@cuda.jit(link=[...])` name them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.frontends import Callbacks, LinkInput
+from aotcuda.builder.link import inputs as links
+from aotcuda.errors import CompileError, ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KINDS = {
+    "PTXSource": "ptx",
+    "CUSource": "cu",
+    "Fatbin": "fatbin",
+    "Cubin": "cubin",
+    "Archive": "library",
+    "Object": "object",
+    "LTOIR": "ltoir",
+}
+
+GRID_GROUP = LinkInput(
+    kind="cu",
+    name="grid_group.cu",
+    internal=True,
+    data=b"""#include <cooperative_groups.h>
+extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(enum cudaCGScope) { return 1; }
+extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned int)
+{
+    cooperative_groups::this_grid().sync();
+    return cudaSuccess;
+}
+""",
+)
+"""What Numba calls for `cuda.cg.this_grid()`, which it finds in libcudadevrt.a. That library is machine code: it cannot
+be inlined, nor become PTX. The toolkit's header has the same barrier for compilers, in CUDA C++."""
+
+
+def link_input(item: Any, root: Path) -> LinkInput:
+    """A file name or a LinkableCode object as a link input; paths are relative to `root`.
+
+    Raises:
+        CompileError: It cannot be linked.
+    """
+    if isinstance(item, str):
+        try:
+            return links.from_file(root / item, root, f"it links {item}")
+        except ConfigError as error:
+            raise CompileError(str(error)) from None
+    kind = _KINDS.get(type(item).__name__)
+    if kind is None:
+        message = f"it links a {type(item).__name__}, which is neither a file name nor one of {', '.join(_KINDS)}"
+        raise CompileError(message)
+    if item.nrt:
+        message = f"it links {item.name} with nrt=True; Numba's memory allocation on the device cannot be packaged"
+        raise CompileError(message)
+    data = item.data
+    return LinkInput(kind=kind, name=item.name, data=data.encode() if isinstance(data, str) else bytes(data))  # type: ignore[arg-type]
+
+
+def callbacks(item: Any) -> tuple[Callbacks, ...]:
+    """The callbacks of a LinkableCode object, by name.
+
+    Raises:
+        SourceError: One cannot be found by its name.
+    """
+    if isinstance(item, str):
+        return ()
+    packaged = getattr(item, "aotcuda_callbacks", None)  # of another packaged module; see aotcuda.interop.packaged
+    if packaged is not None:
+        return tuple(Callbacks(**found) for found in packaged)
+    names = {
+        which: links.importable_name(function, which) if function is not None else None
+        for which, function in (("setup", item.setup_callback), ("teardown", item.teardown_callback))
+    }
+    if not any(names.values()):
+        return ()
+    return (Callbacks(setup=names["setup"], teardown=names["teardown"], origin=item.name),)

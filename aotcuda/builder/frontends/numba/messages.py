@@ -1,0 +1,231 @@
+"""A compiler's errors as errors of the build: with the configuration's key, and the user's file and line."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, FunctionType
+
+    from aotcuda.builder.plan import Unit
+
+_RETURNS = re.compile(r"No conversion from (.+) to (.+) for '\$.*return_value")
+_PLACES = re.compile(r'File "([^"]+)", line (\d+)|(?: at|Raised from) (\S+) \((\d+)\)|\((\S+):(\d+)\)')
+_RAISED_FROM = re.compile(r"\.? Raised from (?:None|\S+ \(\d+\))$", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = re.compile(r"^(Failed in \w+ mode pipeline.*|During: .*|<source elided>|\s*\^+|\s*)$")
+_REASON = re.compile(r"^\s*(No implementation|Unknown attribute|Untyped global)", re.MULTILINE)
+_CALL = re.compile(r"^No implementation of .* found for signature:\s*>>> (.*)")
+_COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy"])
+
+_SIZE = r"\bu?int\d+\b"
+_KNOWN = tuple(
+    (re.compile(pattern), what, remedy)
+    for pattern, what, remedy in [
+        (
+            r"set_try_status|mark_try_block|end_try_block",
+            "try and except are not compiled for GPUs",
+            "test for what may go wrong before it does",
+        ),
+        (
+            (
+                r"format spec in f-strings|printing unimplemented for values of type unicode_type|"
+                r"Function\(<class 'str'>\) found for signature|Literal\[str\]\(<object type:"
+            ),
+            "it makes text of values, as an f-string does",
+            'GPUs have no text but constants: give print the parts, as in print("x is", x[i])',
+        ),
+        (
+            (
+                r"Function\(<function (?:\w+\.)?array at [^>]*>\) found for signature:\s*>>> array\((?:shape=)?"
+                rf"({_SIZE}|(?:Uni)?Tuple\((?:[^()]|\(\w+\))*?{_SIZE}(?:[^()]|\(\w+\))*\))"
+            ),
+            "the size of an array must be known when it is compiled, and {0} is known at run time alone",
+            "make it a constant, or take cuda.shared.array(0, dtype), which is as large as the launch makes it",
+        ),
+        (
+            r"Keyword arguments are not supported, yet|AssertionError: assert (?:not )?kw\w*",
+            "a function that takes its arguments by position alone is called with keywords",
+            "give them in order, without names",
+        ),
+        (
+            r"Untyped global name '(\w+)': Cannot determine Numba type of <class '[\w.]*\.(?:\w*(?i:ufunc)|Vectorized)",
+            "{0} is made by @vectorize, which makes functions of whole arrays",
+            "call the plain function, or one with @cuda.jit(device=True)",
+        ),
+    ]
+)
+"""What a compiler says, in its own terms, of code that has no counterpart on a GPU; what that is, and what to do."""
+
+
+class RaisesError(Exception):
+    """A function with the C ABI raises or returns None, for which that ABI has no channel."""
+
+
+@contextmanager
+def explained(unit: Unit, python: FunctionType, root: str, compiler_error: type[Exception]) -> Iterator[None]:
+    """Turn what is raised while `python` is compiled into a CompileError that names the unit.
+
+    Paths are shown relative to `root`; `compiler_error` is the class of the errors that the compiler words for users.
+    """
+    head = f"{unit.key}: {unit.signature}"
+    try:
+        yield
+    except CompileError as error:
+        text = relative(str(error), root)
+        if text.startswith("tool.aotcuda"):
+            raise
+        where = "" if _named(text, root) else f" ({_place('', error, python, root)})"
+        first, *rest = text.split("\n")
+        reason, mark, remedy = first.partition("; ")
+        raise CompileError("\n".join([f"{head}: {reason}{where}{mark}{remedy}", *rest])) from error
+    except RaisesError as error:
+        message = f"{head}: a function with the C ABI cannot {relative(str(error), root)}"
+        raise CompileError(message) from error
+    except Exception as error:
+        raise CompileError(_message(head, error, unit, python, root, compiler_error)) from error
+
+
+def relative(text: str, root: str) -> str:
+    """`text` with the paths in it made relative to `root`."""
+    prefix = root.rstrip("/")
+    return text.replace(f"{prefix}/", "") if prefix else text
+
+
+def place(function: FunctionType, root: str) -> str:
+    """`mypkg/_kernels.py:12`, where `function` begins."""
+    return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
+
+
+def _message(
+    head: str, error: Exception, unit: Unit, python: FunctionType, root: str, compiler_error: type[Exception]
+) -> str:
+    """The reason and the user's file and line in the first line; the compiler's whole message, indented, below it."""
+    said = relative(_COLOUR.sub("", str(error)), root) or _failed_assertion(error)
+    for pattern, what, remedy in _KNOWN:
+        if found := pattern.search(f"{type(error).__name__}: {said}"):
+            where = _place(said[found.start() :], error, python, root)
+            return f"{head}: {what.format(*found.groups())} ({where}); {remedy}"
+    if isinstance(error, compiler_error):
+        return _compiler_message(head, said, error, unit, python, root)
+    first, _, rest = _RAISED_FROM.sub("", said).partition("\n")
+    message = f"{head}: {type(error).__name__}: {first} ({_place(said, error, python, root)})"
+    return "\n".join(filter(None, [message, _indented(rest)]))
+
+
+def _compiler_message(head: str, plain: str, error: Exception, unit: Unit, python: FunctionType, root: str) -> str:
+    start = found.start() if (found := _REASON.search(plain)) else 0
+    where = _place(plain[start:], error, python, root)
+    if returned := _RETURNS.search(plain):
+        return f"{head}: {_returned(unit, *returned.groups())} ({where}); {_remedy(unit)}"
+    if "_array_allocate" in plain:
+        return f"{head}: it makes an array on the device, which a packaged kernel cannot do ({where}); pass one in"
+    lines = [line.strip() for line in plain[start:].splitlines() if not _NOISE.match(line)]
+    reason = (lines or ["the compiler refuses it"])[0].rstrip(".")
+    if call := _CALL.search(plain[start:].lstrip()):
+        reason = f"No implementation of {call[1]}"
+    return f"{head}: {reason} ({where})\n{_indented(plain)}"
+
+
+def _failed_assertion(error: Exception) -> str:
+    """The compiler's own line, of an error without words."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (frames[-1].line or "").strip() if frames else ""
+
+
+def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
+    """File and line of what could not be compiled: the first of the user's in the compiler's message; callers follow.
+
+    Some errors have no line, or none but those of the compiler's own library. The compiler was looking at the user's,
+    though: the objects that worked on it know it, and so do the statements that they worked on.
+    """
+    if named := _named(text, root):
+        return named
+    seen = [error, *(value for frame in _frames(error) for value in _looked_at(frame))]
+    places = [where for value in seen if (where := _own(_loc(value), root))]
+    vague = _beginnings(python, root)
+    return next((where for where in places if where not in vague), next(iter(places), place(python, root)))
+
+
+def _frames(error: Exception) -> list[FrameType]:
+    """The frames that an error, and those that it came from, went through; the innermost first."""
+    found: list[FrameType] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        found = [*found, *reversed([frame for frame, _ in traceback.walk_tb(cause.__traceback__)])]
+        cause = cause.__cause__ or cause.__context__
+    return found
+
+
+def _looked_at(frame: FrameType) -> Iterator[object]:
+    """What a compiler's function was working on: statements and expressions first, then its own object."""
+    for name, value in frame.f_locals.items():
+        if name != "self":
+            yield value
+    yield frame.f_locals.get("self")
+
+
+def _named(text: str, root: str) -> str | None:
+    """The first line of the user's that a message names."""
+    for parts in _PLACES.findall(text):
+        path, line = filter(None, parts)
+        if own := _own_path(path, root):
+            return f"{own}:{line}"
+    return None
+
+
+def _loc(value: object) -> object:
+    if type(value).__module__.partition(".")[0] in _COMPILERS:
+        with suppress(Exception):  # some of their objects look names up in tables of their own
+            return getattr(value, "loc", None)
+    return None
+
+
+def _own(loc: object, root: str) -> str | None:
+    path = _own_path(getattr(loc, "filename", None), root)
+    return f"{path}:{loc.line}" if path else None  # type: ignore[attr-defined]
+
+
+def _own_path(path: object, root: str) -> str | None:
+    """`path` relative to `root`, if it is a file of the user's: not of a compiler, nor installed below `root`."""
+    if not isinstance(path, str) or not path or path.startswith("<"):
+        return None
+    whole = Path(os.path.normpath(Path(root, path)))
+    if not whole.is_relative_to(root):
+        return None
+    parts = whole.relative_to(root).parts
+    installed = parts[0] in _COMPILERS or "site-packages" in parts or "dist-packages" in parts
+    return None if installed else whole.relative_to(root).as_posix()
+
+
+def _beginnings(python: FunctionType, root: str) -> set[str]:
+    """The lines with which a function begins, which the compiler names where it knows no other."""
+    code = python.__code__
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))
+    path = relative(code.co_filename, root)
+    return {f"{path}:{line}" for line in (*first, code.co_firstlineno)}
+
+
+def _returned(unit: Unit, found: str, promised: str) -> str:
+    if unit.kind == "kernel":
+        return f"a kernel returns nothing, and this one returns {found}"
+    if found == "none":
+        return f"it returns nothing in some cases, where its signature says {promised}"
+    return f"it returns {found}, where its signature says {promised}"
+
+
+def _remedy(unit: Unit) -> str:
+    return "store the result in an array" if unit.kind == "kernel" else "make the two agree"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())

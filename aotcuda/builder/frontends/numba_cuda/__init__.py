@@ -1,0 +1,16 @@
+"""The numba-cuda front end: Python functions to LTOIR with Numba-CUDA, with no GPU and no driver."""
+
+# Puts numba-cuda in the place of the numba.cuda that numba has of its own. Its .pth file does the same, but only in
+# folders where Python reads such files.
+import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401
+
+from aotcuda.builder.frontends.numba_cuda.compiler import (
+    compile_function,
+    compile_kernel,
+    merge_functions,
+    prepare,
+    resolve,
+)
+from aotcuda.builder.frontends.numba_cuda.linking import include_dirs
+
+__all__ = ["compile_function", "compile_kernel", "include_dirs", "merge_functions", "prepare", "resolve"]

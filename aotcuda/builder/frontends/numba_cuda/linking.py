@@ -1,0 +1,114 @@
+"""What compiled functions need beside their own code: files and objects to link, their callbacks, foreign functions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir as llvm
+from numba.cuda import compiler as cuda_compiler
+from numba.cuda.core import config
+from numba.cuda.cuda_paths import get_cuda_paths
+from numba.cuda.cudadrv import nvrtc
+
+from aotcuda.builder.frontends import Callbacks, External, LinkInput
+from aotcuda.builder.frontends.numba import link_items as items
+from aotcuda.builder.frontends.numba_cuda import patches as adapt
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aotcuda.builder.frontends import CType
+
+# Functions of Numba's own that it links as CUDA C++ when they are used (numba.cuda.dispatcher._Kernel.__init__).
+_RESHAPE = re.compile(r'declare [^\n]*@"?(nocopy_empty_reshape|numba_attempt_nocopy_reshape)"?')
+_NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
+
+# What NVVM, libdevice and the device side of the driver define.
+_PROVIDED = re.compile(r"llvm\.|__nv_|nvvm|vprintf$|__assertfail$|malloc$|free$|memcpy$|memset$|___numba_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What one unit needs."""
+
+    inputs: tuple[LinkInput, ...]
+    callbacks: tuple[Callbacks, ...]
+    externals: tuple[External, ...]
+
+
+def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Needs:
+    """What the compiled `library` needs; `given` are the items of `@cuda.jit(link=...)`.
+
+    Raises:
+        CompileError: An item cannot be linked, or the code needs what a packaged kernel cannot have.
+        SourceError: A callback cannot be found by name.
+    """
+    found = list(dict.fromkeys([*library._linking_files, *given]))
+    if any(_RESHAPE.search(text) for text in irs):
+        found.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
+    if any(_NRT.search(text) for text in irs):
+        message = "it allocates memory on the device (Numba's NRT), which a packaged kernel cannot do"
+        raise CompileError(message)
+    inputs = [_input(item, Path(root)) for item in found]
+    if library.use_cooperative:
+        inputs.append(items.GRID_GROUP)
+    callbacks = [named for item in found if not adapt.shim(item) for named in items.callbacks(item)]
+    return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=_externals(library))
+
+
+def include_dirs() -> list[str]:
+    """Folders for CUDA C++ sources beside the toolkit's: Numba's own, and the extra ones that Numba is told of."""
+    package = Path(cuda_compiler.__file__).parent
+    extra = config.CUDA_NVRTC_EXTRA_SEARCH_PATHS
+    given = get_cuda_paths()["include_dir"].info
+    return [
+        *(path for path in extra.split(":") if path),
+        str(package / "include" / str(nvrtc._get_nvrtc_version()[0])),
+        str(package / "memory_management"),
+        *([str(given)] if given else []),
+    ]
+
+
+def _input(item: Any, root: Path) -> LinkInput:
+    if shim := adapt.shim(item):
+        name, heading, pieces = shim
+        parts = tuple((key, text.encode()) for key, text in pieces.items())
+        return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts, internal=True)
+    ready = items.link_input(item, root)
+    if isinstance(item, str) and Path(item).parent == Path(cuda_compiler.__file__).parent:
+        return replace(ready, internal=True)
+    return ready
+
+
+def _externals(library: Any) -> tuple[External, ...]:
+    functions = [function for module in library.modules for function in module.functions]
+    defined = {function.name for function in functions if not function.is_declaration}
+    wanted: dict[str, External] = {}
+    for function in functions:
+        if function.name in defined or _PROVIDED.match(function.name) or isinstance(function, llvm.InlineAsm):
+            continue
+        kind = function.ftype
+        wanted.setdefault(
+            function.name,
+            External(
+                name=function.name,
+                result=_c_type(kind.return_type),
+                parameters=tuple(_c_type(argument) for argument in kind.args),
+            ),
+        )
+    return tuple(wanted.values())
+
+
+def _c_type(ty: Any) -> CType:
+    if isinstance(ty, llvm.VoidType):
+        return "void"
+    if isinstance(ty, llvm.IntType):
+        return f"int{max(ty.width, 8)}"
+    for kind, name in ((llvm.FloatType, "float32"), (llvm.DoubleType, "float64"), (llvm.HalfType, "float16")):
+        if isinstance(ty, kind):
+            return name
+    return "pointer" if isinstance(ty, llvm.PointerType) else "struct"

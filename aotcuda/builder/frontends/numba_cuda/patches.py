@@ -1,0 +1,347 @@
+"""What numba-cuda must be told to compile ahead of time: a target instead of a device, stable names, a stable order.
+
+Numba-CUDA is written for the machine that it runs on. Every change made to it here is in this file, with its reason,
+and is made once, in the worker process that only the build uses. Written against numba-cuda 0.30.4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import types as python_types
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir as llvm
+from llvmlite.ir.values import _escape_string
+from numba import cuda
+from numba.cuda import compiler as cuda_compiler
+from numba.cuda import cudaimpl, dispatcher, target, types, vectorizers
+from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
+from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
+from numba.cuda.core import bytecode, callconv, config
+from numba.cuda.cudadrv import driver
+from numba.cuda.cudadrv.error import CudaSupportError
+from numba.cuda.memory_management import nrt
+
+from aotcuda.builder.frontends.numba import gpu, units
+from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+
+
+@dataclass(slots=True)
+class _Current:
+    """What is being compiled now; one process compiles one unit."""
+
+    capability: tuple[int, int] | None = None
+    tag: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    swallowed: list[str] = field(default_factory=list)
+
+
+_current = _Current()
+
+
+class _OrderedSet(dict[Any, None]):
+    """A set that keeps the order of insertion, for code that iterates over sets of objects ordered by address."""
+
+    add = dict.setdefault
+
+    def update(self, *others: Any, **_: Any) -> None:
+        for other in others:
+            for item in other:
+                self.setdefault(item)
+
+
+@contextmanager
+def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
+    """Compile one unit: for `goal`, with `tag` in every name that has to be unique among the units of one link.
+
+    Yields the list to which is added, while compiling, each place where a helper raises what the C ABI cannot report.
+    """
+    digest = hashlib.sha256(tag.encode()).digest()
+    # Mangled names end in this number. Two units come from two fresh processes, where the counter would start anew and
+    # give two different helpers one name, and the linker would then keep one of them for both.
+    bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(digest[:6], "big") << 16)
+    _current.capability = goal.capability
+    _current.tag = digest[:6].hex()
+    _current.options = {
+        "debug": options.debug,
+        "lineinfo": options.lineinfo,
+        "fastmath": options.fastmath,
+        "opt": options.opt_level > 0 and not options.debug,
+    }
+    _current.swallowed = []
+    try:
+        yield _current.swallowed
+    finally:
+        _current.capability = None
+
+
+def install() -> None:
+    """Make the changes. Called once, before any user module is imported."""
+    _pin_settings()
+    _supply_target()
+    _order_links()
+    _name_shared_memory()
+    _defer_eager_signatures()
+    _defer_vectorize()
+    _take_plain_helpers()
+    _catch_raises()
+    _return_nothing_to_c()
+    _keep_shims_apart()
+    _refuse_recursion()
+
+
+def _pin_settings() -> None:
+    # A .numba_config.yaml in the user's folder or home would change the code that is built.
+    config.OPT = type(config.OPT)(3)
+    config.CUDA_DEBUGINFO_DEFAULT = 0
+    config.FORCE_CUDA_CC = None
+    config.DUMP_ASSEMBLY = False
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
+
+
+class _TargetDevice:
+    """Stands where Numba asks the driver for the current device."""
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        if _current.capability is None:
+            raise RuntimeError(gpu.MISSING)
+        return _current.capability
+
+
+def _supply_target() -> None:
+    for module in (dispatcher, cuda_compiler, nrt):
+        module.get_current_device = _TargetDevice
+    gpu.refuse_driver(driver.Driver, CudaSupportError)
+    gpu.refuse_launches((dispatcher.CUDADispatcher, "call", ""), (dispatcher.ForAll, "__call__", "dispatcher"))
+
+
+def _order_links() -> None:
+    # Sets of objects are ordered by address; the order of linked modules decides the order of symbols in the result.
+    for library, names in (
+        (CUDACodeLibrary, ("_linking_libraries", "_linking_files")),
+        (ExternalCodeLibrary, ("_linking_files",)),
+    ):
+        original = library.__init__
+
+        def initialise(self: Any, *args: Any, _original: Any = original, _names: Any = names, **kwargs: Any) -> None:
+            _original(self, *args, **kwargs)
+            for name in _names:
+                setattr(self, name, _OrderedSet())
+
+        library.__init__ = initialise
+
+
+def _name_shared_memory() -> None:
+    # Numba numbers its shared arrays in each process and makes them global symbols (it cannot make them internal: an
+    # NVVM bug). Two kernels of one image would share one array, with no word from the linker when the input is PTX.
+    def unique(name: str) -> str:
+        cudaimpl._unique_smem_id += 1
+        return f"{name}_{_current.tag}_{cudaimpl._unique_smem_id}"
+
+    cudaimpl._get_unique_smem_id = unique
+
+
+def _defer_eager_signatures() -> None:
+    # `@cuda.jit("float32(float32)")` compiles when its module is imported: before there is a target, and for kernels
+    # with a driver. Kernels need nothing (the build compiles what the configuration names); device functions are
+    # compiled for their signatures when they are first called from something that is being compiled.
+    def compile_kernel(self: Any, sig: Any) -> None:
+        if _current.capability is None:
+            return
+        message = f"{self.py_func.__qualname__} is a kernel; launching it needs a GPU, and a build has none"
+        raise RuntimeError(message)
+
+    original_compile = dispatcher.CUDADispatcher.compile_device
+    original_template = dispatcher.CUDADispatcher.get_call_template
+
+    def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
+        if _current.capability is None:
+            self.__dict__.setdefault("_aotcuda_eager", []).append((args, return_type))
+            return None
+        return original_compile(self, args, return_type)
+
+    def get_call_template(self: Any, args: Any, kws: Any) -> Any:
+        _check_keywords(self.py_func)
+        for arguments, return_type in self.__dict__.pop("_aotcuda_eager", ()):
+            original_compile(self, arguments, return_type)
+        return original_template(self, args, kws)
+
+    def disable_compile(self: Any, val: bool = True) -> None:
+        self._can_compile = not val  # Numba asserts that something has been compiled by now
+
+    dispatcher.CUDADispatcher.compile = compile_kernel
+    dispatcher.CUDADispatcher.disable_compile = disable_compile
+    dispatcher.CUDADispatcher.compile_device = compile_device
+    dispatcher.CUDADispatcher.get_call_template = get_call_template
+
+
+def _check_keywords(function: Any) -> None:
+    # Numba counts the parameters of a helper without those that are given by keyword only, and ends in an IndexError.
+    code = function.__code__
+    if code.co_kwonlyargcount:
+        names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        message = (
+            f"{function.__name__}, which it calls, takes {', '.join(names)} by keyword only, which Numba-CUDA cannot "
+            "compile; remove the * from its definition"
+        )
+        raise CompileError(message)
+
+
+def _defer_vectorize() -> None:
+    # `@vectorize(target="cuda")` compiles, for launches of its own, when its module is imported.
+    def add(self: Any, sig: Any = None) -> None:
+        del self, sig
+
+    def build_ufunc(self: Any, *_: Any, **__: Any) -> units.Vectorized:
+        return units.Vectorized(self.pyfunc)
+
+    for kind in (vectorizers.CUDAVectorize, vectorizers.CUDAGUFuncVectorize):
+        kind.add = add
+        kind.build_ufunc = build_ufunc
+
+
+def _take_plain_helpers() -> None:
+    # Numba compiles a helper only when it is wrapped in `@cuda.jit`. In a source for ahead-of-time builds nothing has
+    # to be wrapped, so a plain function that is met in compiled code becomes a device function.
+    original = target.CUDATypingContext.resolve_value_type
+    wrapped: dict[python_types.FunctionType, Any] = {}
+
+    def resolve_value_type(self: Any, val: Any) -> Any:
+        try:
+            return original(self, val)
+        except (ValueError, TypeError):
+            if not isinstance(val, python_types.FunctionType) or _current.capability is None:
+                raise
+        if val not in wrapped:
+            wrapped[val] = cuda.jit(device=True, **_current.options)(val)
+        return original(self, wrapped[val])
+
+    target.CUDATypingContext.resolve_value_type = resolve_value_type
+
+
+def _catch_raises() -> None:
+    # The C ABI has no status: Numba ends such a function in a block without an end, which NVVM refuses as invalid IR.
+    def return_user_exc(
+        self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
+    ) -> None:
+        if exc is TypeError and exc_args and str(exc_args[0]).endswith(", got None"):
+            return  # a helper's Optional becomes a plain value, 0 for None, as Numba's call conventions say
+        if exc is ValueError and exc_args and str(exc_args[0]).startswith("range() arg 3"):
+            # Every loop has this check. Where the step is a constant the optimiser removes it; where it is 0 after all,
+            # the kernel must end, since the number of iterations has been divided by it.
+            trap = builder.module.declare_intrinsic("llvm.trap", (), llvm.FunctionType(llvm.VoidType(), ()))
+            builder.call(trap, ())
+            builder.unreachable()
+            return
+        message = f"raise, and this one {_raised(exc, loc)}; return a value instead"
+        raise RaisesError(message)
+
+    def return_optional_none(self: Any, builder: Any) -> None:
+        message = "return None in some cases and a value in others; return a value in every case"
+        raise RaisesError(message)
+
+    callconv.CUDACABICallConv.return_user_exc = return_user_exc
+    callconv.CUDACABICallConv.return_native_none = return_optional_none
+
+    original = callconv.MinimalCallConv.return_user_exc
+
+    def note_user_exc(
+        self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
+    ) -> None:
+        _current.swallowed.append(_raised(exc, loc))
+        original(self, builder, exc, exc_args=exc_args, loc=loc, func_name=func_name)
+
+    callconv.MinimalCallConv.return_user_exc = note_user_exc
+
+
+def _return_nothing_to_c() -> None:
+    # Numba returns a null pointer for None. In C and C++ such a function is `void`, and one that returns 64 bits has
+    # another prototype: those that are compiled here, and those that `declare_device` names.
+    convention = callconv.CUDACABICallConv
+    original_type = convention.get_return_type
+    original_return = convention.return_value
+    original_call = convention.call_function
+
+    def get_return_type(self: Any, ty: Any) -> Any:
+        return llvm.VoidType() if ty == types.none else original_type(self, ty)
+
+    def return_value(self: Any, builder: Any, retval: Any) -> Any:
+        if isinstance(builder.function.ftype.return_type, llvm.VoidType):
+            return builder.ret_void()
+        return original_return(self, builder, retval)
+
+    def call_function(self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any) -> Any:
+        if resty != types.none:
+            return original_call(self, builder, callee, resty, argtys, args)
+        builder.call(callee, self._get_arg_packer(argtys).as_arguments(builder, args))
+        return None, self.context.get_dummy_value()
+
+    convention.get_return_type = get_return_type
+    convention.return_value = return_value
+    convention.call_function = call_function
+
+
+def _raised(exc: Any, loc: Any) -> str:
+    name = getattr(exc, "__name__", str(exc))
+    return f"raises {name} ({loc.filename}:{loc.line})" if loc is not None else f"raises {name}"
+
+
+def _keep_shims_apart() -> None:
+    # float16, bfloat16 and float8 operations are CUDA C++ functions whose text Numba collects in one stream as they are
+    # used. Two units of one link need many of the same ones, so the stream's pieces are kept by name, to be joined.
+    for module in _SHIM_MODULES:
+        stream = module.shim_stream
+        stream.pieces = {}
+
+        def write_with_key(key: str, value: str, _pieces: dict[str, str] = stream.pieces) -> None:
+            _pieces.setdefault(key, value)
+
+        stream.write_with_key = write_with_key
+
+
+def _refuse_recursion() -> None:
+    # Numba-CUDA compiles a function that calls itself for its own types. For others it needs what its code generator
+    # does not have, and says so in terms of its own attributes.
+    def insert_unresolved_ref(self: Any, builder: Any, fnty: Any, name: str) -> None:
+        message = (
+            "a function that it calls is recursive and calls itself with other types than it was called with, which "
+            "Numba-CUDA cannot compile; convert the arguments to the same types (int32 plus a literal is int64)"
+        )
+        raise CompileError(message)
+
+    JITCUDACodegen.insert_unresolved_ref = insert_unresolved_ref
+
+
+_SHIM_MODULES = (cuda_fp16, cuda_bf16, cuda_fp8)
+
+
+def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
+    """Name, heading and pieces of the shim source `item`; None if it is something else to link."""
+    for module in _SHIM_MODULES:
+        if item is module.shim_obj:
+            stream = module.shim_stream
+            return f"{module.__name__.rpartition('.')[2]}.cu", stream.getvalue(), dict(stream.pieces)
+    return None
+
+
+def settle_debug_info(text: str, root: str) -> str:
+    """LLVM IR whose debug information is fit for a wheel: with paths relative to `root`, and linkable with NVRTC's.
+
+    Two modules link only if their flag for the debug information's version has the same behaviour; NVRTC's is 1 (an
+    error when the versions differ), Numba's is 2 (a warning).
+    """
+    prefix = re.escape(_escape_string(root.rstrip("/")))
+    text = re.sub(rf'(!DIFile\(.*?directory: )"{prefix}/?', r'\1"', text)
+    return re.sub(r'!\{\s*i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"', text)

@@ -1,0 +1,12 @@
+"""The numba-cuda-mlir front end: Python functions to LTOIR with Numba-CUDA-MLIR, with no GPU and no driver."""
+
+from aotcuda.builder.frontends.numba_cuda_mlir.compiler import (
+    compile_function,
+    compile_kernel,
+    merge_functions,
+    prepare,
+    resolve,
+)
+from aotcuda.builder.frontends.numba_cuda_mlir.linking import include_dirs
+
+__all__ = ["compile_function", "compile_kernel", "include_dirs", "merge_functions", "prepare", "resolve"]

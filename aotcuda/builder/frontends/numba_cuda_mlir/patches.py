@@ -1,0 +1,397 @@
+"""What numba-cuda-mlir must be told to compile ahead of time: a target instead of a device, stable names, IR for later.
+
+Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. Every
+change made to it here is in this file, with its reason, and is made once, in the worker process that only the build
+uses. Written against numba-cuda-mlir 0.6.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types as python_types
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from numba_cuda_mlir import cuda, descriptor, mlir_compiler, mlir_lowering, mlir_optimization, tools
+from numba_cuda_mlir._mlir import ir
+from numba_cuda_mlir._mlir.dialects import memref
+from numba_cuda_mlir.lowering import cuda as cuda_lowering
+from numba_cuda_mlir.lowering_utilities import context
+from numba_cuda_mlir.numba_cuda.core import config
+from numba_cuda_mlir.numba_cuda.cudadrv import driver
+from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+
+from aotcuda.builder.frontends.numba import gpu
+from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+
+_IMPORT_CAPABILITY = (7, 5)
+"""What stands for the GPU while modules are imported; nothing is compiled then."""
+
+MLIRDispatcher = descriptor.MLIRDispatcher
+
+Raise = tuple[int, str, str, str, str, int]
+"""An error code and what it stands for, as in `CompiledKernel.exceptions`; the path is absolute."""
+
+
+@dataclass(slots=True)
+class _Current:
+    """What is being compiled now; one process compiles one unit."""
+
+    target: Target | None = None
+    code: python_types.CodeType | None = None
+    c_abi: bool = False
+    tag: int = 0
+    debug: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    swallowed: list[str] = field(default_factory=list)
+    raised: list[Raise] = field(default_factory=list)
+
+
+_current = _Current()
+
+
+@contextmanager
+def compiling(
+    tag: str, goal: Target, options: Options, function: python_types.FunctionType, *, c_abi: bool
+) -> Iterator[list[str]]:
+    """Compile one unit: for `goal`, with `tag` in every name that has to be unique among the units of one link.
+
+    Yields the list to which is added, while compiling, each place where a helper raises what the C ABI cannot report.
+    """
+    _current.target = goal
+    _current.code = function.__code__
+    _current.c_abi = c_abi
+    _current.tag = int.from_bytes(hashlib.sha256(tag.encode()).digest()[:6], "big") << 16
+    _current.options = {"debug": options.debug, "lineinfo": options.lineinfo, "opt": not options.debug}
+    _current.debug = options.debug
+    _current.swallowed = []
+    _current.raised = []
+    tools._cached_cc = goal.capability
+    # Static shared arrays are numbered in each process; two kernels of one image must not have one name for theirs.
+    cuda_lowering.shmem_id = _current.tag
+    mlir_lowering.constant_array_id = _current.tag
+    _numbers.clear()
+    try:
+        yield _current.swallowed
+    finally:
+        _current.target = None
+
+
+def install() -> None:
+    """Make the changes. Called once, before any user module is imported."""
+    descriptor.mlir_target.ensure_initialized()  # the dispatchers' part, which units are compiled without
+    _pin_settings()
+    _work_in_one_thread()
+    _supply_target()
+    _number_helpers()
+    _link_later()
+    _stop_at_llvm_ir()
+    _defer_eager_signatures()
+    _take_plain_helpers()
+    _bring_arrays_of_helpers()
+    _catch_raises()
+    _show_errors()
+    _refuse_device_arrays()
+
+
+def _pin_settings() -> None:
+    # A .numba_config.yaml in the user's folder or home would change the code that is built.
+    config.OPT = type(config.OPT)(3)
+    config.CUDA_DEBUGINFO_DEFAULT = 0
+    config.FORCE_CUDA_CC = None
+    config.DUMP_ASSEMBLY = False
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
+
+
+def _work_in_one_thread() -> None:
+    # Units are compiled in forked children, and a fork takes no threads along: MLIR would wait for them forever.
+    context.get_context().enable_multithreading(False)
+
+
+def _supply_target() -> None:
+    # The compiler asks the driver for the GPU at hand. Helpers ask again, each for itself, and without the suffix of
+    # sm_90a.
+    tools._cached_cc = _IMPORT_CAPABILITY
+
+    def resolve_gpu_target(targetoptions: dict[str, Any] | None = None) -> dict[str, object]:
+        goal = _current.target
+        chip = f"sm_{goal.number}" if goal is not None else tools.format_arch(_IMPORT_CAPABILITY)
+        capability = goal.capability if goal is not None else _IMPORT_CAPABILITY
+        specific = (*capability, goal.suffix) if goal is not None and goal.suffix else capability
+        plain = tools.format_arch(capability)
+        return {
+            "chip": chip,
+            "cc": capability,
+            "arch_specific_cc": specific,
+            "host_cc": capability,
+            "host_arch": plain,
+            "linker_cc": specific,
+            "linker_arch": chip,
+        }
+
+    tools.resolve_gpu_target = resolve_gpu_target
+    mlir_lowering.resolve_gpu_target = resolve_gpu_target
+
+
+_numbers: dict[int, tuple[object, int]] = {}
+
+
+def _number_helpers() -> None:
+    # Symbols of helpers end in the address of the Python object. In their place comes a number that is the same in
+    # every build and another one in every unit: they are visible to the linker, which would keep one of two.
+    def number(value: object) -> int:
+        if _current.target is None:
+            return id(value)
+        # The object is kept, so that no other one gets its address while the unit is compiled.
+        return _numbers.setdefault(id(value), (value, _current.tag + len(_numbers)))[1]
+
+    mlir_lowering.id = number  # the module's own uses of the builtin find this first
+
+
+class _LinkLater:
+    """Stands for the compiler's linker, and notes what it is to link: the build links, once, and all units together."""
+
+    def __init__(self, items: tuple[Any, ...], *, cooperative: bool) -> None:
+        self.items = items
+        self.cooperative = cooperative
+
+    def recreate_with_lto(self, **_: object) -> _LinkLater:
+        return self
+
+    def add_ptx(self, *_: object) -> None:
+        pass
+
+    def complete(self) -> python_types.SimpleNamespace:
+        return python_types.SimpleNamespace(code=b"")
+
+
+def _link_later() -> None:
+    def create_resolved_linker(self: Any) -> _LinkLater:
+        self.metadata["link_plan"] = None
+        return _LinkLater(
+            tuple(self._linked_external_link_items), cooperative=bool(self.metadata.get("use_cooperative"))
+        )
+
+    def record_from_helper(self: Any, linker: _LinkLater) -> None:
+        # The compiler takes what its linker made of a helper's items, which drops the ones that are no LTOIR.
+        for item in linker.items:
+            self.link_external_item(item)
+        if linker.cooperative:
+            self.metadata["use_cooperative"] = True
+
+    mlir_lowering.MLIRLower._create_resolved_linker = create_resolved_linker
+    mlir_lowering.MLIRLower._record_ltoirs_from_linker = record_from_helper
+
+
+def _stop_at_llvm_ir() -> None:
+    # Code is generated from LLVM IR by the front end itself. For GPUs before Blackwell the compiler has no way to pass
+    # libNVVM the options of fast math, and several functions can be merged into one LTOIR as LLVM IR only.
+    original = mlir_optimization._call_llvm70_capi
+
+    def translate(module: Any, target_options: Any, gen_lto: bool = False, gen_llvmir: bool = False) -> bytes:
+        text: bytes = original(module, target_options, gen_lto=True, gen_llvmir=True)
+        return text
+
+    mlir_optimization._call_llvm70_capi = translate
+    mlir_optimization._compile_to_ltoir = lambda llvm_ir, *_: llvm_ir
+    mlir_optimization._compile_to_ptx = lambda llvm_ir, *_: llvm_ir
+
+
+def _defer_eager_signatures() -> None:
+    # `@cuda.jit("float32(float32)")`, and annotations that stand for a signature, compile when their module is
+    # imported: before there is a target. Kernels need nothing (the build compiles what the configuration names);
+    # device functions are compiled for their signatures when something that is being compiled first calls them.
+    compile_public = MLIRDispatcher._compile_public
+    compile_device = MLIRDispatcher.compile_device
+    call_template = MLIRDispatcher.get_call_template
+
+    def deferred_public(self: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:
+        return None if _current.target is None else compile_public(self, sig, abi_info=abi_info, output=output)
+
+    def deferred_device(self: Any, sig: Any) -> Any:
+        if _current.target is None:
+            self.__dict__.setdefault("_aotcuda_eager", []).append(sig)
+            return None
+        return compile_device(self, sig)
+
+    def get_call_template(self: Any, args: Any, kws: Any) -> Any:
+        for signature in self.__dict__.pop("_aotcuda_eager", ()):
+            self._compile_as_device_callee(signature)
+        return call_template(self, args, kws)
+
+    def disable_compile(self: Any, val: bool = True) -> None:
+        self._can_compile = not val  # the compiler asserts that something has been compiled by now
+
+    MLIRDispatcher._compile_public = deferred_public
+    MLIRDispatcher.compile_device = deferred_device
+    MLIRDispatcher.get_call_template = get_call_template
+    MLIRDispatcher.disable_compile = disable_compile
+    gpu.refuse_driver(driver.Driver, CudaSupportError)
+    gpu.refuse_launches(
+        (MLIRDispatcher, "_compile", ""),
+        (descriptor._ArgMarshaller, "__call__", "_dispatcher"),
+        (descriptor._ForAll, "__call__", "dispatcher"),
+    )
+
+
+def _take_plain_helpers() -> None:
+    # The compiler knows a helper only when it is wrapped in `@cuda.jit`. In a source for ahead-of-time builds nothing
+    # has to be wrapped, so a plain function that is met in compiled code becomes a device function.
+    original = descriptor.MLIRTypingContext.resolve_value_type
+    store_var = mlir_lowering.MLIRLower.store_var
+    wrapped: dict[python_types.FunctionType, Any] = {}
+
+    def resolve_value_type(self: Any, val: Any) -> Any:
+        try:
+            return original(self, val)
+        except (ValueError, TypeError):
+            if not isinstance(val, python_types.FunctionType) or _current.target is None:
+                raise
+        if val not in wrapped:
+            options = {**_current.options, "annotations_as_signatures": False}
+            wrapped[val] = cuda.jit(device=True, **options)(val)
+        return original(self, wrapped[val])
+
+    def store_wrapped(self: Any, target: Any, value: Any, *rest: Any, **more: Any) -> Any:
+        # Lowering looks at the value where typing looked at its type.
+        if isinstance(value, python_types.FunctionType) and value in wrapped:
+            value = wrapped[value]
+        return store_var(self, target, value, *rest, **more)
+
+    descriptor.MLIRTypingContext.resolve_value_type = resolve_value_type
+    mlir_lowering.MLIRLower.store_var = store_wrapped
+
+
+def _bring_arrays_of_helpers() -> None:
+    # Of a helper that is called and not inlined (a plain one, or a long one) the compiler copies the functions, and
+    # leaves the shared and constant arrays behind that they name.
+    call = mlir_lowering.MLIRLower.build_user_defined_function_call
+    text_of = mlir_lowering.get_mlir_module_str
+    copied = [""]
+
+    def get_mlir_module_str(metadata: Any) -> str:
+        copied[0] = text_of(metadata)
+        return copied[0]
+
+    def build_user_defined_function_call(self: Any, *args: Any, **more: Any) -> Any:
+        result = call(self, *args, **more)
+        block = self.mlir_gpu_module.regions[0].blocks[0]
+        known = {op.sym_name.value for op in block if isinstance(op, memref.GlobalOp)}
+        module = ir.Module.parse(copied[0])
+        for op in next(iter(module.body)).regions[0].blocks[0]:
+            if isinstance(op, memref.GlobalOp) and op.sym_name.value not in known:
+                with ir.InsertionPoint(block):
+                    block.append(op.clone())
+        return result
+
+    mlir_lowering.get_mlir_module_str = get_mlir_module_str
+    mlir_lowering.MLIRLower.build_user_defined_function_call = build_user_defined_function_call
+
+
+def _catch_raises() -> None:
+    # To raise is to store a code that only a debug launch looks at, and to return whatever is at hand. The C ABI has
+    # no place for it: callers would take an undefined value for a result.
+    original = mlir_lowering.MLIRLower.lower_static_raise
+
+    def lower_static_raise(self: Any, inst: Any) -> None:
+        if _current.c_abi:
+            reason = f"raises {_class_name(inst)} ({inst.loc.filename}:{inst.loc.line})"
+            if _is_own(inst.loc):
+                message = f"raise, and this one {reason}; return a value instead"
+                raise RaisesError(message)
+            _current.swallowed.append(reason)
+        # The compiler's codes stand for a few classes of exceptions; debug builds give each place a code of its own.
+        codes = mlir_lowering.KERNEL_ERROR_CODES
+        mlir_lowering.KERNEL_ERROR_CODES = _OneCode(_note(self, inst)) if _current.debug else codes
+        try:
+            original(self, inst)
+        finally:
+            mlir_lowering.KERNEL_ERROR_CODES = codes
+
+    mlir_lowering.MLIRLower.lower_static_raise = lower_static_raise
+
+
+class _OneCode:
+    """A table of error codes with one code for everything."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def get(self, *_: object) -> int:
+        return self.code
+
+
+_FIRST_CODE = 1000  # above the compiler's own
+
+
+def _note(lower: Any, inst: Any) -> int:
+    code = _FIRST_CODE + len(_current.raised)
+    arguments = ", ".join(str(getattr(item, "value", item)) for item in inst.exc_args or ())
+    function = lower.func_ir.func_id.func_qualname
+    _current.raised.append((code, _class_name(inst), arguments, function, inst.loc.filename, inst.loc.line))
+    return code
+
+
+def _class_name(inst: Any) -> str:
+    kind = inst.exc_class
+    if kind is None:
+        return "RuntimeError"
+    return str(kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")
+
+
+def raised() -> list[Raise]:
+    """What the error codes of the unit being compiled stand for: its own, and those of the compiler's checks."""
+    own = [
+        (code, kind.__name__, "", "the kernel", "", 0)
+        for kind, code in mlir_lowering.KERNEL_ERROR_CODES.items()
+        if code
+    ]
+    return [*sorted(own), *_current.raised]
+
+
+def _is_own(loc: Any) -> bool:
+    """Whether `loc` lies in the unit's own function; helpers are inlined before their code is lowered."""
+    code = _current.code
+    if code is None or loc.filename != code.co_filename:
+        return False
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    return min(lines) <= int(loc.line) <= max(lines)
+
+
+def _show_errors() -> None:
+    # What lowering cannot do is called a bug of the compiler, with the reason in a file elsewhere.
+    def handle_lowering_error(lower: Any, func_ir: Any) -> None:
+        raise  # noqa: PLE0704 (it is called where an exception is being handled)
+
+    def verify_mlir_module(self: Any) -> None:
+        # Prints the whole module where it fails.
+        try:
+            self.mlir_module.operation.verify()
+        except ir.MLIRError as error:
+            reasons = [item.message for item in error.error_diagnostics] or ["no reason given"]
+            name, loc = self.func_ir.func_id.func_qualname, self.func_ir.loc
+            message = f"numba-cuda-mlir makes invalid MLIR of {name} ({loc.filename}:{loc.line}): {reasons[0]}"
+            raise CompileError(message) from error
+
+    mlir_compiler.handle_lowering_error = handle_lowering_error
+    mlir_lowering.MLIRLower.verify_mlir_module = verify_mlir_module
+
+
+def _refuse_device_arrays() -> None:
+    def lower_captured_array_to_memref(self: Any, target: Any, pyval: Any) -> None:
+        where = f"{self.func_ir.loc.filename}:{self.func_ir.loc.line}"
+        message = (
+            f"it uses an array on the GPU that is a global or belongs to a closure ({where}); its address is no other "
+            "process's, so pass it as an argument"
+        )
+        raise CompileError(message)
+
+    mlir_lowering.MLIRLower.lower_captured_array_to_memref = lower_captured_array_to_memref

@@ -1,0 +1,86 @@
+"""Numba-CUDA-MLIR's types, and how it passes arguments.
+
+An array is a memref descriptor: allocated and aligned pointer, offset, sizes, strides in elements (MLIR, "Target LLVM
+IR", ranked memref types). A complex number is one parameter of two floats.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numba_cuda_mlir.numba_cuda import types
+from numba_cuda_mlir.numba_cuda.core import sigutils
+from numba_cuda_mlir.numba_cuda.np import numpy_support
+
+from aotcuda.builder.frontends.numba.calling_convention import Passing, Word
+from aotcuda.builder.frontends.numba.type_notation import SIZES, Notation
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aotcuda.builder.frontends.numba.calling_convention import Layout
+
+
+class _Memrefs(Passing):
+    nests_results = False  # their items are members of the one struct
+
+    def array_words(self, ndim: int) -> list[Word]:
+        return [
+            Word("data", "allocated", ""),
+            Word("data", "data", ""),
+            Word("zero", "offset"),
+            *(Word(f"shape{axis}", f"shape{axis}") for axis in range(ndim)),
+            *(Word(f"step{axis}", f"step{axis}") for axis in range(ndim)),
+        ]
+
+    def place_complex(self, layout: Layout, size: int) -> int:
+        return layout.place(2 * size, size)
+
+    def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
+        # A number of the type, which nothing reads.
+        if self.notation.is_complex(ty.dtype):
+            return {"offset": self.place_complex(layout, 4 if ty.dtype == types.complex64 else 8)}
+        code = self.notation.formats.get(ty.dtype, "q")  # `check` refuses what is no number
+        return {"offset": layout.place(SIZES[code])}
+
+    def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:
+        return [(self.notation.c_scalar(ty), name)]
+
+
+notation = Notation(types, sigutils, numpy_support)
+passing = _Memrefs(notation)
+
+
+def _is_number(ty: Any) -> bool:
+    return ty in notation.formats or notation.is_complex(ty)
+
+
+def check(names: Iterable[str], args: Iterable[Any]) -> None:
+    """Refuse arguments that the compiler takes and reads wrongly.
+
+    Raises:
+        CompileError: One of them is such.
+    """
+    for name, ty in zip(names, args, strict=True):
+        members = list(ty) if isinstance(ty, types.BaseTuple) else []
+        check([f"{name}[{index}]" for index in range(len(members))], members)
+        element = ty.dtype if isinstance(ty, types.Array) else None
+        if isinstance(element, types.UnicodeCharSeq | types.CharSeq):
+            message = (
+                f"argument {name!r} is of type {notation.spell(ty)}; numba-cuda-mlir can neither read nor write the "
+                "strings in it, so pass them as numbers (an array of uint8 or uint32), or compile it by numba-cuda"
+            )
+            raise CompileError(message)
+        if isinstance(ty, types.DType) or (isinstance(ty, types.NumberClass) and not _is_number(ty.dtype)):
+            message = (
+                f"argument {name!r} is of type {notation.spell(ty)}, which numba-cuda-mlir cannot pass; write "
+                "NumberClass(...) of a number's type, to which dtypes can be passed too"
+            )
+            raise CompileError(message)
+        if isinstance(ty, types.Array) and isinstance(ty.dtype, types.Record) and ty.layout != "C":
+            message = (
+                f"argument {name!r} is of type {notation.spell(ty)}; numba-cuda-mlir reads arrays of records as if "
+                "they were contiguous, so write [::1]"
+            )
+            raise CompileError(message)

@@ -1,0 +1,134 @@
+"""The late build: one module, or one kernel of it for one more signature, for one GPU of this very machine.
+
+It is the ahead-of-time build with another end: the same worker compiles, checks and links, and what comes out is a
+manifest with one bare cubin instead of the files of a wheel. Nothing is packed, so nvFatbin need not be installed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aotcuda
+from aotcuda import manifest
+from aotcuda.builder import api, plan, stages
+from aotcuda.builder import jit_older as older
+from aotcuda.builder import manifest_dependencies as depends
+from aotcuda.builder import wheel_files as artifacts
+from aotcuda.builder.config import checks as clashes
+from aotcuda.builder.config import model as config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CUBIN = "kernels.cubin"
+
+# The user's modules may import this very package, or others that aotcuda built: they are not to start a driver, or a
+# late build of their own.
+_ENVIRONMENT = {"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to build.
+
+    Attributes:
+        table: `[tool.aotcuda]`.
+        module: Which of its modules.
+        kernel: Which of its kernels; None for all of them.
+        signature: That kernel's types; None for those in the table.
+        target: `sm_XY`, the GPU.
+        root: The folder that paths in the table are relative to.
+        package_root: The folder that holds the package.
+        names: Every module that the project's wheel gains, with its names; None to take them from the table.
+        project: The table is that of the pyproject.toml in `root`, and the result depends on it.
+    """
+
+    table: Mapping[str, object]
+    module: str
+    kernel: str | None
+    signature: str | None
+    target: str
+    root: str
+    package_root: str
+    names: Mapping[str, tuple[str, ...]] | None = None
+    project: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What came out.
+
+    Attributes:
+        manifest: The manifest, which lists everything that the result depends on.
+        image: The cubin.
+    """
+
+    manifest: manifest.Manifest
+    image: bytes
+
+
+def build(request: Request) -> Built:
+    """Build it.
+
+    Raises:
+        AotcudaError: As for every build.
+    """
+    table = {**request.table, "arch": [request.target]}
+    settings = config.parse(table, environ={})
+    whole = plan.make(settings)
+    settings = replace(settings, modules=_wanted(settings.modules, request))
+    root = Path(request.root if Path(request.root).is_dir() else request.package_root).resolve()
+    package_root = Path(request.package_root).resolve()
+    linked = older.compiled(settings.modules, settings.arch[0], package_root, _ENVIRONMENT)
+    names = dict(request.names or plan.names(whole))
+    results = stages.run(
+        older.job(
+            settings,
+            root=root,
+            package_root=package_root,
+            names=names,
+            watched=depends.patterns(settings.watch, root if request.project else package_root),
+            linkable={name: item for result in linked for name, item in result.linkable.items()},
+        ),
+        _ENVIRONMENT,
+    )
+    (result, built), *_ = [
+        (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
+    ]
+    ((_, image),) = built.images
+    described = artifacts.describe(settings, built, result, version=aotcuda.__version__)
+    described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
+    project = depends.Project(
+        root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
+    )
+    found = depends.of([*linked, result], project, own_variables=_ENVIRONMENT)
+    if request.project:
+        pyproject = project.relative(root / "pyproject.toml")
+        found.sources.append({"path": f"{pyproject}#tool.aotcuda", "sha256": api.table_digest(request.table)})
+    described["sources"] = found.sources
+    described["reads"] = found.reads
+    described["variables"] = found.variables
+    return Built(manifest=described, image=image)
+
+
+def _wanted(modules: Sequence[config.Module], request: Request) -> tuple[config.Module, ...]:
+    """What has to be built: the module with what is wanted of it, and the functions of those of the project it links.
+
+    A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
+    """
+    (module,) = [item for item in modules if item.name == request.module]
+    linked = clashes.all_linked(module, modules) if request.project else []
+    if request.kernel is not None:
+        kernels = tuple(
+            replace(kernel, signatures=(request.signature,) if request.signature else kernel.signatures)
+            for kernel in module.kernels
+            if kernel.name == request.kernel
+        )
+        module = replace(module, kernels=kernels)
+    return (module, *(replace(item, kernels=()) for item in linked))
+
+
+def _tops(settings: config.Config) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for module in settings.modules for name in (module.name, module.source))

@@ -1,0 +1,147 @@
+"""Late builds for a GPU that is older than the packaged code of a module that is linked.
+
+What a wheel's module links of another one lies beside it as LTOIR, which links for the GPUs that it was compiled for
+and all later ones. For an older one it is compiled again, by its own front end, from what its wheel carries for that.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import arch, manifest
+from aotcuda import dependencies as reads
+from aotcuda.builder import plan, stages
+from aotcuda.builder.config import model as config
+from aotcuda.builder.worker import dependency_trace as witness
+from aotcuda.builder.worker.dependency_trace import Witness
+from aotcuda.builder.worker.job import Job
+from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
+from aotcuda.inspect import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Config, Module
+    from aotcuda.builder.link.inputs import Linked
+    from aotcuda.builder.worker.job import Result
+
+
+def job(
+    settings: Config,
+    *,
+    root: Path,
+    package_root: Path,
+    names: Mapping[str, tuple[str, ...]],
+    watched: tuple[str, ...] = (),
+    linkable: Mapping[str, Linked],
+    wanted: tuple[str, ...] = (),
+) -> Job:
+    """The job of a late build; arguments as in `Job`, and `package_root`, the folder that holds the package."""
+    roots = [package_root] if root.is_relative_to(package_root) else [package_root, root]
+    return Job(
+        root=str(root),
+        import_roots=tuple(map(str, roots)),
+        arch_key="this machine's GPU",
+        plans=plan.make(settings),
+        names=dict(names),
+        jobs=len(os.sched_getaffinity(0)),
+        late=True,
+        trace=True,
+        watched=watched,
+        linkable=linkable,
+        wanted=wanted,
+    )
+
+
+def compiled(
+    modules: Iterable[Module], target: Target, package_root: Path, variables: Mapping[str, str]
+) -> list[Result]:
+    """The functions of packaged modules that `modules` link and that have no code for `target`, compiled for it.
+
+    Args:
+        modules: What is being built.
+        target: The GPU.
+        package_root: The folder that holds the package; modules of the same wheel are found there.
+        variables: More environment variables for workers.
+
+    Raises:
+        LinkError: One of them carries nothing that it could be compiled from.
+        AotcudaError: One of them cannot be compiled.
+    """
+    modules = list(modules)
+    own = {module.name for module in modules}
+    results: dict[str, list[Result]] = {}
+    for module in modules:
+        for item in module.link:
+            if item.module is not None and item.module not in own and item.module not in results:
+                results[item.module] = _again(item.module, module.name, target, package_root, variables)
+    return [result for found in results.values() for result in found]
+
+
+def _again(name: str, asker: str, target: Target, package_root: Path, variables: Mapping[str, str]) -> list[Result]:
+    """What `compiled` gives for one packaged module; none if its code can be linked as it is, or it is not there."""
+    folder = _folder(name, package_root)
+    if folder is None:
+        return []  # the build will say so
+    path = folder / manifest.FILE_NAME
+    described = manifest.read(str(path))
+    if any(_links(image["arch"], target) for image in described["ltoir"]):
+        return []
+    if not described["ltoir"]:
+        return []  # likewise
+    has = described["ltoir"][0]["arch"]
+    before = f"{asker} links {name}, whose packaged code is for {has} and later GPUs"
+    rebuild = described.get("rebuild")
+    if rebuild is None:
+        message = (
+            f'{before}; it carries no sources to compile for {target} (it was built with fallback = "error"): '
+            f"install a version of it that was built for {target} too"
+        )
+        raise LinkError(message)
+    settings = config.parse({**rebuild["table"], "arch": [str(target)]}, environ={})
+    (module,) = settings.modules
+    settings = replace(settings, modules=(replace(module, kernels=()),))
+    own_root = folder.parents[name.count(".")]
+    root = Path(own_root, rebuild["root"])
+    try:
+        linked = compiled(settings.modules, target, own_root, variables)
+        results = stages.run(
+            job(
+                settings,
+                root=(root if root.is_dir() else own_root).resolve(),
+                package_root=own_root,
+                names={module: tuple(found) for module, found in rebuild["names"].items()},
+                linkable={name: item for result in linked for name, item in result.linkable.items()},
+                wanted=(name,),
+            ),
+            variables,
+        )
+    except AotcudaError as error:
+        message = f"{before}; compiling it for {target} failed: {error}"
+        raise type(error)(message) from error
+    read = Witness(reads={("content", str(path)): reads.answer("content", str(path))})
+    results = [replace(item, witness=witness.joined([read, item.witness or Witness()])) for item in results]
+    return [*linked, *results]
+
+
+def _folder(name: str, package_root: Path) -> Path | None:
+    """The data folder of a packaged module: of the same wheel, or of another one that is installed."""
+    *packages, stem = name.split(".")
+    beside = package_root.joinpath(*packages, stem + manifest.FOLDER_SUFFIX)
+    if (beside / manifest.FILE_NAME).is_file():
+        return beside
+    try:
+        where = Path(targets.find_module(name).where).resolve()
+    except (TargetError, ManifestError):
+        return None
+    return where if where.is_dir() else None
+
+
+def _links(text: str, target: Target) -> bool:
+    """Whether LTOIR or PTX of an architecture can be linked for `target`."""
+    found = arch.parse(text)
+    return arch.Target("ptx", found.major, found.minor, found.suffix).runs_on(target.capability)

@@ -1,0 +1,85 @@
+"""The project's headers that CUDA C++ sources include: builds depend on them, late builds need them.
+
+Includes are found by their text, whatever the preprocessor would make of the lines around them: one header too many
+does no harm. An include whose name is a macro is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aotcuda.builder.frontends import LinkInput
+
+_INCLUDE = re.compile(rb"""^[ \t]*\#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""", re.MULTILINE)
+
+
+def project_files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
+    """The files below `root` that `items` are or include, in order of their paths, which are absolute.
+
+    Args:
+        items: What is linked; those that are CUDA C++ are searched for includes.
+        root: The project's folder, resolved.
+        include_dirs: The folders that headers are searched in, relative to `root` or absolute.
+    """
+    return tuple(sorted(_search(items, root, include_dirs).own))
+
+
+def elsewhere(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[set[Path], set[Path]]:
+    """Headers that lie outside the project, and where headers were looked for in vain; arguments as above."""
+    search = _search(items, root, include_dirs)
+    return search.others, search.missing
+
+
+@dataclass(slots=True)
+class _Search:
+    """Headers that were met.
+
+    Attributes:
+        root: The project's folder.
+        own: Those below it, and the files that include them.
+        others: Those that lie elsewhere.
+        missing: Where one would have been found before the place where it is, or at all.
+    """
+
+    root: Path
+    own: set[Path] = field(default_factory=set)
+    others: set[Path] = field(default_factory=set)
+    missing: set[Path] = field(default_factory=set)
+
+    def follow(self, text: bytes, folders: list[Path]) -> None:
+        """Look for what a text includes."""
+        for quoted, angled in _INCLUDE.findall(text):
+            name = (quoted or angled).decode(errors="replace")
+            places = [folder / name for folder in folders]
+            path = next((path for path in places if path.is_file()), None)
+            self.missing.update(places if path is None else places[: places.index(path)])
+            if path is not None and self.add(path):
+                # A header finds its neighbours by quotes; as in the compiler, its own folder is searched first.
+                self.follow(path.read_bytes(), list(dict.fromkeys([path.parent, *folders])))
+
+    def add(self, path: Path) -> bool:
+        """Add a file, if it was not met before."""
+        path = path.resolve()
+        files = self.own if path.is_relative_to(self.root) else self.others
+        if path in files or not path.is_file():
+            return False
+        files.add(path)
+        return True
+
+
+def _search(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> _Search:
+    search = _Search(root)
+    folders = [Path(root, path) for path in include_dirs]
+    for item in items:
+        if item.folder:
+            search.add(Path(item.folder, Path(item.name).name))
+        if item.kind == "cu" and not item.internal:
+            own = [Path(item.folder)] if item.folder else []
+            search.follow(item.data, [*own, *folders])
+    return search

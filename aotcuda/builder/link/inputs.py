@@ -1,0 +1,171 @@
+"""What the configuration's `link` names: files to link inputs, and callbacks that can be found again by name."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, cast
+
+from aotcuda import manifest
+from aotcuda.builder.frontends import Callbacks, LinkInput
+from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
+from aotcuda.inspect import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+    from types import FunctionType
+
+    from aotcuda.builder.config.model import LinkItem
+
+KINDS = {
+    ".cu": "cu",
+    ".ptx": "ptx",
+    ".cubin": "cubin",
+    ".fatbin": "fatbin",
+    ".ltoir": "ltoir",
+    ".o": "object",
+    ".a": "library",
+}
+"""What a file is, by its suffix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """The items of one module's `link`, read."""
+
+    inputs: tuple[LinkInput, ...]
+    callbacks: tuple[Callbacks, ...]
+
+
+def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> Linked:
+    """Read the files that `items` name, relative to the project's folder `root`, and check the callbacks.
+
+    Args:
+        items: The configuration's items.
+        root: The project's folder.
+        built: The modules of the same wheel that have been built; they come before installed ones of the same name.
+
+    Raises:
+        ConfigError: A file cannot be read.
+        SourceError: A callback cannot be imported or called.
+    """
+    inputs: list[LinkInput] = []
+    callbacks: list[Callbacks] = []
+    for item in items:
+        if item.module is not None:
+            other = built.get(item.module) or from_module(item.module, item.key)
+            inputs += other.inputs
+            callbacks += other.callbacks
+        else:
+            inputs.append(from_file(root / str(item.path), root, item.key))
+        for which in ("setup", "teardown"):
+            name = getattr(item, which)
+            if name is not None:
+                _find(name, f"{item.key}.{which}")
+        if item.setup is not None or item.teardown is not None:
+            origin = str(item.path or item.module)
+            callbacks.append(Callbacks(setup=item.setup, teardown=item.teardown, origin=origin))
+    return Linked(inputs=tuple(inputs), callbacks=tuple(callbacks))
+
+
+def from_file(path: Path, root: Path, key: str) -> LinkInput:
+    """The file at `path` as a link input, named relative to `root` where it lies below it.
+
+    Raises:
+        ConfigError: It cannot be read, or its suffix says nothing.
+    """
+    kind = KINDS.get(path.suffix)
+    if kind is None:
+        message = f"{key}: {path.name} has no suffix that can be linked; use one of {', '.join(KINDS)}"
+        raise ConfigError(message)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        message = f"{key}: {path} cannot be read ({error.strerror}); paths are relative to the folder of pyproject.toml"
+        raise ConfigError(message) from None
+    absolute = path.resolve()
+    name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
+    return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))  # type: ignore[arg-type]
+
+
+def from_module(name: str, key: str) -> Linked:
+    """The device functions of the packaged module called `name`, with what they need.
+
+    Raises:
+        ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions.
+    """
+    try:
+        found = targets.find_module(name)
+        described = found.manifest
+        needed = tuple((file["path"], manifest.read_file(found.where, file)) for file in described["function_links"])
+    except (TargetError, ManifestError) as error:
+        message = f"{key}: {error}; add the package to build-system.requires, or correct the name"
+        raise ConfigError(message) from None
+    if "functions" not in found.files:
+        message = f"{key}: {name} exports no device functions, so there is nothing to link"
+        raise ConfigError(message)
+    callbacks = tuple(Callbacks(**item) for item in described["callbacks"])
+    return packaged(name, found.files["functions"], found.files.get("header", b""), needed, callbacks)
+
+
+def packaged(
+    name: str, functions: bytes, header: bytes, needed: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
+) -> Linked:
+    """A module's device functions as link items.
+
+    Args:
+        name: The module's name.
+        functions: Its `functions.fatbin`.
+        header: Its C header.
+        needed: Name and content of each file that has to be linked with it.
+        callbacks: Those of the module.
+    """
+    others = [
+        LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data)  # type: ignore[arg-type]
+        for path, data in needed
+    ]
+    first = LinkInput(kind="fatbin", name=name, data=functions, header=header)
+    return Linked(inputs=(first, *others), callbacks=callbacks)
+
+
+def importable_name(function: Callable[..., object], what: str) -> str:
+    """The name by which `function` can be imported: `mypkg._hooks:upload`.
+
+    Raises:
+        SourceError: It cannot be found by its name, as a lambda or a function inside another one.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    found: object = None
+    if module and name and "<" not in name:
+        try:
+            found = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError):
+            found = None
+    if found is not function:
+        shown = name or type(function).__name__
+        message = (
+            f"the {what} callback {shown} of {module} cannot be packaged: it is called by its importable name at run "
+            "time, and a lambda or a function inside another one has none; define it at the top of a module"
+        )
+        raise SourceError(message)
+    return f"{module}:{name}"
+
+
+def _find(name: str, key: str) -> FunctionType:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        message = f"{key}: {module} cannot be imported: {error}"
+        raise SourceError(message) from error
+    except AttributeError:
+        message = f"{key}: {module} has no {attribute}; name a function as 'package.module:function'"
+        raise SourceError(message) from None
+    if not callable(found):
+        message = f"{key}: {name} is a {type(found).__name__}, which cannot be called"
+        raise SourceError(message)
+    return cast("FunctionType", found)

@@ -1,0 +1,170 @@
+"""Linking a module's parts into one image for each target, by nvJitLink."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from cuda.bindings import nvjitlink
+
+from aotcuda.binary import fatbin
+from aotcuda.builder.link import nvrtc
+from aotcuda.errors import CompileError, LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends import LinkInput
+
+_KINDS = {
+    "ltoir": nvjitlink.InputType.LTOIR,
+    "ptx": nvjitlink.InputType.PTX,
+    "cubin": nvjitlink.InputType.CUBIN,
+    "fatbin": nvjitlink.InputType.FATBIN,
+    "object": nvjitlink.InputType.OBJECT,
+    "library": nvjitlink.InputType.LIBRARY,
+}
+
+# nvJitLink's own switch knows 0 and 3; the levels between are the assembler's.
+_OPTIMISATION = {0: ["-O0"], 1: ["-Xptxas=-O1"], 2: ["-Xptxas=-O2"], 3: []}
+
+
+def version() -> str:
+    """The linker's version."""
+    return ".".join(map(str, nvjitlink.version()))
+
+
+def of_module(name: str) -> str:
+    """What is said of a function that is called, and exported by module `name` of the same wheel."""
+    return (
+        f'which is a function of {name}, a module of this wheel that is not linked; add {{ module = "{name}" }} to link'
+    )
+
+
+def link(
+    module: str,
+    inputs: Iterable[LinkInput],
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
+
+    An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `elsewhere` has the
+    functions that other modules of the wheel export, for what is said of one that is missing.
+
+    Raises:
+        LinkError: The linker refuses; the message carries its log.
+        CompileError: A CUDA C++ input does not compile.
+    """
+    items = unique(inputs)
+    lto = any(item.kind == "ltoir" for item in items)
+    try:
+        ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in items]
+    except CompileError as error:
+        message = f"{module}: {error}"
+        raise CompileError(message) from None
+    as_ptx = target.kind == "ptx"
+    other = next((item for item in ready if not _is_ltoir(item)), None)
+    if as_ptx and other is not None:
+        message = (
+            f"{module}: {target} cannot be built, because {other.name} ({other.kind}) is linked and only LTOIR can be "
+            "turned into PTX; list sm_* targets alone (a debug build has no PTX either)"
+        )
+        raise LinkError(message)
+    arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
+    arguments += ["-lto"] if lto else []
+    arguments += ["-ptx"] if as_ptx else []
+    arguments += _OPTIMISATION[options.opt_level]
+    arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
+    arguments += ["-lineinfo"] if options.lineinfo else []
+    arguments += ["-g"] if options.debug and not as_ptx else []
+    handle = nvjitlink.create(len(arguments), arguments)
+    try:
+        for item in ready:
+            nvjitlink.add_data(handle, _KINDS[item.kind], item.data, len(item.data), item.name)
+        nvjitlink.complete(handle)
+        # With PTX inputs the linker may print an error and still report success.
+        log = _log(handle)
+        if "error" in log.lower():
+            raise LinkError(_explain(module, target, log, items, elsewhere))
+        if as_ptx:
+            buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
+            nvjitlink.get_linked_ptx(handle, buffer)
+            return bytes(buffer).rstrip(b"\x00 \n") + b"\n"
+        buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, buffer)
+        return bytes(buffer)
+    except nvjitlink.nvJitLinkError as error:
+        raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
+    """Each input once; those that differ in their pieces alone become one, with each piece once."""
+    first: dict[tuple[str, bytes], LinkInput] = {}
+    pieces: dict[tuple[str, bytes], dict[str, bytes]] = {}
+    for item in inputs:
+        first.setdefault(item.identity, item)
+        pieces.setdefault(item.identity, {}).update(item.pieces)
+    return [replace(item, pieces=tuple(pieces[key].items())) for key, item in first.items()]
+
+
+def _is_ltoir(item: LinkInput) -> bool:
+    """Whether a link with optimisation has something of `item` to optimise."""
+    return item.kind == "ltoir" or (
+        item.kind == "fatbin" and any(entry.kind == "ltoir" for entry in fatbin.read(item.data, item.name))
+    )
+
+
+def _compiled(
+    item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], *, lto: bool
+) -> LinkInput:
+    if item.kind != "cu":
+        return item
+    item = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
+    code = nvrtc.compile_source(item, target, options, include_dirs, lto=lto)
+    return replace(item, kind="ltoir" if lto else "ptx", data=code)
+
+
+def _log(handle: int) -> str:
+    buffer = bytearray(nvjitlink.get_error_log_size(handle))
+    if buffer:
+        nvjitlink.get_error_log(handle, buffer)
+    return bytes(buffer).rstrip(b"\x00").decode(errors="replace").strip()
+
+
+_UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
+
+
+_ERROR = re.compile(r"^(?:ptxas )?error\s*:\s*(.*)", re.MULTILINE | re.IGNORECASE)
+
+
+def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], elsewhere: Mapping[str, str]) -> str:
+    head = f"{module}: linking for {target} failed"
+    if "newer version of nvJitLink" in log:
+        # Only what came as LTOIR can be newer; what this toolchain compiled is called "code of ..." or by its .cu file.
+        given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
+        return (
+            f"{head}: {' or '.join(given)} holds LTOIR of a newer CUDA than this linker's {version()}; build it with "
+            f"CUDA {version()} or older, or link its source\n{_indented(log)}"
+        )
+    if (found := _UNRESOLVED.search(log)) and found[1] in elsewhere:
+        return f"{head}: it calls {found[1]}, {of_module(elsewhere[found[1]])}\n{_indented(log)}"
+    if found:
+        return (
+            f"{head}: nothing defines {found[1]}, which is called or declared with declare_device; link the file that "
+            f"defines it\n{_indented(log)}"
+        )
+    reason = f": {found[1]}" if (found := _ERROR.search(log)) else ""
+    return f"{head}{reason}\n{_indented(log)}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())

@@ -1,0 +1,95 @@
+"""CUDA C++ source to LTOIR or PTX, by NVRTC."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from cuda import pathfinder
+from cuda.bindings import nvrtc
+
+from aotcuda.compatibility import tables
+from aotcuda.errors import CompileError, ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends import LinkInput
+
+
+def toolkit_version() -> tuple[int, int]:
+    """The CUDA version of the toolchain, `(major, minor)`."""
+    _, major, minor = nvrtc.nvrtcVersion()
+    return major, minor
+
+
+def supported_capabilities() -> tuple[tuple[int, int], ...]:
+    """The compute capabilities that the toolchain builds for, in order."""
+    _, numbers = nvrtc.nvrtcGetSupportedArchs()
+    return tuple(sorted((number // 10, number % 10) for number in numbers))
+
+
+def check_target(target: Target, where: str) -> None:
+    """Refuse a target that the toolchain does not know.
+
+    Raises:
+        ToolchainError: It does not; the message lists what it knows.
+    """
+    known = supported_capabilities()
+    # Architecture-specific code exists from 9.0 on, family-specific code from 10.0 on (CUDA C++ Programming Guide,
+    # "Feature Set Compiler Targets").
+    first = {"": (0, 0), "a": (9, 0), "f": (10, 0)}[target.suffix]
+    if target.capability in known and target.capability >= first:
+        return
+    version = ".".join(map(str, toolkit_version()))
+    kind = str(target).partition("_")[0]
+    listed = ", ".join(f"{kind}_{major}{minor}{target.suffix}" for major, minor in known if (major, minor) >= first)
+    message = f"{where}: {target} is not known to the CUDA {version} toolchain, which builds for {listed}"
+    raise ToolchainError(message + (f"; {target} needs {other}" if (other := tables.builders(target)) else ""))
+
+
+@functools.cache
+def toolkit_include_dirs() -> tuple[str, ...]:
+    """The folders of the toolkit's own headers and of libcu++."""
+    found = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
+    return tuple(dict.fromkeys(path for path in found if path))
+
+
+def compile_source(
+    source: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], *, lto: bool
+) -> bytes:
+    """Compile one source for one target, as relocatable device code.
+
+    Raises:
+        CompileError: The compiler refuses it; the message is the compiler's own, with file and line.
+    """
+    arguments = [f"--gpu-architecture={'compute' if lto else 'sm'}_{target.number}", "--relocatable-device-code=true"]
+    arguments += ["--dlink-time-opt"] if lto else []
+    folders = [source.folder] if source.folder else []
+    arguments += [f"--include-path={path}" for path in (*folders, *include_dirs, *toolkit_include_dirs())]
+    arguments += [f"--define-macro={name}={value}" if value else f"-D{name}" for name, value in options.defines]
+    arguments += ["--use_fast_math"] if options.fastmath else []
+    arguments += ["--generate-line-info"] if options.lineinfo and not source.internal else []
+    arguments += ["--device-debug"] if options.debug and not source.internal else []
+    arguments += list(options.nvrtc_options)
+    _, program = nvrtc.nvrtcCreateProgram(source.data, source.name.encode(), 0, [], [])
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [item.encode() for item in arguments])
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            _, size = nvrtc.nvrtcGetProgramLogSize(program)
+            log = b" " * size
+            nvrtc.nvrtcGetProgramLog(program, log)
+            text = log.rstrip(b"\x00").decode(errors="replace").strip()
+            message = f"{source.name} does not compile for {target}: {status.name}\n{text}"
+            raise CompileError(message)
+        size_of, get = (
+            (nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR) if lto else (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
+        )
+        _, size = size_of(program)
+        code: bytes = b" " * size
+        get(program, code)
+        return code
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)

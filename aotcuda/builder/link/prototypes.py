@@ -1,0 +1,125 @@
+"""Comparing the prototypes of linked functions with the signatures that Python declares for them.
+
+LTO links accept a call through a wrong prototype, and the kernel then reads garbage. The comparison is made by the
+compiler: a static assertion for each declared function is added behind the source, on the machine-level kinds of the
+function's types, so that `unsigned` for `int32` or `const float *` for a pointer is no error; `float` for `int32` is.
+For the functions of another packaged module its C header is the source.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.link import nvrtc
+from aotcuda.errors import CompileError, LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends import CType, External, LinkInput
+
+_CHECKER = """
+namespace aotcuda_check {
+template <class T> struct kind {
+    static const int value = (__is_class(T) || __is_union(T)) ? 300 : 100 + (int)sizeof(T);
+};
+template <> struct kind<void> { static const int value = 0; };
+template <> struct kind<float> { static const int value = 204; };
+template <> struct kind<double> { static const int value = 208; };
+template <class T> struct kind<T *> { static const int value = 400; };
+template <class T> struct kind<T &> { static const int value = 400; };
+template <int... K> struct list {};
+template <class F> struct kinds;
+template <class R, class... A> struct kinds<R(A...)> { typedef list<kind<R>::value, kind<A>::value...> type; };
+template <class A, class B> struct same { static const bool value = false; };
+template <class A> struct same<A, A> { static const bool value = true; };
+}
+"""
+_KINDS = {
+    "void": 0,
+    "int8": 101,
+    "int16": 102,
+    "int32": 104,
+    "int64": 108,
+    "float16": 102,
+    "float32": 204,
+    "float64": 208,
+    "struct": 300,
+    "pointer": 400,
+}
+
+
+def check(
+    source: LinkInput, declared: Sequence[External], target: Target, options: Options, include_dirs: Sequence[str]
+) -> None:
+    """Check that each function of `declared`, all of which `source` defines, has the prototype that was declared.
+
+    Raises:
+        LinkError: One has not; the message shows both.
+    """
+    plain = [external for external in declared if not external.name.startswith("_Z")]
+    if not plain:
+        return  # a mangled name holds the parameters' types itself
+    lines = [
+        f"static_assert(aotcuda_check::same<aotcuda_check::kinds<decltype({external.name})>::type, "
+        f"aotcuda_check::list<{', '.join(str(_KINDS[ty]) for ty in (external.result, *external.parameters))}>>::value, "
+        f'"aotcuda: {external.name};");'
+        for external in plain
+    ]
+    probe = replace(source, data=source.data + b"\n" + (_CHECKER + "\n".join(lines) + "\n").encode())
+    try:
+        nvrtc.compile_source(probe, target, options, include_dirs, lto=False)
+    except CompileError as error:
+        wrong = re.findall(r"aotcuda: (\w+);", str(error))
+        found = next((external for external in plain if external.name in wrong), None)
+        if found is None:
+            return  # the function is not visible by its plain name, as inside a namespace: nothing can be said
+        remedy = (
+            'make the two agree, with abi="c"'
+            if source.header
+            else "make the two agree (in the Numba ABI a function returns int and takes a pointer to its result first)"
+        )
+        message = (
+            f"{source.name}: {found.name} is defined as {_shown(source, found.name)}, and Python declares it as "
+            f"{_prototype(found)}{f' ({found.place})' if found.place else ''}; {remedy}"
+        )
+        raise LinkError(message) from None
+
+
+def check_header(item: LinkInput, declared: Iterable[External], target: Target, options: Options) -> None:
+    """Likewise for the functions of `declared` that the C header of `item`, another module's code, has.
+
+    Raises:
+        LinkError: One is declared otherwise.
+    """
+    text = item.header.decode()
+    names = set(re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", text, re.MULTILINE))
+    known = [external for external in declared if external.name in names]
+    check(replace(item, kind="cu", data=item.header), known, target, options, [])
+
+
+def _shown(source: LinkInput, name: str) -> str:
+    """The function's prototype as the source has it."""
+    text = source.data.decode(errors="replace")
+    match = re.search(rf"([\w:<>*&\s]*?)\b{re.escape(name)}\s*\(([^)]*)\)", text)
+    if match is None:
+        return "something else"
+    line = text.count("\n", 0, match.start() + len(match[0]) - len(match[0].lstrip())) + 1
+    where = "" if source.header else f" ({source.name}:{line})"
+    result = re.sub(
+        r'\s+|extern|"C"|__device__|AOTCUDA_DEVICE|__forceinline__|__noinline__|static|inline', " ", match[1]
+    ).split()
+    parameters = " ".join(match[2].split())
+    return f"{' '.join(result)} {name}({parameters}){where}"
+
+
+def _prototype(external: External) -> str:
+    return f"{_spell(external.result)} {external.name}({', '.join(map(_spell, external.parameters))})"
+
+
+def _spell(ty: CType) -> str:
+    return {"float32": "float", "float64": "double", "int32": "int", "pointer": "T *"}.get(ty, ty)

@@ -1,0 +1,188 @@
+"""Which functions a link input defines, so that what is missing or there twice can be told before the linker is asked.
+
+The linker itself is a poor witness: with PTX or cubins that define one symbol twice nvJitLink 13.0 crashes, and with
+LTOIR and PTX that do it takes one of them silently.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aotcuda.binary import cubin, fatbin
+from aotcuda.builder.link import nvrtc
+from aotcuda.errors import ImageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends import LinkInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbols:
+    """What an input defines for others.
+
+    Attributes:
+        functions: Device functions and kernels, by symbol.
+        complete: Whether these are all; LTOIR keeps its symbols to itself.
+        archs: The targets that the input holds code for, `compute_*` for what is still to be compiled; empty when it is
+            source.
+    """
+
+    functions: tuple[str, ...]
+    complete: bool = True
+    archs: tuple[str, ...] = ()
+
+
+def of(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
+    """The symbols of `item`; CUDA C++ is compiled to PTX for `target` to learn them.
+
+    Raises:
+        CompileError: A CUDA C++ source does not compile.
+        ImageError: A binary is not what its suffix says, or damaged.
+    """
+    if item.kind == "cu":
+        if item.internal:
+            return Symbols(functions=tuple(_in_source(item)))
+        text = nvrtc.compile_source(item, target, options, include_dirs, lto=False)
+        return Symbols(functions=_in_ptx(text))
+    if item.kind == "ptx":
+        numbers = re.findall(r"^\.target\s+sm_(\w+)", _text(item.data), re.MULTILINE)
+        return Symbols(functions=_in_ptx(item.data), archs=tuple(f"compute_{number}" for number in numbers))
+    if item.kind == "cubin":
+        return _in_cubin(item.data, item.name)
+    if item.kind == "fatbin":
+        return _in_fatbin(item.data, item.name)
+    if item.kind == "object":
+        found = _in_object(item.data, item.name)
+        if not found.archs:
+            message = f"{item.name} holds no device code that could be linked; compile its source by nvcc -dc"
+            raise ImageError(message)
+        return found
+    if item.kind == "library":
+        # Members may be anything; what is no object file is nothing that could be linked.
+        members = [_in_object(data, f"{item.name}({name})") for name, data in _members(item) if data.startswith(_ELF)]
+        if not any(member.archs for member in members):
+            message = (
+                f"{item.name} holds no device code in any of its {len(members)} members; compile these by nvcc -dc"
+            )
+            raise ImageError(message)
+        return Symbols(
+            functions=tuple(sorted({name for member in members for name in member.functions})),
+            complete=all(member.complete for member in members),
+            archs=tuple(sorted({arch for member in members for arch in member.archs})),
+        )
+    return Symbols(functions=(), complete=False)
+
+
+_EXTERN_C = re.compile(rb'extern\s+"C"\s+__device__\s+[\w\s*]+?[\s*](\w+)\s*\(')
+
+
+def _in_source(item: LinkInput) -> Iterator[str]:
+    """The functions of a source of the front end's own, which are all declared alike."""
+    for data in (item.data, *(piece for _, piece in item.pieces)):
+        yield from (name.decode() for name in _EXTERN_C.findall(data))
+
+
+# PTX ISA, "Kernel and Function Directives: .func" and ".entry"; `.weak` ones may be defined more than once.
+_PTX_FUNCTION = re.compile(r"^\s*\.visible\s+\.(?:func|entry)\s*(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE)
+
+
+def _in_ptx(data: bytes) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_PTX_FUNCTION.findall(_text(data))))
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _in_cubin(data: bytes, where: str) -> Symbols:
+    found = cubin.read(data, where)
+    names = (*found.functions, *(kernel.name for kernel in found.kernels))
+    return Symbols(functions=names, archs=(found.arch,))
+
+
+def _in_fatbin(data: bytes, where: str) -> Symbols:
+    functions: set[str] = set()
+    complete = True
+    entries = fatbin.read(data, where)
+    for entry in entries:
+        if entry.kind == "sass":
+            functions |= set(_in_cubin(entry.content, where).functions)
+        elif entry.kind == "ptx":
+            functions |= set(_in_ptx(entry.content))
+        else:
+            complete = False
+    archs = [entry.arch.replace("sm_", "compute_") if entry.kind == "ltoir" else entry.arch for entry in entries]
+    return Symbols(functions=tuple(sorted(functions)), complete=complete, archs=tuple(archs))
+
+
+def _in_object(data: bytes, where: str) -> Symbols:
+    """A host object made by nvcc: its device code is a fatbin in a section of its own."""
+    machine = _machine(data, where)
+    if machine == _EM_CUDA:  # a relocatable cubin called .o
+        return _in_cubin(data, where)
+    start = data.find(fatbin.MAGIC)
+    if start < 0:
+        return Symbols(functions=())
+    end = start
+    while data[end : end + 4] == fatbin.MAGIC and end + 16 <= len(data):
+        _, header, size = struct.unpack_from("<HHQ", data, end + 4)
+        end += header + size
+    return _in_fatbin(data[start:end], where)
+
+
+# ELF-64 Object File Format, "ELF Header": e_machine.
+_ELF = b"\x7fELF"
+_EM_CUDA = 190
+_HOSTS = {62: "x86-64", 183: "AArch64"}
+
+
+def _machine(data: bytes, where: str) -> int:
+    """What an object file is for.
+
+    Raises:
+        ImageError: It is no object file, is cut short, or is for a machine that CUDA has no host compiler for.
+    """
+    if not data.startswith(_ELF):
+        what = "is empty" if not data else f"begins with {data[:4]!r}, not with an ELF header"
+        message = f"{where} is no object file: it {what}; make it by nvcc -dc"
+        raise ImageError(message)
+    if len(data) < 64 or data[4:6] != b"\x02\x01":  # ELFCLASS64, ELFDATA2LSB
+        how = "is cut short" if len(data) < 64 else "is not for 64-bit little-endian machines"
+        message = f"{where} {how}; make it anew by nvcc -dc"
+        raise ImageError(message)
+    machine, table = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 40)[0]
+    entry, count = struct.unpack_from("<HH", data, 58)
+    if machine != _EM_CUDA and machine not in _HOSTS:
+        message = f"{where} is for a machine ({machine}) that CUDA does not know; make it by nvcc -dc on this one"
+        raise ImageError(message)
+    if table + entry * count > len(data):
+        message = f"{where} is cut short: it has {len(data)} bytes of {table + entry * count}; make it anew by nvcc -dc"
+        raise ImageError(message)
+    return int(machine)
+
+
+def _members(item: LinkInput) -> Iterator[tuple[str, bytes]]:
+    """The members of an `ar` archive: 60-byte headers with the size as text at byte 48, data padded to even length."""
+    data = item.data
+    if not data.startswith(b"!<arch>\n"):
+        message = f"{item.name} is no archive; a static library begins with '!<arch>'"
+        raise ImageError(message)
+    position = 8
+    while position + 60 <= len(data):
+        name = data[position : position + 16].decode(errors="replace").strip().rstrip("/")
+        try:
+            size = int(data[position + 48 : position + 58])
+        except ValueError:
+            message = f"{item.name} is damaged: the size of its member {name!r} is no number"
+            raise ImageError(message) from None
+        position += 60
+        if name not in ("", "/", "/SYM64"):
+            yield name, data[position : position + size]
+        position += size + size % 2

@@ -1,0 +1,156 @@
+"""What images depend on, as their manifest says it: made from what the imports were seen to ask of the machine.
+
+The project's own files are listed with the digests of their content. Everything else is a question with its answer:
+there may be many such files, and large ones, and who writes them sets their times.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import dependencies as reads
+from aotcuda import manifest
+from aotcuda.builder.worker import dependency_trace as witness
+from aotcuda.builder.worker import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aotcuda.builder.worker.job import Result
+
+_LARGE = 1 << 24
+"""From how many bytes on a file of the project is known by size and time too."""
+
+# What tools that build set for a build alone: `pip install -e .` runs in an environment that is gone afterwards.
+_BUILDERS = ("PIP_", "UV_", "HATCH_", "PEP517_", "_PYPROJECT_HOOKS_", "PYTHON")
+_PATHS = ("PATH", "VIRTUAL_ENV", "TMPDIR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """Where the project lies.
+
+    Attributes:
+        root: Its folder.
+        package_root: The folder that holds the package, which paths in manifests are relative to.
+        names: The modules that its wheel gains.
+        tops: Its packages; None if all in the folders is its own.
+    """
+
+    root: Path
+    package_root: Path
+    names: tuple[str, ...]
+    tops: frozenset[str] | None = None
+
+    def own(self, name: str) -> Path | None:
+        """The path of a file that is the project's, below one of its folders."""
+        for path in (Path(name), Path(name).resolve()):
+            installed = not witness.INSTALLED.isdisjoint(path.parts)
+            below = path.relative_to(self.package_root).parts if path.is_relative_to(self.package_root) else ()
+            if below and (not installed if self.tops is None else below[0].removesuffix(".py") in self.tops):
+                return path
+            if path.is_relative_to(self.root) and not installed:
+                return path
+        return None
+
+    def relative(self, path: Path) -> str:
+        """An own path as manifests have it."""
+        return Path(os.path.relpath(path, self.package_root)).as_posix()
+
+    def is_generated(self, path: str) -> bool:
+        """Whether a path is one of those that this very build writes."""
+        for name in self.names:
+            base = str(self.package_root.joinpath(*name.split(".")))
+            folder = base + manifest.FOLDER_SUFFIX
+            if path in (f"{base}.py", f"{base}.pyi", folder) or path.startswith(f"{folder}/"):
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What a manifest lists.
+
+    Attributes:
+        sources: The project's own files.
+        reads: What else was asked.
+        variables: SHA-256 of environment variables.
+    """
+
+    sources: list[manifest.Source] = field(default_factory=list)
+    reads: list[manifest.Read] = field(default_factory=list)
+    variables: dict[str, str | None] = field(default_factory=dict)
+
+
+def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """The configuration's `watch` as absolute globs, from the folder that they are relative to."""
+    return tuple(os.path.normpath(folder / text) for text in globs)
+
+
+def of(
+    results: Iterable[Result], project: Project, *, lasting: bool = False, own_variables: Iterable[str] = ()
+) -> Dependencies:
+    """What the images depend on that `results` are about.
+
+    Args:
+        results: What workers built, with what they saw.
+        project: The project.
+        lasting: The environment of the build is not that of the launches, as with `pip install -e .`: leave out what
+            is installed in it.
+        own_variables: Environment variables that workers have values of their own for.
+    """
+    results = list(results)
+    seen = witness.joined(result.witness for result in results if result.witness is not None)
+    sources = {project.relative(Path(item["path"])): item["sha256"] for result in results for item in result.sources}
+    questions: list[manifest.Read] = []
+    installed = _installed() if lasting else ()
+    for (ask, name), answer in sorted(seen.reads.items()):
+        if project.is_generated(name):
+            continue
+        path = project.own(name)
+        if path is None:
+            if not (
+                lasting and (ask == "module" or name.startswith(installed) or witness.INSTALLED & {*Path(name).parts})
+            ):
+                questions.append({"ask": ask, "path": name, "answer": answer})
+        elif ask == "content" and isinstance(answer, list) and answer[0] < _LARGE:
+            sources[project.relative(path)] = _digest(name, answer)
+        else:
+            questions.append({"ask": ask, "path": project.relative(path), "answer": answer})
+    taken = {*process.environment({}), *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH", *(_PATHS if lasting else ())}
+    variables = {
+        name: digest
+        for name, digest in sorted(seen.variables.items())
+        if name not in taken and not name.startswith(("NUMBA_", *(_BUILDERS if lasting else ())))
+    }
+    return Dependencies(
+        sources=[{"path": path, "sha256": sources[path]} for path in sorted(sources)],
+        reads=questions,
+        variables=variables | {name: reads.variable(name) for name in (reads.CACHE_KEY, *reads.SETTINGS)},
+    )
+
+
+def _digest(path: str, before: list[int]) -> str:
+    """The digest of what the build read; empty, which is out of date, if the file has changed meanwhile."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return ""
+    return manifest.digest(content) if reads.answer("content", path) == before else ""
+
+
+def _installed() -> tuple[str, ...]:
+    """Where environments keep what is installed in them: this process's, and those that the build adds to its path."""
+    prefixes = {sys.prefix, sys.base_prefix, site.PREFIXES[0]}
+    for entry in sys.path:
+        parts = Path(entry).parts
+        if witness.INSTALLED & {*parts} and len(parts) > 4:
+            prefixes.add(str(Path(entry).parents[2]))
+    return tuple(
+        f"{prefix}/{name}/" for prefix in sorted(prefixes) for name in ("bin", "lib", "lib64", "include", "share")
+    )

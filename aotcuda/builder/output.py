@@ -1,0 +1,127 @@
+"""Writing what was built: all of it or nothing, whatever interrupts it.
+
+Everything is written beside its place first, and then moved there. A module's `.py` goes first and comes last, so a
+process that is killed in between leaves a package without the module, and never a module with the files of another
+build. What it leaves lying about is removed by the next build.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+from aotcuda.builder import temporary
+from aotcuda.builder.worker import interrupt
+from aotcuda.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write `files` below `folder` and return their paths; a data folder has nothing of the build before.
+
+    Raises:
+        BuildError: A file cannot be written; everything is as it was.
+    """
+    change = _Change()
+    try:
+        for target, content in _targets(files).items():
+            change.prepare(folder / target, content)
+        change.make()
+    except OSError as error:
+        change.undo()
+        message = (
+            f"{change.at or folder} cannot be written ({error.strerror}); make room for it, or write to another folder"
+        )
+        raise BuildError(message) from error
+    except BaseException:
+        change.undo()
+        raise
+    try:
+        change.tidy()
+    except KeyboardInterrupt as stop:
+        stop.args = (interrupt.WRITTEN,)
+        raise
+    return [folder / name for name in files]
+
+
+def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
+    """Remove what killed builds of these modules have left beside them."""
+    for folder in {root.joinpath(*name.split(".")).parent for name in modules for root in roots}:
+        temporary.sweep(folder)
+
+
+class _Change:
+    """A number of files and folders that come in the place of others.
+
+    Attributes:
+        at: The one that is being dealt with.
+    """
+
+    def __init__(self) -> None:
+        self.at: Path | None = None
+        self._new: dict[Path, Path] = {}
+        self._old: dict[Path, Path] = {}
+        self._moved: list[tuple[Path, Path]] = []
+        self._folders: list[Path] = []
+
+    def prepare(self, target: Path, content: Mapping[str, bytes]) -> None:
+        """Write a file, whose content goes by the name "", or a folder with the files of `content`, beside `target`."""
+        self.at = target
+        missing = [path for path in target.parents if not path.exists()]
+        for path in reversed(missing):
+            self._folders.append(path)
+            path.mkdir()
+        if not missing:
+            temporary.sweep(target.parent)
+        self._new[target] = new = target.with_name(temporary.name(f".{target.name}."))
+        self._old[target] = target.with_name(temporary.name(f".{target.name}."))
+        for name, data in content.items():
+            path = new / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+    def make(self) -> None:
+        """Put everything in its place."""
+        order = sorted(self._new, key=lambda path: path.suffix == ".py")
+        for target in reversed(order):
+            if target.exists() or target.is_symlink():
+                self._move(target, self._old[target])
+        for target in order:
+            self._move(self._new[target], target)
+
+    def undo(self) -> None:
+        """Have everything as it was."""
+        while self._moved:
+            source, target = self._moved.pop()
+            with suppress(OSError):
+                if not source.exists():  # otherwise the move was noted, and not made
+                    target.rename(source)
+        for path in self._new.values():
+            temporary.remove(path)
+        for path in reversed(self._folders):
+            with suppress(OSError):  # it was never made, or somebody else uses it by now
+                path.rmdir()
+
+    def tidy(self) -> None:
+        """Remove what was replaced."""
+        for path in self._old.values():
+            temporary.remove(path)
+
+    def _move(self, source: Path, target: Path) -> None:
+        self.at = min(source, target, key=lambda path: len(path.name))  # the other one's name is a temporary one
+        self._moved.append((source, target))  # before the move: an interrupt may come right after it
+        source.rename(target)
+
+
+def _targets(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+    """What is replaced as a whole: data folders with the files in them, and single files, under the name ""."""
+    found: dict[str, dict[str, bytes]] = {}
+    for name, data in files.items():
+        parents = [str(path) for path in Path(name).parents if path.name.endswith(manifest.FOLDER_SUFFIX)]
+        top = parents[-1] if parents else name
+        found.setdefault(top, {})[name[len(top) + 1 :]] = data
+    return found

@@ -1,0 +1,183 @@
+"""The plan: which units to compile, under which symbols, for which targets. Pure data, made from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from aotcuda.arch import Target
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aotcuda.builder.config.model import Config, Kernel, Module, Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One Python function for one signature: what a front end compiles at a time, once for each capability.
+
+    Attributes:
+        key: The configuration key it comes from; errors name it.
+        signature_key: The key that holds its signature.
+        kind: `"kernel"`, or `"function"` for an exported device function.
+        module: Name of the module that the wheel gains.
+        source: Name of the Python module that holds the function.
+        python: Name of the function in there.
+        name: Name under which users launch or call it.
+        symbol: Name of the entry point in the images.
+        signature: As the user wrote it.
+        options: Compile options of its module.
+        launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
+        cooperative: The kernel is to be launched cooperatively.
+    """
+
+    key: str
+    signature_key: str
+    kind: Literal["kernel", "function"]
+    module: str
+    source: str
+    python: str
+    name: str
+    symbol: str
+    signature: str
+    options: Options
+    launch_bounds: tuple[int, ...] = ()
+    cooperative: bool = False
+
+    @property
+    def title(self) -> str:
+        """What progress and errors call it."""
+        return f"{self.module}.{self.name} {self.signature}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulePlan:
+    """All units of one module and the targets they are built for.
+
+    Attributes:
+        config: The module's configuration.
+        frontend: Name of its front end.
+        frontend_key: The key that names it, or would.
+        units: Its kernels, one unit a signature, then its functions, in the configuration's order.
+        targets: What to link the kernels for, in order.
+        ltoir_targets: The compute capabilities that the exported functions are compiled for, as `sm_*` targets.
+    """
+
+    config: Module
+    frontend: str
+    frontend_key: str
+    units: tuple[Unit, ...]
+    targets: tuple[Target, ...]
+    ltoir_targets: tuple[Target, ...]
+
+    @property
+    def kernels(self) -> tuple[Unit, ...]:
+        """The units that become entry points."""
+        return tuple(unit for unit in self.units if unit.kind == "kernel")
+
+    @property
+    def functions(self) -> tuple[Unit, ...]:
+        """The units that are exported as device functions."""
+        return tuple(unit for unit in self.units if unit.kind == "function")
+
+    @property
+    def function_targets(self) -> tuple[Target, ...]:
+        """What the exported functions are packed for: `ltoir_targets`, and one PTX for links without optimisation.
+
+        PTX is for the lowest capability that is not specific to one architecture, since it serves all later ones.
+        """
+        lowest = next((target for target in self.ltoir_targets if not target.suffix), self.ltoir_targets[0])
+        return (*self.ltoir_targets, Target("ptx", lowest.major, lowest.minor, lowest.suffix))
+
+
+def make(config: Config) -> tuple[ModulePlan, ...]:
+    """Plan every module of `config`.
+
+    Raises:
+        ConfigError: Two kernels would get the same symbol, or a module cannot be built for a target.
+    """
+    return tuple(_plan_module(config, module) for module in config.modules)
+
+
+def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
+    """For every module, the names that it will have."""
+    return {
+        # The functions of one Python function may be called by its name too, unless something else has it.
+        item.config.name: tuple(dict.fromkeys([*(unit.name for unit in item.units), *_overloaded(item.functions)]))
+        for item in plans
+    }
+
+
+def _overloaded(functions: Iterable[Unit]) -> list[str]:
+    names = [unit.python for unit in functions]
+    return [name for name in names if names.count(name) > 1]
+
+
+def code_target(target: Target) -> Target:
+    """The `sm_*` target whose LTOIR serves `target`: code is compiled for the capability, whatever it is linked to."""
+    return Target("sass", target.major, target.minor, target.suffix)
+
+
+def _plan_module(config: Config, module: Module) -> ModulePlan:
+    units = [unit for kernel in module.kernels for unit in _kernel_units(module, kernel)]
+    units += [
+        Unit(
+            key=function.key,
+            signature_key=function.short_key,
+            kind="function",
+            module=module.name,
+            source=module.source,
+            python=function.python,
+            name=function.name,
+            symbol=function.name,
+            signature=function.signature,
+            options=module.options,
+        )
+        for function in module.functions
+    ]
+    seen: dict[str, Unit] = {}
+    for unit in units:
+        if unit.symbol in seen:
+            message = (
+                f"{unit.key}: its symbol {unit.symbol} is also that of {seen[unit.symbol].key}; rename one of the two"
+            )
+            raise ConfigError(message)
+        seen[unit.symbol] = unit
+    ptx = next((target for target in config.arch if target.kind == "ptx"), None)
+    if module.options.debug and module.kernels and ptx is not None:
+        message = (
+            f"{config.arch_key}: {ptx} is PTX, and {module.key} is built with debug = true, which gives machine code "
+            "alone; list sm_* targets only, or set debug to false"
+        )
+        raise ConfigError(message)
+    return ModulePlan(
+        config=module,
+        frontend=module.frontend or config.frontend,
+        frontend_key=f"{module.key}.frontend" if module.frontend else config.frontend_key,
+        units=tuple(units),
+        targets=config.arch,
+        ltoir_targets=tuple(sorted({code_target(target) for target in config.arch}, key=Target.sort_key)),
+    )
+
+
+def _kernel_units(module: Module, kernel: Kernel) -> list[Unit]:
+    several = len(kernel.signatures) > 1
+    return [
+        Unit(
+            key=kernel.key,
+            signature_key=f"{kernel.short_key}[{number}]" if several else kernel.short_key,
+            kind="kernel",
+            module=module.name,
+            source=module.source,
+            python=kernel.python,
+            name=kernel.name,
+            symbol=f"{kernel.name}__{number}" if several else kernel.name,
+            signature=signature,
+            options=module.options,
+            launch_bounds=kernel.launch_bounds,
+            cooperative=kernel.cooperative,
+        )
+        for number, signature in enumerate(kernel.signatures)
+    ]

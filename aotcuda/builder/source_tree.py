@@ -1,0 +1,85 @@
+"""Generated files inside a source tree, where an editable install needs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+from aotcuda.builder import api, output
+from aotcuda.errors import ManifestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def install(built: api.Output, root: Path) -> list[str]:
+    """Write the files of an editable build into the source tree; returns what the user should know."""
+    folder = root / built.package_root
+    written = output.write(built.files, folder)
+    folders = {path.parent for path in written if path.parent.name.endswith(manifest.FOLDER_SUFFIX)}
+    tracked = sorted(path for path in {*written, *folders} if path.parent not in folders and not _ignored(path))
+    if not tracked:
+        return []
+    names = " ".join(f"/{path.relative_to(root).as_posix()}{'/' * path.is_dir()}" for path in tracked)
+    return [f"generated modules lie in the source tree and git does not ignore them; add to .gitignore: {names}"]
+
+
+def clean(table: Mapping[str, object], root: Path) -> None:
+    """Remove the generated files of every module that `table` names, and nothing that a person wrote."""
+    modules = table.get("modules")
+    for name in modules if isinstance(modules, dict) else ():
+        for folder in (root, root / "src"):
+            base = folder.joinpath(*str(name).split("."))
+            for path in (base.with_name(f"{base.name}.py"), base.with_name(f"{base.name}.pyi")):
+                if path.is_file() and api.is_generated(path):
+                    path.unlink()
+            data = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
+            if (data / manifest.FILE_NAME).is_file():
+                shutil.rmtree(data)
+
+
+def leftovers(root: Path) -> list[str]:
+    """The files that editable builds wrote into the project at `root`, by their paths from there.
+
+    They are of the sources, the targets and the table of their day, and a wheel gets its own: what of them its build
+    does not replace (a module that was renamed since, functions that are no longer exported) must not come along.
+    """
+    found: set[Path] = set()
+    for name, folders, files in os.walk(root):
+        folder = Path(name)
+        folders[:] = [item for item in folders if not item.startswith(".") and item != "__pycache__"]
+        for item in [*folders, *files]:
+            path = folder / item
+            base = path.with_suffix("") if path.suffix in (".py", manifest.FOLDER_SUFFIX) else None
+            if base is not None and _is_editable(path):
+                data = base.with_suffix(manifest.FOLDER_SUFFIX)
+                found |= {path for path in data.rglob("*") if path.is_file()}
+                modules = (base.with_suffix(".py"), base.with_suffix(".pyi"))
+                found |= {path for path in modules if path.is_file() and api.is_generated(path)}
+    return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def _is_editable(path: Path) -> bool:
+    """Whether a module or data folder is what an editable build wrote."""
+    if path.suffix == ".py":
+        return path.is_file() and api.is_generated(path) and b"editable=True" in path.read_bytes()
+    try:
+        sources = manifest.read(str(path / manifest.FILE_NAME))["sources"]
+    except ManifestError:
+        return False
+    return any(source["path"].endswith("#tool.aotcuda") for source in sources)
+
+
+def _ignored(path: Path) -> bool:
+    """Whether git ignores `path`; True where there is no git or no repository, since then nothing is tracked."""
+    git = shutil.which("git")
+    if git is None:
+        return True
+    done = subprocess.run(
+        [git, "check-ignore", "--quiet", path.name], cwd=path.parent, check=False, capture_output=True
+    )
+    return done.returncode != 1

@@ -1,0 +1,83 @@
+"""The stages of a build: which modules are built together, in which order, each stage by a worker of its own.
+
+A worker imports one front end. Two compilers in one process would share what both change (numba-cuda puts itself in
+the place of a part of Numba; each has type registries, caches and settings for the whole process), and a module's code
+would depend on which other modules its project has. Apart they share nothing but the files that a build makes.
+
+A module that links another module of its wheel is built in a later stage than that one, whichever front ends they have:
+it is handed what a user of the wheel would link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.worker import dependency_trace as witness
+from aotcuda.builder.worker import pool, process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.job import Job, Result
+
+
+def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
+    """The stages of a project, in order; all modules of a stage have one front end and link those of earlier stages.
+
+    A project whose modules do not link each other has one stage for each front end.
+    """
+    stages: list[tuple[ModulePlan, ...]] = []
+    built: set[str] = set()
+    left = list(plans)
+    while left:
+        ready = [plan for plan in left if linked(plan, plans) <= built]
+        waiting = {plan.frontend for plan in left if plan not in ready}
+        # Rather a front end that can be finished: one with modules that wait will need another worker anyway.
+        first = next((plan for plan in ready if plan.frontend not in waiting), ready[0])
+        stages.append(tuple(plan for plan in ready if plan.frontend == first.frontend))
+        built |= {plan.config.name for plan in stages[-1]}
+        left = [plan for plan in left if plan.config.name not in built]
+    return stages
+
+
+def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
+    """Those of the modules in `plans` that a module links."""
+    return {item.module for item in plan.config.link if item.module} & {other.config.name for other in plans}
+
+
+def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[Result]:
+    """Do `job`, whose modules may be of several front ends; a result for each stage.
+
+    A result's sources and witness have those of the stages that it links.
+
+    Raises:
+        AotcudaError: What is wrong with the modules; those of several stages are told together.
+    """
+    results: dict[str, Result] = {}
+    wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked(plan, job.plans)}))
+    with pool.gathered() as attempt:
+        for stage in split(job.plans):
+            # What links a module that failed cannot be tried, and would say nothing new.
+            plans = tuple(plan for plan in stage if linked(plan, job.plans) <= results.keys())
+            if not plans:
+                continue
+            needed = {name: results[name] for plan in plans for name in sorted(linked(plan, job.plans))}
+            linkable = dict(job.linkable)
+            for earlier in needed.values():
+                linkable |= earlier.linkable
+            with attempt():
+                result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), variables)
+                results |= dict.fromkeys((plan.config.name for plan in plans), _joined(result, list(needed.values())))
+    return list({id(result): result for result in results.values()}.values())
+
+
+def _joined(result: Result, earlier: Sequence[Result]) -> Result:
+    """`result`, which also depends on everything that the `earlier` ones depend on."""
+    if not earlier:
+        return result
+    sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}
+    seen = [item.witness for item in (*earlier, result) if item.witness is not None]
+    return replace(result, sources=tuple(sources.values()), witness=witness.joined(seen) if seen else None)

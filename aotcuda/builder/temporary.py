@@ -1,0 +1,89 @@
+"""Temporary files and folders whose names say whose they are, so that a build can remove what a killed one has left.
+
+A name has the machine (its boot and its space of process numbers, since containers and hosts may share a folder), the
+process, and when that started: numbers of processes are used again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from aotcuda.builder.worker import lifetime
+from aotcuda.errors import BuildError
+
+_NAME = re.compile(r".*\.?aotcuda-tmp-(?P<place>[0-9a-f]{12})-(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]+")
+_OLD = 7 * 24 * 3600
+"""Seconds after which what another machine, or this one before it was started again, has left is nobody's any more."""
+
+
+def folder() -> Path:
+    """A new folder for files of this build, which only this user can read.
+
+    Raises:
+        BuildError: There is no room for it.
+    """
+    try:
+        home = Path(tempfile.gettempdir())
+        sweep(home)
+        made = home / name("")
+        made.mkdir(mode=0o700)
+    except OSError as error:
+        message = f"no temporary folder can be made ({error}); set TMPDIR to a folder with room"
+        raise BuildError(message) from error
+    return made
+
+
+def name(stem: str) -> str:
+    """A new name for something of this process, beginning with `stem`."""
+    pid = os.getpid()
+    return f"{stem}aotcuda-tmp-{_place()}-{pid}-{_start(pid)}-{secrets.token_hex(4)}"
+
+
+def sweep(folder: Path) -> None:
+    """Remove what builds have left in `folder` that were killed."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if (match := _NAME.fullmatch(path.name)) and _is_left(path, match):
+                remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there and can be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _is_left(path: Path, match: re.Match[str]) -> bool:
+    """Whether it is this user's, and the process that made it is gone."""
+    found = path.lstat()
+    if found.st_uid != os.getuid():
+        return False
+    if match["place"] != _place():
+        return time.time() - found.st_mtime > _OLD
+    return _start(int(match["pid"])) != int(match["start"])
+
+
+def _place() -> str:
+    """What process numbers mean something in: this boot of this machine, and its namespace of processes."""
+    parts = [os.uname().nodename]
+    with suppress(OSError):
+        parts = [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()]
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return sha256(" ".join(parts).encode()).hexdigest()[:12]
+
+
+def _start(pid: int) -> int:
+    """When a process started, in ticks since the machine did; 0 if there is none."""
+    fields = lifetime.status(pid)
+    return int(fields[19]) if fields else 0

@@ -1,0 +1,529 @@
+"""What importing the user's modules depends on beyond the project's own Python files.
+
+A kernel is compiled with the values that its globals have after the import, and those may come from anywhere: another
+package, a data file, the environment, whether a file is there at all. While the modules are imported, what they ask of
+the machine is noted with the answers; a late build's result and an editable install are taken only while these are the
+same. Three things tell of it:
+
+- audit events: files that are opened (or were to be: an answer may be that there is none), folders that are listed;
+- functions of `os` for which there are no events, such as `os.stat`, which stands behind `Path.exists`;
+- the environment's mappings, and the finders of modules, which are asked for a module that is missing too.
+
+What the compiler asks for its own purposes is left out: its version stands for it. So is what an import made itself, a
+temporary file, say. What leaves no such trace (the time, the network, what C libraries read by themselves) is not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import sysconfig
+import threading
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from aotcuda import dependencies as reads
+from aotcuda import manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import FrameType, ModuleType
+
+    from aotcuda.dependencies import Answer
+
+INSTALLED = frozenset(["site-packages", "dist-packages"])
+"""Names of the folders that hold installed packages."""
+
+_SYSTEM = ("/proc/", "/sys/", "/dev/")
+_HERE = __file__
+_IMPORTS = ("<frozen importlib", "<frozen zipimport")
+_COMPILERS = ("numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "cuda", "nvidia")
+# Functions of the standard library that ask no more of a path than whether something is there, and of which kind.
+_MERE_LOOKS = frozenset(
+    [
+        *(
+            "exists",
+            "lexists",
+            "isfile",
+            "isdir",
+            "islink",
+            "ismount",
+            "realpath",
+            "_joinrealpath",
+            "samefile",
+            "makedirs",
+        ),
+        *("is_file", "is_dir", "is_symlink", "is_mount", "is_junction", "resolve", "mkdir"),
+        *("which", "_access_check", "glob", "iglob", "walk"),
+    ]
+)
+_SUPPORTS = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks")
+_SUFFIXES = (  # in the order in which a folder is searched
+    *importlib.machinery.EXTENSION_SUFFIXES,
+    *importlib.machinery.SOURCE_SUFFIXES,
+    *importlib.machinery.BYTECODE_SUFFIXES,
+)
+
+
+@dataclass(slots=True)
+class Witness:
+    """What was asked, and what the answer was.
+
+    Attributes:
+        reads: Answers by question and absolute path; `aotcuda.dependencies` has the questions.
+        variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
+    """
+
+    reads: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    variables: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def files(self) -> set[str]:
+        """The files that were read."""
+        return {path for ask, path in self.reads if ask == "content"}
+
+
+@contextmanager
+def watch(patterns: Iterable[str] = (), generated: Iterable[str] = ()) -> Iterator[Witness]:
+    """Note what is imported and asked inside the block.
+
+    Args:
+        patterns: Absolute globs of more files to depend on, and on there being no others.
+        generated: Modules that the wheel gains; nobody looks for them in files.
+    """
+    trace = _Trace(frozenset(generated))
+    sys.addaudithook(trace.audit)  # it cannot be taken away again
+    before = set(sys.modules)
+    with ExitStack() as stack:
+        stack.callback(trace.end)
+        for name in ("stat", "lstat", "access", "readlink", "open"):
+            stack.enter_context(_replaced(name, trace))
+        for environ in (os.environ, os.environb):
+            stack.enter_context(_watched(environ, trace))
+        finder = _Finder(trace)
+        sys.meta_path.insert(0, finder)
+        stack.callback(sys.meta_path.remove, finder)
+        yield trace.seen
+        trace.expand(patterns)
+        trace.settle([sys.modules.get(name) for name in set(sys.modules) - before])
+
+
+def joined(several: Iterable[Witness]) -> Witness:
+    """All that several saw; of two answers the first one counts, since the second one differs from it if it matters."""
+    whole = Witness()
+    for seen in several:
+        for question, found in seen.reads.items():
+            whole.reads.setdefault(question, found)
+        for name, digest in seen.variables.items():
+            whole.variables.setdefault(name, digest)
+    return whole
+
+
+class _Trace:
+    """Takes the notes.
+
+    Attributes:
+        seen: The notes.
+        assigned: Environment variables that the import set itself.
+        active: Whether notes are taken.
+    """
+
+    def __init__(self, generated: frozenset[str]) -> None:
+        self.seen = Witness()
+        self.assigned: set[str] = set()
+        self.active = True
+        self.stat, self.readlink = os.stat, os.readlink  # as they are before they are replaced
+        self._generated = generated
+        self._sought: dict[str, list[str]] = {}
+        self._made: set[str] = set()
+        self._busy = threading.local()
+        self._everything = False
+        self._compilers = tuple(_folders(_COMPILERS))
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """The hook for audit events."""
+        if not self.active:
+            return
+        note = _EVENTS.get(event)
+        if note is not None:
+            with self.alone() as first:
+                if first:
+                    note(self, *arguments)
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Whether this thread is not taking a note already, for which it asks things itself."""
+        first = self.active and not getattr(self._busy, "now", False)
+        if first:
+            self._busy.now = True
+        try:
+            yield first
+        finally:
+            if first:
+                self._busy.now = False
+
+    def end(self) -> None:
+        """Take no more notes."""
+        self.active = False
+
+    def opened(self, name: object, mode: object, flags: object, dir_fd: int = -1) -> None:
+        """A file is about to be opened."""
+        path = _absolute(name, dir_fd)
+        if path is None:
+            return
+        if _writes(mode, flags):
+            self._made.add(path)
+        if _reads(mode, flags):
+            self.read(path)
+
+    def read(self, path: str, ask: str = "content") -> None:
+        """The content of a file is about to be read, if it is there."""
+        if path.endswith(".pyc"):
+            path = _source(path)
+        if _is_ours(path) or path.startswith(self._compilers):
+            return
+        found = self._kind(path)
+        if found == "file":
+            self._note(ask, path)
+        elif found is None and self._asker() is not None:
+            self._missing(path)
+
+    def listed(self, name: object) -> None:
+        """A folder is about to be listed."""
+        path = _absolute("." if name is None else name)
+        if path is None or _is_ours(f"{path}/") or self._asker() is None:
+            return
+        if self._kind(path) == "folder":
+            self._note("names", path)
+        else:
+            self._missing(path)
+
+    def asked(self, ask: str, name: object, dir_fd: int = -1) -> None:
+        """`os.stat`, `os.lstat`, `os.access` or `os.readlink` is about to be called."""
+        path = _absolute(name, dir_fd)
+        asker = self._asker() if path is not None and not _is_ours(path) else None
+        if path is None or asker is None:
+            return
+        found = self._kind(path)
+        a_look = bool(asker & _MERE_LOOKS)
+        if ask in ("lstat", "readlink") and self._leads_on(path):
+            self._note("link", path)
+        elif found is None:
+            self._missing(path)
+        elif ask.startswith("access:"):
+            self._note(ask, path)
+        elif ask == "stat" and found == "file" and not a_look:
+            self._note("stat", path)
+        elif ask == "stat" or not a_look:  # every folder on the way to a path is asked whether it is a link
+            self._note("kind", path)
+
+    def database(self, name: object) -> None:
+        """SQLite is about to open a file, by itself; its journals belong to it."""
+        text = os.fsdecode(name) if isinstance(name, bytes | str | os.PathLike) else ""
+        if text.startswith("file:"):
+            text = unquote(text[5:].partition("?")[0])
+            text = f"/{text.partition('/')[2]}" if text.startswith("//") else text
+        path = _absolute(text) if text and text != ":memory:" else None
+        if path is not None:
+            self.read(path)
+            for suffix in ("-wal", "-journal"):
+                self._note("filled", path + suffix)
+
+    def library(self, name: object) -> None:
+        """A shared library is about to be loaded."""
+        if isinstance(name, str | bytes) and "/" in os.fsdecode(name):
+            path = _absolute(name)
+            if path is not None and self._asker() is not None:
+                self.read(path)
+
+    def imported(self, _: object, name: object, *__: object) -> None:
+        """A module is about to be imported; of those in C the event names the file."""
+        path = _absolute(name)
+        if path is not None:
+            self.read(path)
+
+    def made(self, *names: object) -> None:
+        """The import makes or removes something itself; what a path is afterwards is no answer of the machine's."""
+        self._made |= {path for path in map(_absolute, names) if path is not None}
+
+    def sought(self, name: str, folders: Iterable[str]) -> None:
+        """A module is looked for in `folders`."""
+        if name not in self._generated:
+            self._sought.setdefault(name, [os.path.abspath(folder or ".") for folder in folders])
+
+    def variable(self, name: str, value: str | None) -> None:
+        """An environment variable was asked for."""
+        if self.active and name not in self.assigned and name not in self.seen.variables and self._asker() is not None:
+            digest = None if value is None else manifest.digest(value.encode(errors="surrogateescape"))
+            self.seen.variables[name] = digest
+
+    def expand(self, patterns: Iterable[str]) -> None:
+        """Depend on the files that match."""
+        self._everything = True
+        for pattern in patterns:
+            for path in glob.glob(pattern, recursive=True, include_hidden=True):
+                with self.alone():
+                    self.read(os.path.normpath(path))
+        self._everything = False
+
+    def settle(self, modules: Sequence[ModuleType | None]) -> None:
+        """Add what shows at the end: files of modules that are there, places where others were looked for in vain."""
+        with self.alone():
+            for module in modules:
+                path = getattr(module, "__file__", None)
+                if isinstance(path, str):
+                    self.read(os.path.abspath(path))
+            for name, folders in self._sought.items():
+                self._looked_for(name, folders)
+            for question in [question for question in self.seen.reads if self._is_made(question[1])]:
+                self._again(*question)
+
+    def _looked_for(self, name: str, folders: list[str]) -> None:
+        """Note where a module would have been found earlier than where it was found, or at all."""
+        top, _, tail = name.rpartition(".")
+        for folder in folders:
+            installed = bool(INSTALLED & set(folder.split("/")))
+            if _is_ours(f"{folder}/") or (installed and top) or not os.path.isdir(folder):
+                continue
+            base = os.path.join(folder, tail)
+            places = [f"{base}/__init__.py" if os.path.isdir(base) else base, *(base + suffix for suffix in _SUFFIXES)]
+            there = next((place for place in places if self._kind(place) == "file"), None)
+            if there is None or not installed:
+                for place in places[: places.index(there) if there else None]:
+                    self.seen.reads.setdefault(("module", place), None)
+            if there is not None:
+                return
+
+    def _note(self, ask: str, path: str) -> None:
+        if (ask, path) not in self.seen.reads:
+            self.seen.reads[ask, path] = reads.answer(ask, path)
+
+    def _missing(self, path: str) -> None:
+        """There is nothing at a path; where it leads by symbolic links, something may come to be as well."""
+        for place in {path, os.path.realpath(path)}:
+            self._note("kind", place)
+
+    def _kind(self, path: str) -> str | None:
+        try:
+            return reads.kind(self.stat(path))
+        except (OSError, ValueError):
+            return None
+
+    def _leads_on(self, path: str) -> bool:
+        try:
+            self.readlink(path)
+        except OSError:
+            return False
+        return True
+
+    def _is_made(self, path: str) -> bool:
+        while path not in self._made:
+            above = os.path.dirname(path)
+            if above == path:
+                return False
+            path = above
+        return True
+
+    def _again(self, ask: str, path: str) -> None:
+        """Something that the import made: what is left of it stays as it is until the next import, the rest is gone."""
+        found = reads.answer(ask, path)
+        if found is None and self.seen.reads[ask, path] is not None:
+            del self.seen.reads[ask, path]
+        else:
+            self.seen.reads[ask, path] = found
+
+    def _asker(self) -> set[str] | None:
+        """The functions of the standard library by which something is asked; None where nobody asks whom it concerns.
+
+        The compiler and aotcuda ask for themselves; what the finders of modules look for is noted as such.
+        """
+        between: set[str] = set()
+        if self._everything:
+            return between
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
+        first = True
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file != _HERE:
+                if file.startswith(_IMPORTS):
+                    if first:
+                        return None
+                elif file.startswith("<frozen ") or _is_standard(file):
+                    if file.endswith("/linecache.py"):
+                        return None
+                    between.add(frame.f_code.co_name)
+                elif file.startswith((_AOTCUDA, *self._compilers)):
+                    return None
+                else:
+                    return between
+                first = False
+            frame = frame.f_back
+        return between
+
+
+class _Finder:
+    """First of `sys.meta_path`: finds nothing, and notes what is looked for."""
+
+    def __init__(self, trace: _Trace) -> None:
+        self.trace = trace
+
+    def find_spec(self, fullname: str, path: Iterable[str] | None = None, target: object = None) -> None:
+        del target
+        self.trace.sought(fullname, list(sys.path if path is None else path))
+
+    def invalidate_caches(self) -> None:
+        pass
+
+
+@contextmanager
+def _replaced(name: str, trace: _Trace) -> Iterator[None]:
+    """A function of `os`, replaced by one that notes what it is asked."""
+    original: Callable[..., Any] = getattr(os, name)
+
+    @functools.wraps(original)
+    def noting(*args: Any, **named: Any) -> Any:
+        with trace.alone() as first:
+            if first and (args or "path" in named):
+                _note_call(trace, name, *args, **named)
+        if name == "open" and named.get("dir_fd") is not None:
+            with trace.alone():  # the event of this call has a path that does not tell where it begins
+                return original(*args, **named)
+        return original(*args, **named)
+
+    setattr(os, name, noting)
+    able = [found for which in _SUPPORTS if original in (found := getattr(os, which))]
+    for found in able:
+        found.add(noting)
+    try:
+        yield
+    finally:
+        setattr(os, name, original)
+        for found in able:
+            found.discard(noting)
+
+
+def _note_call(trace: _Trace, function: str, path: object, *args: Any, dir_fd: int | None = None, **named: Any) -> None:
+    base = -1 if dir_fd is None else dir_fd
+    if function == "open":
+        if dir_fd is not None:
+            trace.opened(path, None, args[0] if args else named.get("flags"), base)
+        return
+    ask = f"access:{args[0] if args else named.get('mode')}" if function == "access" else function
+    if function == "stat" and named.get("follow_symlinks") is False:
+        ask = "lstat"
+    trace.asked(ask, path, base)
+
+
+@contextmanager
+def _watched(environ: Any, trace: _Trace) -> Iterator[None]:
+    """`os.environ` or `os.environb`, noting what is asked for; `get`, `in` and `getenv` all end in `[]`."""
+    kind = type(environ)
+
+    class Watched(kind):  # type: ignore[misc, valid-type]
+        def __getitem__(self, name: Any) -> Any:
+            try:
+                value = kind.__getitem__(self, name)
+            except KeyError:
+                trace.variable(os.fsdecode(name), None)
+                raise
+            trace.variable(os.fsdecode(name), os.fsdecode(value))
+            return value
+
+        def __setitem__(self, name: Any, value: Any) -> None:
+            kind.__setitem__(self, name, value)
+            trace.assigned.add(os.fsdecode(name))
+
+        def __delitem__(self, name: Any) -> None:
+            kind.__delitem__(self, name)
+            trace.assigned.add(os.fsdecode(name))
+
+    environ.__class__ = Watched
+    try:
+        yield
+    finally:
+        environ.__class__ = kind
+
+
+def _absolute(name: object, dir_fd: object = -1) -> str | None:
+    """A path as it can be asked for from anywhere, with the symbolic links that are in it; None if it is none."""
+    try:
+        if isinstance(name, int):
+            path = os.readlink(f"/proc/self/fd/{name}")
+            return path if path.startswith("/") else None
+        path = os.fsdecode(name)  # type: ignore[arg-type]
+        if not path.startswith("/"):
+            base = os.readlink(f"/proc/self/fd/{dir_fd}") if isinstance(dir_fd, int) and dir_fd >= 0 else os.getcwd()
+            path = os.path.join(base, path)
+        if "/../" in f"{path}/":  # above what a link leads to, not above the link
+            path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    except (TypeError, OSError, ValueError):
+        return None
+    return None if "\0" in path else os.path.normpath(path)
+
+
+def _source(path: str) -> str:
+    """The source of a file of bytecode, if it is there."""
+    try:
+        source = importlib.util.source_from_cache(path)
+    except ValueError:
+        source = path[:-1]
+    return source if os.path.isfile(source) else path
+
+
+def _writes(mode: object, flags: object) -> bool:
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return isinstance(flags, int) and flags & os.O_ACCMODE != os.O_RDONLY
+
+
+def _reads(mode: object, flags: object) -> bool:
+    if isinstance(mode, str):
+        return "r" in mode or ("a" in mode and "+" in mode)
+    return not isinstance(flags, int) or (flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_TRUNC | os.O_EXCL))
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a file is Python's, aotcuda's, or none at all; versions stand for those."""
+    return path.startswith((*_SYSTEM, _AOTCUDA)) or _is_standard(path)
+
+
+def _is_standard(path: str) -> bool:
+    # Installed packages lie below the standard library's folder.
+    return path.startswith(_STANDARD) and not INSTALLED & set(path.split("/"))
+
+
+def _folders(packages: Iterable[str]) -> Iterator[str]:
+    """The folders of packages that have been imported."""
+    for name in packages:
+        for folder in getattr(sys.modules.get(name), "__path__", ()):
+            yield f"{folder}/"
+
+
+_EVENTS: dict[str, Callable[..., None]] = {
+    "open": _Trace.opened,
+    "os.listdir": _Trace.listed,
+    "os.scandir": _Trace.listed,
+    "sqlite3.connect": _Trace.database,
+    "ctypes.dlopen": _Trace.library,
+    "import": _Trace.imported,
+    "os.mkdir": lambda trace, path, *_: trace.made(path),
+    "os.remove": lambda trace, path, *_: trace.made(path),
+    "os.rmdir": lambda trace, path, *_: trace.made(path),
+    "os.truncate": lambda trace, path, *_: trace.made(path),
+    "os.rename": lambda trace, source, target, *_: trace.made(source, target),
+    "os.link": lambda trace, _, target, *__: trace.made(target),
+    "os.symlink": lambda trace, _, target, *__: trace.made(target),
+}
+_AOTCUDA = f"{Path(manifest.__file__).resolve().parent}/"
+_STANDARD = tuple(
+    f"{folder}/"
+    for name in ("stdlib", "platstdlib")
+    for folder in dict.fromkeys([sysconfig.get_path(name), os.path.realpath(sysconfig.get_path(name))])
+)

@@ -1,0 +1,106 @@
+"""What travels between the build and its worker process: the job, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends import Callbacks, CompiledFunction, CompiledKernel
+    from aotcuda.builder.link.inputs import Linked
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.dependency_trace import Witness
+    from aotcuda.manifest import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One build, or one of its stages: a worker builds modules of one front end.
+
+    Attributes:
+        root: The project's folder; the worker runs there.
+        import_roots: Folders that the project's packages are imported from, first match first.
+        arch_key: Where the targets were named.
+        plans: What to build.
+        names: For every module that the wheel gains, the names that it will have.
+        jobs: How many children may run at a time.
+        late: It is a late build, for one GPU of this machine: nothing is packed, and exported functions are not kept.
+        trace: What the import of the user's modules asks of the machine is wanted.
+        watched: Absolute globs of files that it depends on besides.
+        carry: The files that are linked are wanted, to be packaged for a late build.
+        linkable: Modules of the same wheel that have been built already and are linked now, as link items.
+        wanted: The modules that others of the wheel link.
+    """
+
+    root: str
+    import_roots: tuple[str, ...]
+    arch_key: str
+    plans: tuple[ModulePlan, ...]
+    names: dict[str, tuple[str, ...]]
+    jobs: int
+    late: bool = False
+    trace: bool = False
+    watched: tuple[str, ...] = ()
+    carry: bool = False
+    linkable: Mapping[str, Linked] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+
+    @property
+    def frontend(self) -> str:
+        """Name of the front end."""
+        return self.plans[0].frontend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltModule:
+    """One module's images, as they came from the linker.
+
+    Attributes:
+        plan: The module's plan.
+        images: Its kernels linked for each target (a cubin or PTX); empty when it has none.
+        kernels: What was compiled for each kernel unit.
+        ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
+        functions: What was compiled for each function unit.
+        kernel_fatbin: The images, packed.
+        function_fatbin: Those, packed.
+        callbacks: The module's callbacks, in order, each once.
+        foreign: Symbols of what was linked in, by the name of the item.
+        function_links: What users of the exported functions have to link with them: name and packed content.
+        carried: The project's files that are linked and the headers that they include, by their paths from its folder.
+    """
+
+    plan: ModulePlan
+    images: tuple[tuple[Target, bytes], ...]
+    kernels: tuple[CompiledKernel, ...]
+    ltoir: tuple[tuple[Target, bytes], ...]
+    functions: tuple[CompiledFunction, ...]
+    kernel_fatbin: bytes
+    function_fatbin: bytes
+    callbacks: tuple[Callbacks, ...] = ()
+    foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    function_links: tuple[tuple[str, bytes], ...] = ()
+    carried: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """All that the worker built.
+
+    Attributes:
+        toolchain: Versions of what took part, by component; `cuda` is the toolkit's `major.minor`.
+        modules: One for each plan.
+        sources: The project's files that were imported, by absolute path.
+        warnings: What the user should know; the build went on.
+        witness: What the import of the user's modules asked of the machine, if that is wanted.
+        linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
+    """
+
+    toolchain: dict[str, str]
+    modules: tuple[BuiltModule, ...]
+    sources: tuple[Source, ...]
+    warnings: tuple[str, ...]
+    witness: Witness | None = None
+    linkable: Mapping[str, Linked] = field(default_factory=dict)

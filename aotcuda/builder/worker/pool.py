@@ -1,0 +1,240 @@
+"""Running tasks in forked children: each in a fresh copy of this process, several at a time.
+
+A child starts from the state of the warmed-up parent and leaves nothing behind, so one task cannot change another's
+result, and a compiler that crashes takes its own child down and no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import select
+import signal
+import sys
+import traceback
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from aotcuda.builder.worker import lifetime
+from aotcuda.builder.worker.channel import LOST, Owned
+from aotcuda.errors import AotcudaError, BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A piece of work; `run` takes no argument and returns something that can be pickled.
+
+    Attributes:
+        title: What progress calls it.
+        run: Does it.
+        key: The configuration key that it comes from, for errors.
+    """
+
+    title: str
+    run: Callable[[], Any]
+    key: str = ""
+
+    @property
+    def where(self) -> str:
+        """What errors call it."""
+        return f"{self.key}: {self.title}" if self.key else self.title
+
+
+_TICK = 0.2
+"""Seconds between looks at children whose pipe has nothing to say: what a child started may hold its pipe open."""
+
+
+@dataclass(slots=True)
+class _Child:
+    """A child at work: its result comes out of `pipe`, behind `mark`, which tells it from what other code writes."""
+
+    index: int
+    pid: int
+    pipe: int
+    mark: bytes
+    data: bytearray = field(default_factory=bytearray)
+    status: int | None = None
+
+    def read(self) -> bool:
+        """Take what has come in; whether there may be more."""
+        try:
+            while chunk := os.read(self.pipe, 1 << 20):
+                self.data += chunk
+        except BlockingIOError:
+            return not self.has_ended()
+        return False
+
+    def has_ended(self) -> bool:
+        """Whether its process has; if so, all that it wrote has been taken."""
+        if self.status is None and self._wait(os.WNOHANG):
+            self.read()
+        return self.status is not None
+
+    def wait(self) -> int:
+        """Its exit code, when it has ended."""
+        if self.status is None:
+            self._wait(0)
+        return self.status or 0
+
+    def _wait(self, options: int) -> bool:
+        try:
+            pid, status = os.waitpid(self.pid, options)
+        except ChildProcessError:  # a source ignores SIGCHLD, or waits for any child itself; the result will tell
+            self.status = 0
+            return True
+        if pid:
+            self.status = os.waitstatus_to_exitcode(status)
+        return bool(pid)
+
+
+def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[Any]:
+    """Run all `tasks`, at most `jobs` at a time, and return their results in the order of the tasks.
+
+    Args:
+        tasks: What to run.
+        jobs: Number of children at a time.
+        done: Called with each task as it ends.
+
+    Raises:
+        AotcudaError: What a task raised. Of several, the one of the first task, with the others' first lines below.
+        BuildError: A child died; the message names its task and the signal.
+    """
+    results: list[Any] = [None] * len(tasks)
+    failures: dict[int, AotcudaError] = {}
+    waiting = list(enumerate(tasks))[::-1]
+    running: dict[int, _Child] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                child = _start(*waiting.pop())
+                running[child.pipe] = child
+            for child in _ended(running):
+                del running[child.pipe]
+                outcome = _finish(child, tasks[child.index])
+                if isinstance(outcome, AotcudaError):
+                    failures[child.index] = outcome
+                else:
+                    results[child.index] = outcome[0]
+                done(tasks[child.index])
+    finally:
+        for child in running.values():  # something was raised; none of them is to go on alone
+            os.kill(child.pid, signal.SIGKILL)
+            _finish(child, tasks[child.index])
+    if failures:
+        raise _join([failures[index] for index in sorted(failures)])
+    return results
+
+
+def _ended(running: dict[int, _Child]) -> list[_Child]:
+    """Those of the children that have nothing more to say; waits for one, or for a tick."""
+    poll = select.poll()
+    for pipe in running:
+        poll.register(pipe, select.POLLIN)
+    ready = dict(poll.poll(_TICK * 1000))
+    return [child for child in running.values() if (not child.read() if child.pipe in ready else child.has_ended())]
+
+
+def _start(index: int, task: Task) -> _Child:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    mark = os.urandom(16)
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        lifetime.die_with(parent, signal.SIGKILL)
+        os.close(reading)
+        _work(task, Owned(writing), mark)
+    os.close(writing)
+    return _Child(index, pid, reading, mark)
+
+
+def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
+    """The child's whole life; it leaves by `os._exit`, so that nothing of the parent's is run or flushed twice."""
+    try:
+        try:
+            outcome: Any = (task.run(),)
+        except AotcudaError as error:
+            outcome = error
+            if os.environ.get("AOTCUDA_DEBUG") == "1":
+                traceback.print_exc()
+        except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
+            if os.environ.get("AOTCUDA_DEBUG") == "1":
+                traceback.print_exc()
+            outcome = BuildError(f"{task.where}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
+        data = pickle.dumps(outcome)
+        pipe.write(mark + hashlib.sha256(data).digest() + data)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)
+
+
+def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
+    code = child.wait()
+    os.close(child.pipe)
+    if code == -signal.SIGKILL:
+        message = (
+            f"{task.where}: the compiler was killed (SIGKILL), as systems do that run out of memory; free some, or let "
+            "fewer cores build (taskset -c 0)"
+        )
+        return BuildError(message)
+    if code < 0:
+        message = (
+            f"{task.where}: the compiler crashed ({signal.Signals(-code).name}); this is a defect of the compiler or "
+            "linker. Simplify that function, or report it with its source"
+        )
+        return BuildError(message)
+    mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (48, None)))
+    if mark == child.mark and digest == hashlib.sha256(data).digest():
+        outcome: tuple[Any] | AotcudaError = pickle.loads(data)
+        return outcome
+    if child.data or code == LOST:
+        message = (
+            f"{task.where}: code of the project wrote to, or closed, file descriptors that the build's processes talk "
+            "over; it may use only those that it has opened itself"
+        )
+        return BuildError(message)
+    return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
+
+
+@contextmanager
+def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Several attempts in this process, each inside `with attempt():`; what they raise is raised together at the end.
+
+    Raises:
+        AotcudaError: As for `run`.
+    """
+    failures: list[AotcudaError] = []
+
+    @contextmanager
+    def attempt() -> Iterator[None]:
+        try:
+            yield
+        except AotcudaError as error:
+            failures.append(error)
+
+    yield attempt
+    if failures:
+        raise _join(failures)
+
+
+def _join(errors: list[AotcudaError]) -> AotcudaError:
+    first, rest = errors[0], errors[1:]
+    seen = {str(first).partition("\n")[0]}
+    lines = []
+    for error in rest:
+        line = str(error).partition("\n")[0]
+        if line not in seen:
+            seen.add(line)
+            lines.append(line)
+    if not lines:
+        return first
+    return type(first)("\n".join([str(first), *lines]))

@@ -1,0 +1,335 @@
+"""The steps of a build inside the worker, each a round of children: compile, merge, check the link, link, pack."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Literal
+
+from aotcuda import dependencies as reads
+from aotcuda import manifest
+from aotcuda.builder.c_header import header
+from aotcuda.builder.frontends import LinkInput
+from aotcuda.builder.frontends.numba import declarations
+from aotcuda.builder.link import included_headers as headers
+from aotcuda.builder.link import inputs as links
+from aotcuda.builder.link import nvfatbin as pack
+from aotcuda.builder.link import nvjitlink as link
+from aotcuda.builder.link import nvrtc
+from aotcuda.builder.link import preconditions as check
+from aotcuda.builder.link.inputs import Linked
+from aotcuda.builder.plan import code_target
+from aotcuda.builder.worker import pool
+from aotcuda.builder.worker.job import BuiltModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends import Callbacks, CompiledFunction, CompiledKernel, FrontEnd
+    from aotcuda.builder.link.symbols import Symbols
+    from aotcuda.builder.plan import ModulePlan, Unit
+    from aotcuda.builder.worker.job import Job
+    from aotcuda.dependencies import Answer
+
+    Compiled = dict[tuple[Unit, Target], Any]
+    PerTarget = dict[tuple[str, Target], bytes]
+
+
+class Steps:
+    """One job's steps.
+
+    Attributes:
+        warnings: What the user should know, so far.
+        surveyed: Everything foreign that was linked, with its symbols, by module.
+        linkable: What other modules of the wheel link of these, by module; of those that they do.
+    """
+
+    def __init__(self, job: Job, front: FrontEnd, functions: dict[Unit, object], tell: Callable[..., None]) -> None:
+        self.job = job
+        self.front = front
+        self.functions = functions
+        self.tell = tell
+        self.warnings: list[str] = []
+        self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
+        self.linkable: dict[str, Linked] = {}
+        self.linked: dict[str, Linked] = {
+            plan.config.name: links.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
+        }
+        self.done = 0
+        self.total = sum(
+            len(plan.units) * len(plan.ltoir_targets)
+            + (len(plan.targets) if plan.kernels else 0)
+            + (len(plan.function_targets) if plan.functions else 0)
+            for plan in job.plans
+        )
+
+    def run(self) -> list[BuiltModule]:
+        """All modules, built.
+
+        Raises:
+            AotcudaError: Something cannot be compiled or linked.
+        """
+        compiled = self._compile()
+        merged = self._merge(compiled)
+        surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
+        self.surveyed = surveys
+        images = self._link(compiled, merged)
+        modules = [self._finish(plan, compiled, merged, images, surveys[plan.config.name]) for plan in self.job.plans]
+        for built in modules:
+            if built.plan.config.name in self.job.wanted:
+                self.linkable[built.plan.config.name] = self._linkable(built, compiled, merged)
+        return modules
+
+    def linked_files(self) -> tuple[manifest.Source, ...]:
+        """The project's files that were linked and their headers, with digests; the paths are absolute."""
+        paths = {path for plan in self.job.plans for path in self._project_files(plan)}
+        return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
+
+    def headers_elsewhere(self) -> dict[tuple[str, str], Answer]:
+        """What the compiler of CUDA C++ asked for besides, as `aotcuda.dependencies` has it."""
+        asked: dict[tuple[str, str], Answer] = {}
+        for plan in self.job.plans:
+            surveyed = self.surveyed.get(plan.config.name, {})
+            others, missing = headers.elsewhere(surveyed, Path(self.job.root), plan.config.options.include_dirs)
+            asked |= {("kind", os.path.normpath(path)): None for path in missing}
+            asked |= {("content", str(path)): reads.answer("content", str(path)) for path in others}
+        return asked
+
+    def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
+        def done(task: pool.Task) -> None:
+            self.done += 1
+            self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+
+        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, done), strict=True))
+
+    def _compile(self) -> Compiled:
+        tasks = {}
+        for plan in self.job.plans:
+            for unit in plan.units:
+                compiler: Callable[..., CompiledKernel | CompiledFunction] = (
+                    self.front.compile_kernel if unit.kind == "kernel" else self.front.compile_function
+                )
+                for target in plan.ltoir_targets:
+                    run = partial(compiler, unit, self.functions[unit], target)
+                    tasks[unit, target] = pool.Task(f"{unit.title} for {target}", run, key=unit.key)
+        return self._round(tasks)
+
+    def _merge(self, compiled: Compiled) -> PerTarget:
+        tasks = {}
+        for plan in self.job.plans:
+            if not plan.functions:
+                continue
+            for target in plan.ltoir_targets if self.job.late else plan.function_targets:
+                functions = [compiled[unit, code_target(target)] for unit in plan.functions]
+                form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
+                run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
+                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} functions for {target}", run)
+        return self._round(tasks)
+
+    def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
+        """The symbols of everything foreign in a module's link, which is checked with them."""
+        first = plan.ltoir_targets[0]
+        wanted = {
+            unit: [replace(item, place=self._declared(unit, item.name)) for item in compiled[unit, first].externals]
+            for unit in plan.units
+        }
+        externals = [external for found in wanted.values() for external in found]
+        foreign = self._foreign(plan, [compiled[unit, first] for unit in plan.units])
+        if not foreign and not externals:
+            return {}
+        asked_by = {item: self._asked_by(plan, item, compiled) for item in foreign}
+        tasks = {}
+        for item in foreign:
+            arguments = (plan.config.options, self._folders(plan), asked_by[item])
+            run = partial(check.survey, item, externals, first, *arguments)
+            tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
+        found = self._round(tasks)
+        own = [unit.symbol for unit in plan.units]
+        check.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
+        return found
+
+    def _asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
+        """The key for which `item` is linked: one of the configuration's `link`, or that of a unit that brings it."""
+        for given in plan.config.link:
+            name = given.module or PurePath(given.path or "").as_posix()
+            if item.name == name or item.name.startswith(f"{given.module} "):
+                return given.key
+        users = [unit for unit in plan.units if item.identity in _identities(compiled[unit, plan.ltoir_targets[0]])]
+        return users[0].key if users else plan.config.key
+
+    def _declared(self, unit: Unit, name: str) -> str:
+        """Where a unit's module declares the foreign function called `name`, as `mypkg/_kernels.py:12`."""
+        function = self.functions[unit]
+        path = getattr(sys.modules.get(getattr(function, "__module__", "")), "__file__", None) or ""
+        line = declarations.line(path, name)
+        inside = path.removeprefix(f"{self.job.root}/")
+        return f"{inside}:{line}" if line else ""
+
+    def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
+        """The names that other modules of the wheel have for others to link, with the module's name."""
+        functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
+        found = {name: module for module, names in self.job.names.items() for name in functions.get(module, names)}
+        return {name: module for name, module in found.items() if module != plan.config.name}
+
+    def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:
+        tasks = {}
+        for plan in self.job.plans:
+            if not plan.kernels:
+                continue
+            for target in plan.targets:
+                inputs = self._link_inputs(plan, target, compiled, merged)
+                settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
+                run = partial(_link, plan.config.name, inputs, target, *settings)
+                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
+        return self._round(tasks)
+
+    def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
+        code = _code_target(target, plan)
+        kernels = [compiled[unit, code] for unit in plan.kernels]
+        foreign = self._foreign(plan, kernels)
+        inputs = [item for kernel in kernels for item in kernel.code]
+        exported = {unit.symbol for unit in plan.functions}
+        wanted = {external.name for kernel in kernels for external in kernel.externals}
+        if exported & wanted or (exported and any(not item.internal for item in foreign)):
+            # Kernels may call the module's own exported functions by their C ABI, and so may code that is linked in.
+            name = f"code of {plan.config.name}'s functions"
+            inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
+            foreign = self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])
+        return [*inputs, *foreign]
+
+    def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
+        """What is linked beside compiled Python: of the configuration first, then what the units bring, each once."""
+        items = list(self.linked[plan.config.name].inputs)
+        for built in compiled:
+            items += built.needed
+        return link.unique(items)
+
+    def _project_files(self, plan: ModulePlan) -> tuple[Path, ...]:
+        """The project's files that a module links, and their headers."""
+        found = self.surveyed.get(plan.config.name, {})
+        return headers.project_files(found, Path(self.job.root), plan.config.options.include_dirs)
+
+    def _folders(self, plan: ModulePlan) -> list[str]:
+        given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
+        return [*given, *self.front.include_dirs()]
+
+    def _finish(
+        self,
+        plan: ModulePlan,
+        compiled: Compiled,
+        merged: PerTarget,
+        images: PerTarget,
+        surveyed: dict[LinkInput, Symbols],
+    ) -> BuiltModule:
+        name, first = plan.config.name, plan.ltoir_targets[0]
+        kernels = tuple(compiled[unit, first] for unit in plan.kernels)
+        functions = tuple(compiled[unit, first] for unit in plan.functions)
+        self.warnings += [text for function in functions for text in function.warnings]
+        linked = tuple((target, images[name, target]) for target in plan.targets if plan.kernels)
+        callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
+        for built in (*kernels, *functions):
+            callbacks |= dict.fromkeys(built.callbacks)
+        if self.job.late:
+            return BuiltModule(
+                plan=plan,
+                images=linked,
+                kernels=kernels,
+                ltoir=(),
+                functions=(),
+                kernel_fatbin=b"",
+                function_fatbin=b"",
+                callbacks=tuple(callbacks),
+                foreign=_foreign_symbols(surveyed),
+            )
+        ltoir = tuple((target, merged[name, target]) for target in plan.function_targets if functions)
+        root = Path(self.job.root)
+        return BuiltModule(
+            plan=plan,
+            images=linked,
+            kernels=kernels,
+            ltoir=ltoir,
+            functions=functions,
+            kernel_fatbin=pack.kernels(linked, name) if linked else b"",
+            function_fatbin=pack.functions(ltoir, name) if ltoir else b"",
+            callbacks=tuple(callbacks),
+            foreign=_foreign_symbols(surveyed),
+            function_links=tuple(self._function_links(plan, functions)),
+            carried=tuple(
+                (path.relative_to(root).as_posix(), path.read_bytes())
+                for path in (self._project_files(plan) if self.job.carry else ())
+            ),
+        )
+
+    def _function_links(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> Iterable[tuple[str, bytes]]:
+        """What the exported functions call, for whoever links them: CUDA C++ compiled to LTOIR, the rest as it is."""
+        suffixes = {kind: suffix for suffix, kind in links.KINDS.items()}
+        for number, item in enumerate(self._called(plan, functions)):
+            path = Path(item.name)  # or the name of a module, maybe with a file of its
+            plain = path.stem if path.suffix in links.KINDS else path.name
+            stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
+            if item.kind == "cu":
+                compiled = self._sources_compiled(plan, item, plan.function_targets)
+                yield f"{stem}.fatbin", pack.functions(compiled.items(), item.name)
+            else:
+                yield f"{stem}{suffixes[item.kind]}", item.data
+
+    def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
+        """What has to be linked wherever the exported functions are."""
+        return self._foreign(plan, functions) if any(function.externals for function in functions) else []
+
+    def _sources_compiled(self, plan: ModulePlan, item: LinkInput, targets: Sequence[Target]) -> dict[Target, bytes]:
+        """CUDA C++ compiled for each target: LTOIR for machine code, PTX for PTX."""
+        joined = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
+        arguments = (plan.config.options, self._folders(plan))
+        tasks = {}
+        for target in targets:
+            run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
+            tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
+        return self._round(tasks)
+
+    def _linkable(self, built: BuiltModule, compiled: Compiled, merged: PerTarget) -> Linked:
+        """A module's functions for other modules of the wheel to call: what a user of the wheel would link."""
+        plan, name = built.plan, built.plan.config.name
+        target = plan.ltoir_targets[0]
+        functions = [compiled[unit, target] for unit in plan.functions]
+        declared = header.render(name, [(unit.name, compiled[unit, target]) for unit in plan.functions]).encode()
+        if not self.job.late:
+            return links.packaged(name, built.function_fatbin, declared, built.function_links, built.callbacks)
+        # A late build has one target, and packs nothing.
+        code = merged[name, target]
+        inputs = [LinkInput(kind="ltoir", name=f"code of {name}'s functions", data=code, header=declared)]
+        for item in self._called(plan, functions):
+            if item.kind == "cu":
+                code = self._sources_compiled(plan, item, [target])[target]
+                inputs.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
+            else:
+                inputs.append(item)
+        return Linked(inputs=tuple(inputs), callbacks=built.callbacks)
+
+
+def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes]]:
+    return [item.identity for item in built.needed]
+
+
+def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
+
+
+def _compile_source(*arguments: Any, lto: bool) -> bytes:
+    os.chdir("/")  # NVRTC writes the current folder into LTOIR
+    return nvrtc.compile_source(*arguments, lto=lto)
+
+
+def _link(*arguments: Any) -> bytes:
+    # The linker writes the current folder into line tables; an image must not tell where it was built.
+    os.chdir("/")
+    return link.link(*arguments)
+
+
+def _code_target(target: Target, plan: ModulePlan) -> Target:
+    return next(item for item in plan.ltoir_targets if item.number == target.number)

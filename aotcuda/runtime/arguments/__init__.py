@@ -1,0 +1,1 @@
+"""What the arguments of a launch mean: overloads, parameter blocks, arrays, scalars."""

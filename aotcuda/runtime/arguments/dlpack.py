@@ -1,0 +1,127 @@
+"""Reading arrays through DLPack: what its capsule holds, taken apart with ctypes.
+
+The capsule is never marked as used. It goes into `pending` and lives until the launch is made; its own destructor then
+gives the array back, as DLPack asks of a capsule that nobody consumed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from aotcuda.runtime.arguments.arrays import UnreadableError, describe, view
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.runtime.arguments.arrays import View
+
+_CUDA, _CUDA_MANAGED = 2, 13
+_READ_ONLY = 1
+_CODES = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+_BFLOAT = 4
+
+
+class _Array(ctypes.Structure):
+    """`DLTensor`."""
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """`DLManagedTensorVersioned`, which begins `dltensor_versioned` capsules; `dltensor` ones begin with the array."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("array", _Array),
+    )
+
+
+_is_capsule = ctypes.pythonapi.PyCapsule_IsValid
+_is_capsule.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_address = ctypes.pythonapi.PyCapsule_GetPointer
+_address.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_address.restype = ctypes.c_void_p
+
+
+_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule that says more is not one
+
+
+def read(array: Any, pending: list[object], stream: int) -> View | None:
+    """The view of an array, as `aotcuda.runtime.arguments.arrays` describes.
+
+    Its owner orders its data before `stream`.
+    """
+    device = array.__dlpack_device__()
+    if not isinstance(device, tuple) or len(device) != 2:
+        message = f"gives {describe(device)} from __dlpack_device__, where a type and a number belong"
+        raise UnreadableError(message)
+    if int(device[0]) not in (_CUDA, _CUDA_MANAGED):
+        return None
+    capsule = _export(array, stream or 1)
+    pending.append(capsule)
+    tensor, readonly = _open(capsule)
+    shape = _take(tensor.shape, tensor.ndim)
+    if shape is None:
+        message = f"gives a DLPack capsule of {tensor.ndim} dimensions with no shape"
+        raise UnreadableError(message)
+    strides = _take(tensor.strides, tensor.ndim)
+    if strides is not None:
+        strides = tuple([step * (tensor.bits // 8) for step in strides])
+    name = typestr(tensor.code, tensor.bits, tensor.lanes)
+    return view(name, (tensor.data or 0) + tensor.byte_offset, shape, strides, readonly=readonly)
+
+
+def _export(array: Any, stream: int) -> object:
+    try:
+        return array.__dlpack__(stream=stream, max_version=(1, 0))
+    except TypeError:  # a library from before DLPack 1.0, which knows no max_version
+        return array.__dlpack__(stream=stream)
+
+
+def _open(capsule: object) -> tuple[_Array, bool]:
+    """The array of a capsule, and whether it is read-only."""
+    if _is_capsule(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
+        if managed.major != 1:
+            message = f"gives a DLPack capsule of version {managed.major}, and aotcuda knows version 1"
+            raise UnreadableError(message)
+        return managed.array, bool(managed.flags & _READ_ONLY)
+    if _is_capsule(capsule, b"dltensor"):
+        return _Array.from_address(_address(capsule, b"dltensor")), False
+    message = f"gives {describe(capsule)} from __dlpack__, where a DLPack capsule belongs that nobody has used"
+    raise UnreadableError(message)
+
+
+def _take(numbers: Any, count: int) -> tuple[int, ...] | None:
+    """The numbers behind a pointer, None if it is NULL."""
+    if not 0 <= count <= _MOST_DIMENSIONS:
+        message = f"gives a DLPack capsule of {count} dimensions"
+        raise UnreadableError(message)
+    if count == 0:
+        return ()
+    return tuple(numbers[:count]) if numbers else None
+
+
+def typestr(code: int, bits: int, lanes: int = 1) -> str:
+    """The type string of DLPack's type, or its description if NumPy has no such type."""
+    if code == _BFLOAT and bits == 16 and lanes == 1:
+        return "bfloat16"
+    if code not in _CODES or lanes != 1 or bits % 8:
+        return f"DLPack type {code} of {bits} bits and {lanes} lanes"
+    return f"{'|' if bits == 8 else '<'}{_CODES[code]}{bits // 8}"

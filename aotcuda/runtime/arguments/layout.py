@@ -1,0 +1,149 @@
+"""How one overload's arguments lie in its parameter block.
+
+The plan of an overload is made once, from the manifest: one `struct` for the whole block, and for each parameter a
+function that appends an argument's numbers in the struct's order, or says that it does not take them
+(`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
+driver copies the block while the launch call runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+from aotcuda.errors import ManifestError
+from aotcuda.runtime.arguments import parameters
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.manifest import Overload
+    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.images.program import Entry
+
+    Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object]
+
+_END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
+
+
+class Plan:
+    """One overload of a kernel, ready to pack arguments.
+
+    Attributes:
+        overload: Its entry in the manifest.
+        parameters: Its parameters, likewise.
+        size: Bytes of the block.
+        fits: For each parameter, what appends the numbers of an argument that was read, or answers False.
+        forms: Dtype and number of dimensions of each parameter that is an array, None for the others.
+        pack_into: Writes a block's numbers into a buffer.
+        addresses: Which of those numbers are the addresses of arrays.
+        slots: Free slots; take one with `take`, give it back with `slots.append`.
+        made: An item for each slot that there is.
+        live: As `Dispatch.live`, of the dispatch that it belongs to.
+        entries: What `aotcuda.runtime.images.program` keeps for each GPU.
+        compiled: What `aotcuda.runtime.fast.extension` keeps.
+        limits_by_gpu: What `limits` gives, by the GPU's ordinal.
+    """
+
+    __slots__ = (
+        "addresses",
+        "compiled",
+        "entries",
+        "fits",
+        "forms",
+        "limits_by_gpu",
+        "live",
+        "made",
+        "overload",
+        "pack_into",
+        "parameters",
+        "size",
+        "slots",
+    )
+
+    def __init__(self, overload: Overload, where: str, live: Mark) -> None:
+        self.overload = overload
+        self.live = live
+        self.parameters = overload["parameters"]
+        self.size = overload["parameter_bytes"]
+        try:
+            fields = self._fields(zeros=True)
+            block = struct.Struct(_format(fields, self.size))
+            self.fits = tuple([parameters.of(parameter).fit(parameter) for parameter in self.parameters])
+        except (LookupError, TypeError, ValueError, struct.error) as error:
+            message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
+            raise ManifestError(message) from None
+        self.forms = [
+            (parameter["dtype"], parameter["ndim"]) if parameter["kind"] == "array" else None
+            for parameter in self.parameters
+        ]
+        self.pack_into = block.pack_into
+        self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
+        self.slots: list[Slot] = []
+        self.made: list[None] = []
+        self.entries: dict[int, Entry] = {}
+        self.compiled: object = None
+        self.limits_by_gpu: dict[int, tuple[int, ...]] = {}
+
+    def limits(self, entry: Entry) -> tuple[int, ...]:
+        """What a launch may have unasked on a GPU: grid and block in x, y, z, shared memory, threads a block."""
+        device = entry.device
+        found = self.limits_by_gpu.get(device.index)
+        if found is None:
+            extents = [device.limit(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
+            bounds = self.overload["launch_bounds"]
+            bound = bounds[0] if bounds and bounds[0] > 0 else entry.threads
+            threads = min(device.limit("threads"), entry.threads, bound)
+            found = (*extents, max(device.limit("shared") - entry.static_shared, 0), threads)
+            self.limits_by_gpu[device.index] = found
+        return found
+
+    def take(self) -> Slot:
+        """A free slot, or a new one."""
+        try:
+            return self.slots.pop()
+        except IndexError:
+            return self.make_slot()
+
+    def is_idle(self) -> bool:
+        """Whether all slots are back: no launch is under way. It stays so once `live` is empty."""
+        free = len(self.slots.copy())  # a copy waits for who changes the list; a length does not, without the GIL
+        return free >= len(self.made)
+
+    def quick_struct(self) -> struct.Struct:
+        """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros."""
+        return struct.Struct(_format(self._fields(zeros=False), self.size))
+
+    def _fields(self, *, zeros: bool) -> list[tuple[int, str, bool]]:
+        return [
+            field for parameter in self.parameters for field in parameters.of(parameter).fields(parameter, zeros=zeros)
+        ]
+
+    def make_slot(self) -> Slot:
+        """A slot: the buffer, a pointer to the `extra` array that tells `cuLaunchKernelEx` of it, and its size.
+
+        Then a cell for what the driver answers to questions before a launch, and a pointer to it.
+        """
+        self.made.append(None)
+        buffer = ctypes.create_string_buffer(max(self.size, 1))
+        size = ctypes.c_size_t(self.size)
+        extra = (ctypes.c_void_p * 5)(
+            _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
+        )
+        cell = ctypes.c_uint64()
+        # The pointers are made here, since ctypes would make them at every call.
+        return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell)
+
+
+def _format(fields: list[tuple[int, str, bool]], size: int) -> str:
+    """The whole block as a `struct` format, with the gaps spelled out."""
+    parts = ["<"]
+    position = 0
+    for offset, form, _ in [*fields, (size, "", False)]:
+        if offset < position:
+            message = f"a parameter at byte {offset} overlaps the one before it"
+            raise ValueError(message)
+        if offset > position:
+            parts.append(f"{offset - position}x")
+        parts.append(form)
+        position = offset + (struct.calcsize("<" + form) if form else 0)
+    return "".join(parts)

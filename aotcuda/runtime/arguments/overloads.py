@@ -1,0 +1,309 @@
+"""Which overload the arguments of a launch select, or why none does.
+
+1. The number of arguments must be the overload's. Each argument is read once, and what was read is held against the
+   overloads (see `aotcuda.runtime.arguments.parameters`).
+2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
+   takes an array that is contiguous in that order, any other takes any strides. A read-only array fits only a
+   parameter that was compiled as read-only.
+3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.arguments.scalars`). Tuples are taken
+   apart.
+4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
+5. What the JIT fallback has compiled is taken for arguments of the types that it was compiled for, and only where
+   nothing that is packaged fits.
+
+The order of the candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
+Where candidates differ in an array's dtype or number of dimensions, they are kept in groups by these, found by one
+look-up: a kernel of many overloads takes no longer than a kernel of two.
+
+An argument that cannot be read, or that raises when it is, is an ArgumentError that names it. What an object raises
+that does not concern the launch (KeyboardInterrupt, SystemExit, MemoryError) passes.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from aotcuda.errors import AotcudaError
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments.layout import Plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from aotcuda.errors import ArgumentError
+    from aotcuda.manifest import Kernel, Parameter
+    from aotcuda.runtime.arguments.layout import Slot
+    from aotcuda.runtime.arguments.scalars import Read
+    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.fast.python import Bind
+
+    Selection = tuple[Plan, Slot, list[object], list[object]]
+    Late = Callable[[tuple[object, ...], int], Selection | None]
+
+_MOST_KEPT = 1024
+
+
+class Group:
+    """The overloads that arguments of some types, and arrays of some dtypes and dimensions, may fit; best first.
+
+    Attributes:
+        plans: The overloads.
+        quick: What `aotcuda.runtime.fast.python` made for them, False if it cannot; None before it was asked.
+        blocks: The block of most occupancy for each amount of dynamic shared memory, where there is one overload.
+        live: As `Dispatch.live`, of the loaded images that the overloads are of.
+    """
+
+    __slots__ = ("blocks", "live", "plans", "quick")
+
+    def __init__(self, plans: list[Plan], live: Mark) -> None:
+        self.plans = plans
+        self.live = live
+        self.quick: Bind | bool | None = None
+        self.blocks: dict[int, int] = {}
+
+    def is_only(self, plan: Plan) -> bool:
+        """Whether `plan` is all that is in the group."""
+        return len(self.plans) == 1 and self.plans[0] is plan
+
+    def is_of(self, plan: Plan) -> bool:
+        """Whether `plan` is in the group, and all others in it are for arrays of the same dtypes and dimensions."""
+        return plan in self.plans and all(other.forms == plan.forms for other in self.plans)
+
+
+class _Ranked:
+    """The overloads that arguments of some types may fit, in groups by what the deciding arrays are."""
+
+    __slots__ = ("_deciding", "_groups", "_live", "_plans", "readers")
+
+    def __init__(self, plans: list[Plan], readers: list[Read], live: Mark) -> None:
+        self._plans = plans
+        self._live = live
+        self._groups: dict[object, Group] = {None: Group(plans, live)}
+        self._deciding = [at for at in range(len(readers)) if len({plan.forms[at] for plan in plans}) > 1]
+        self.readers = readers
+
+    def guess(self, args: tuple[object, ...]) -> Group:
+        """The group that arguments seem to belong to, without reading all of them."""
+        if not self._deciding:
+            return self._groups[None]
+        found = [arrays.identity(args[at]) for at in self._deciding]
+        group = self._groups.get(tuple(found))
+        if group is None:
+            group = self._group(tuple(found), [arrays.form(item) for item in found])
+        return group
+
+    def group(self, reads: Sequence[Any]) -> Group:
+        """The group that arguments belong to of which this was read."""
+        if not self._deciding:
+            return self._groups[None]
+        views = [reads[at] for at in self._deciding]
+        forms = [(view[0], len(view[2])) if view is not None else None for view in views]
+        return self._groups.get(tuple(forms)) or self._group(tuple(forms), forms)
+
+    def _group(self, key: tuple[object, ...], wanted: list[Any]) -> Group:
+        if None in wanted or len(self._groups) >= _MOST_KEPT:
+            return self._groups[None]
+        pairs = list(zip(self._deciding, wanted, strict=True))
+        # A parameter that takes arrays and is none, a record, decides for itself.
+        plans = [plan for plan in self._plans if all(plan.forms[at] in (None, form) for at, form in pairs)]
+        # Each library has its own names for one dtype; the group is the same.
+        group = self._groups.get(tuple(wanted)) or Group(plans, self._live)
+        self._groups[tuple(wanted)] = self._groups[key] = group
+        return group
+
+
+class Dispatch:
+    """The overloads of one kernel.
+
+    Attributes:
+        plans: One for each overload, in the configuration's order.
+        live: Holds one item until the images are unloaded or the process forks; quick launches look at it.
+    """
+
+    __slots__ = ("_late", "_late_plans", "_nested", "_open", "_ranked", "_where", "live", "plans")
+
+    def __init__(self, kernel: Kernel, where: str, late: Late | None = None) -> None:
+        self._where = where
+        self._late = late
+        self.live = drivers.live_mark()
+        self.plans = [Plan(overload, where, self.live) for overload in kernel["overloads"]]
+        self._nested = any(map(_has_tuple, self.plans))
+        self._open: frozenset[type] = frozenset()
+        self._late_plans: dict[object, list[Plan]] = {}
+        self._ranked: dict[object, _Ranked] = {}
+
+    def group(self, args: tuple[object, ...]) -> Group | None:
+        """The overloads that the arguments seem to fit, None if there are none; `select` takes a closer look.
+
+        Raises:
+            ArgumentError: An argument cannot be read.
+        """
+        ranked = self._find(args)
+        return ranked.guess(args) if ranked is not None else None
+
+    def select(self, args: tuple[object, ...], stream: int) -> Selection:
+        """The plan that the arguments select, a slot that holds them packed, their numbers, and what is pending.
+
+        `pending` is described in `aotcuda.runtime.arguments.arrays`. The caller gives the slot back.
+
+        Args:
+            args: The arguments.
+            stream: The launch's stream.
+
+        Raises:
+            ArgumentError: No overload takes these arguments, or one of them cannot be read.
+        """
+        ranked = self._find(args)
+        selection = self._fit(ranked, args, stream) if ranked is not None else None
+        if selection is None and self._late is not None:  # the JIT fallback may have an overload for them
+            try:
+                selection = self._late(args, stream)
+            except arrays.UnreadableError as error:
+                raise self._unreadable(args, None, error) from error.__cause__
+            if selection is not None:
+                self._keep(args, selection[0])
+        if selection is not None:
+            return selection
+        from aotcuda.runtime.arguments.mismatch import refusal  # noqa: PLC0415 (only errors come here)
+
+        raise refusal(self._where, self.plans, args)
+
+    def retire(self) -> None:
+        """Make every quick path of this kernel decline from now on: its images are being unloaded."""
+        drivers.retire(self.live)
+
+    def is_idle(self) -> bool:
+        """Whether no launch is under way; it stays so once it is retired."""
+        return not any(self.live.flights) and all(plan.is_idle() for plan in self.plans)
+
+    def _find(self, args: tuple[object, ...]) -> _Ranked | None:
+        key = self._key(args)
+        return self._ranked.get(key) or self._rank(key, args)
+
+    def _key(self, args: tuple[object, ...]) -> object:
+        types = _types(args) if self._nested else tuple(map(type, args))
+        if self._open:
+            leaves = _leaves(args) if self._nested else args
+            if not self._open.isdisjoint(map(type, leaves)):
+                try:
+                    return (types, *[arrays.family(arg) for arg in leaves])
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    raise self._unreadable(args, None, error) from error
+        return types
+
+    def _fit(self, ranked: _Ranked, args: tuple[object, ...], stream: int) -> Selection | None:
+        """The first overload that takes the arguments, and the arguments packed for it."""
+        pending: list[object] = []
+        reads: list[object] = []
+        try:
+            for read, arg in zip(ranked.readers, args):  # noqa: B905 (as many; strict costs time)
+                reads.append(read(arg, pending, stream))
+        except arrays.UnreadableError as error:
+            raise self._unreadable(args, len(reads), error) from error.__cause__
+        except (AotcudaError, MemoryError):
+            raise
+        except Exception as error:
+            raise self._unreadable(args, len(reads), error) from error
+        for plan in ranked.group(reads).plans:
+            values: list[object] = []
+            for fit, item in zip(plan.fits, reads):  # noqa: B905 (likewise)
+                if not fit(item, values):
+                    break
+            else:
+                slot = plan.take()
+                try:
+                    plan.pack_into(slot[0], 0, *values)
+                except (struct.error, OverflowError):  # a number is out of its parameter's range
+                    plan.slots.append(slot)
+                    continue
+                return plan, slot, values, pending
+        return None
+
+    def _unreadable(self, args: tuple[object, ...], at: int | None, error: Exception) -> ArgumentError:
+        from aotcuda.runtime.arguments.mismatch import unreadable  # noqa: PLC0415 (only errors come here)
+
+        return unreadable(self._where, self.plans, args, at, error)
+
+    def _keep(self, args: tuple[object, ...], plan: Plan) -> None:
+        """From now on find an overload that was compiled late without asking for it again."""
+        if not all(map(_is_exact, plan.parameters, args)):
+            return
+        if not self._nested and _has_tuple(plan):
+            self._nested = True
+            self._ranked.clear()
+        key = self._key(args)
+        if len(self._late_plans) >= _MOST_KEPT and key not in self._late_plans:
+            return
+        kept = self._late_plans.setdefault(key, [])
+        if plan not in kept:
+            kept.append(plan)
+            self._ranked.pop(key, None)
+
+    def _rank(self, key: object, args: tuple[object, ...]) -> _Ranked | None:
+        """The overloads that arguments of these types may fit, best first; None if there are none."""
+        plans = [plan for plan in (*self.plans, *self._late_plans.get(key, ())) if len(plan.parameters) == len(args)]
+        if not plans:
+            return None
+        readers: list[Read | None] = []
+        found = []
+        try:
+            opened = frozenset([kind for kind in map(type, _leaves(args)) if arrays.is_open(kind)])
+            if not opened <= self._open:
+                self._open = opened if len(self._open) >= _MOST_KEPT else self._open | opened
+                self._ranked.clear()  # of what was ranked by types alone
+                return self._find(args)
+            for arg in args:
+                readers.append(parameters.reader(arg))  # noqa: PERF401 (as in _fit)
+            if None in readers:
+                return None
+            for index, plan in enumerate(plans):
+                pairs = zip(plan.parameters, args, strict=True)
+                ranks = [parameters.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
+                if None not in ranks:
+                    found.append((plan not in self.plans, sum(part or 0 for part in ranks), index, plan))
+        except (AotcudaError, MemoryError):
+            raise
+        except Exception as error:
+            raise self._unreadable(args, len(readers) if len(readers) < len(args) else None, error) from error
+        if not found:
+            return None
+        found.sort(key=lambda item: item[:3])
+        if len(self._ranked) >= _MOST_KEPT:
+            self._ranked.clear()
+        chosen = [read for read in readers if read is not None]
+        ranked = self._ranked[key] = _Ranked([item[3] for item in found], chosen, self.live)
+        return ranked
+
+
+def _is_exact(parameter: Parameter, arg: object) -> bool:
+    """Whether all that a late overload's parameter takes of this argument's type would be compiled for that parameter.
+
+    What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
+    arrays too, and one for large ints the small ones.
+    """
+    kind = parameter["kind"]
+    if kind == "tuple":
+        assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
+        return all(map(_is_exact, parameter["members"], arg))
+    if kind == "array":
+        return parameter["layout"] == "C" and not parameter.get("readonly", False)
+    return kind != "scalar" or parameter["format"] != "Q" or scalars.numpy_dtype(arg) is not None
+
+
+def _has_tuple(plan: Plan) -> bool:
+    return any(parameter["kind"] == "tuple" for parameter in plan.parameters)
+
+
+def _leaves(args: tuple[object, ...]) -> list[object]:
+    """The arguments, tuples taken apart."""
+    return [leaf for arg in args for leaf in (_leaves(arg) if isinstance(arg, tuple) else (arg,))]
+
+
+def _types(args: tuple[object, ...]) -> tuple[object, ...]:
+    """The arguments' types, tuples taken apart."""
+    return tuple([(type(arg), _types(arg)) if isinstance(arg, tuple) else type(arg) for arg in args])

@@ -1,0 +1,450 @@
+"""The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest.
+
+This and what it refers to (`aotcuda.runtime.arguments.arrays.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
+one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
+function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
+path does just this. The fast paths are made from the same classes: `write` says it in Python for
+`aotcuda.runtime.fast.python`, `record` is what the extension is told. A kind that has not these goes the general way.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from _operator import itemgetter
+
+from aotcuda.runtime.arguments import arrays, scalars
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.arrays import View
+    from aotcuda.runtime.arguments.scalars import Read
+    from aotcuda.runtime.fast.python import Writer
+
+    Fit = Callable[[Any, list[object]], bool]
+    Fields = list[tuple[int, str, bool]]
+
+_WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
+_WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
+
+
+class GeneralOnlyError(Exception):
+    """A parameter, or an argument, that no fast path takes."""
+
+
+class Kind:
+    """What a kind of parameter does; `parameter` is its entry in the manifest."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        """How near it is to a value's type: 0 is best; None means it never takes such a value."""
+        raise NotImplementedError
+
+    def fit(self, parameter: Parameter) -> Fit:
+        """The function that appends, from what was read of an argument, the numbers of `fields`; or answers False."""
+        raise NotImplementedError
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        """Offset, `struct` character and whether it is an array's address, of each number in the block.
+
+        Words that are always zero are left out where `zeros` says so.
+        """
+        raise NotImplementedError
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        """Why it does not take an argument of which that was read; None if it does."""
+        raise NotImplementedError
+
+    def wanted(self, parameter: Parameter) -> str:
+        """What it takes, for an error: the end of "is float where int32 is packaged"."""
+        dtype = parameter.get("dtype")
+        return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        """Write the checks of arguments of the type of `arg` (the variable `name`), and the numbers, in Python.
+
+        Raises:
+            GeneralOnlyError: They go the general way.
+        """
+        raise GeneralOnlyError
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        """The parameter for the extension: kind, format, offset, layout, ndim, itemsize, writable, words, dtype.
+
+        Raises:
+            GeneralOnlyError: The extension does not take it.
+        """
+        raise GeneralOnlyError
+
+
+class Scalar(Kind):
+    """A number: `scalar` and `complex`."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return scalars.rank(parameter, value)
+
+    def fit(self, parameter: Parameter) -> Fit:
+        wanted = scalars.family(parameter)
+        return {"bool": scalars.fit_bool, "complex": scalars.fit_complex}.get(wanted, scalars.fit_plain)
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        offset, form = parameter["offset"], parameter["format"]
+        if parameter["kind"] == "complex":
+            return [(offset, form, False), (offset + struct.calcsize(form), form, False)]
+        if form not in "?bBhHiIqQefd":
+            message = f"format {form!r}"
+            raise ValueError(message)
+        return [(offset, form, False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _out_of_range(self, parameter, arg, read)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        if scalars.is_foreign(arg):
+            raise GeneralOnlyError
+        number, wanted = writer.number(name, arg), scalars.family(parameter)
+        if wanted == "complex":
+            parts = writer.compute("c", f"complex({number})")
+            writer.values += [f"{parts}.real", f"{parts}.imag"]
+        else:
+            if wanted == "bool":
+                writer.check(f"{number} == 0 or {number} == 1")
+            writer.values.append(number)
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
+
+
+class Pointer(Kind):
+    """An address, as an int or a `ctypes.c_void_p`."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return 0
+        return 0 if is_pointer(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        return scalars.fit_plain
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _out_of_range(self, parameter, arg, read)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        if is_pointer(arg):
+            held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
+            writer.values.append(f"{held}({name}) or 0")
+        else:
+            writer.values.append(writer.number(name, arg))
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
+
+
+class Datetime(Kind):
+    """A datetime or timedelta of NumPy's in the parameter's unit, or a count of it."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return 1
+        return 0 if is_datetime(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+
+        def fit(read: Any, values: list[object]) -> bool:
+            unit, count = read if isinstance(read, tuple) else (dtype, read)
+            values.append(count)
+            return bool(unit == dtype)
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "q", False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _wrong_dtype(self, parameter, arg, read)
+
+
+class Record(Kind):
+    """One structured element on the GPU: an array of a single one, whose address is passed."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if arrays.family(value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+
+        def fit(view: View | None, values: list[object]) -> bool:
+            if view is None or view[0] != dtype or any(extent != 1 for extent in view[2]):
+                return False
+            values.append(view[1])
+            return True
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _wrong_dtype(self, parameter, arg, read)
+
+
+class Array(Kind):
+    """A device array of one dtype and number of dimensions; its words are made from its view.
+
+    A layout `C` or `F` takes what is contiguous in that order, `A` any strides. A read-only array fits only a parameter
+    that was compiled as read-only. Where words count strides in elements, all of them have to be such multiples.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if arrays.family(value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
+        writable, itemsize = not parameter.get("readonly", False), arrays.item_bytes(parameter["dtype"])
+        counts_elements = in_elements(parameter)
+        pick = _picker([_names(ndim).index(word) for word in parameter["words"]])
+        is_line = ndim == 1 and layout != "A"
+
+        def fit(view: View | None, values: list[object]) -> bool:
+            if view is None:
+                return False
+            typestr, address, shape, strides, readonly = view
+            if typestr != dtype or len(shape) != ndim or (readonly and writable):
+                return False
+            if is_line:  # the most frequent ones, made the quickest
+                if strides is None:
+                    values += pick((0, itemsize, address, shape[0], shape[0], itemsize, 1))
+                return strides is None
+            if strides is None and (layout != "F" or ndim < 2):
+                strides = arrays.contiguous_strides(shape, itemsize, "C")
+            elif layout != "A":
+                if strides is None:
+                    strides = arrays.contiguous_strides(shape, itemsize, "C")
+                if not arrays.is_contiguous(shape, strides, itemsize, layout):
+                    return False
+                strides = arrays.contiguous_strides(shape, itemsize, layout)
+            elif counts_elements and any(stride % itemsize for stride in strides):  # type: ignore[union-attr]
+                return False
+            assert strides is not None  # noqa: S101 (only to tell mypy)
+            items = 1
+            for extent in shape:
+                items *= extent
+            values += pick((0, itemsize, address, items, *shape, *strides, *[step // itemsize for step in strides]))
+            return True
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [
+            (parameter["offset"] + 8 * at, "Q" if word == "data" else "q", word == "data")
+            for at, word in enumerate(parameter["words"])
+            if zeros or word != "zero"
+        ]
+
+    def wanted(self, parameter: Parameter) -> str:
+        return f"{arrays.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        view: View = read
+        typestr, _, shape, strides, readonly = view
+        wanted = arrays.array_name(parameter["dtype"], parameter["ndim"], parameter["layout"])
+        if typestr != parameter["dtype"] or len(shape) != parameter["ndim"]:
+            return f"is {arrays.view_name(view)} where {wanted} is packaged"
+        layout, itemsize = parameter["layout"], arrays.item_bytes(typestr)
+        if strides is None:
+            strides = arrays.contiguous_strides(shape, itemsize, "C")
+        if layout != "A" and not arrays.is_contiguous(shape, strides, itemsize, layout):
+            return (
+                f"has shape {shape} and strides {strides} in bytes, which is not contiguous in {layout} "
+                f"order as {wanted} promises; pass a contiguous copy"
+            )
+        if readonly and not parameter.get("readonly", False):
+            return f"is read-only, and {wanted} was compiled as writable; pass a writable array"
+        if layout == "A" and in_elements(parameter) and any(stride % itemsize for stride in strides):
+            return (
+                f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
+                "pass a contiguous copy"
+            )
+        return None
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        writer.array(name, parameter, arg)
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
+        words = bytes(map(_word, parameter["words"]))
+        itemsize = arrays.item_bytes(dtype)
+        layout, ndim = parameter["layout"], parameter["ndim"]
+        return "a", "Q", parameter["offset"], layout, ndim, itemsize, int(writable), words, dtype
+
+
+class Type(Kind):
+    """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
+
+    All classes have one type, so it is the value that has to fit.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return 0 if is_type(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+        return lambda read, _values: bool(read == dtype)
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return []  # zeros, which are the padding of the `struct` format
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _wrong_dtype(self, parameter, arg, read)
+
+
+class Tuple(Kind):
+    """Parameters in their turn: the members of a tuple."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        members = parameter["members"]
+        if not isinstance(value, tuple) or len(value) != len(members):
+            return None
+        ranks = [of(member).rank(member, item) for member, item in zip(members, value, strict=True)]
+        return None if None in ranks else sum(part for part in ranks if part is not None)
+
+    def fit(self, parameter: Parameter) -> Fit:
+        fits = [of(member).fit(member) for member in parameter["members"]]
+
+        def fit(read: list[object], values: list[object]) -> bool:
+            return all(member(item, values) for member, item in zip(fits, read, strict=True))
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [field for member in parameter["members"] for field in of(member).fields(member, zeros=zeros)]
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        assert isinstance(arg, tuple)  # noqa: S101 (the general path has taken it)
+        writer.parameters(name, parameter["members"], arg)
+
+
+_KINDS = {
+    "scalar": Scalar(),
+    "complex": Scalar(),
+    "pointer": Pointer(),
+    "datetime": Datetime(),
+    "record": Record(),
+    "array": Array(),
+    "type": Type(),
+    "tuple": Tuple(),
+}
+
+
+def of(parameter: Parameter) -> Kind:
+    """The kind of a parameter.
+
+    Raises:
+        LookupError: There is no such kind.
+    """
+    return _KINDS[parameter["kind"]]
+
+
+def reader(value: object) -> Read | None:
+    """The function that reads arguments of the type of `value`; None if no parameter takes such.
+
+    An array gives its view (None on the host), a number a plain one, an address an int, a datetime its unit and count,
+    a tuple a list of these.
+    """
+    found: Read | None = arrays.reader(value)
+    if found is not None:
+        return found
+    if isinstance(value, tuple):
+        members = [reader(item) for item in value]
+        return None if None in members else _tuple_reader([member for member in members if member is not None])
+    if is_pointer(value):
+        held = sys.modules["ctypes"].c_void_p.value  # whatever a subclass makes of it
+        return lambda pointer, _pending, _stream: held.__get__(pointer) or 0
+    if is_datetime(value):
+        return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
+    if is_type(value):
+        return lambda given, _pending, _stream: scalars.type_of(given)
+    return scalars.reader(value) if scalars.kind_of(value) is not None else None
+
+
+def is_pointer(value: object) -> bool:
+    """Whether a value is a `ctypes.c_void_p`."""
+    ctypes = sys.modules["ctypes"]
+    return isinstance(value, ctypes.c_void_p)
+
+
+def is_datetime(value: object) -> bool:
+    """Whether a value is a datetime or timedelta of NumPy's."""
+    return getattr(scalars.numpy_dtype(value), "kind", "") in ("M", "m")
+
+
+def is_type(value: object) -> bool:
+    """Whether a value is a class, or an object that stands for a type of numbers."""
+    return isinstance(value, type) or scalars.type_of(value) is not None
+
+
+def in_elements(parameter: Parameter) -> bool:
+    """Whether an array's words count strides in elements."""
+    return any(word.startswith("step") for word in parameter["words"])
+
+
+def _tuple_reader(members: list[Read]) -> Read:
+    def read(value: Any, pending: list[object], stream: int) -> object:
+        return [member(item, pending, stream) for member, item in zip(members, value, strict=True)]
+
+    return read
+
+
+def _names(ndim: int) -> list[str]:
+    """What an array's words are picked from, in the order of `Array.fit`."""
+    families = [f"{family}{axis}" for family in ("shape", "stride", "step") for axis in range(ndim)]
+    return ["zero", "itemsize", "data", "items", *families]
+
+
+def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+    if len(indices) == 1:
+        only = indices[0]
+        return lambda numbers: (numbers[only],)
+    return itemgetter(*indices)
+
+
+def _word(name: str) -> int:
+    code = _WORDS.get(name)
+    if code is not None:
+        return code
+    family = name.rstrip("0123456789")
+    return _WORD_FAMILIES[family] + int(name[len(family) :])
+
+
+def _packs(kind: Kind, parameter: Parameter, read: object) -> bool:
+    """Whether a parameter takes what was read, and it is in range."""
+    values: list[object] = []
+    forms = "".join(form for _, form, _ in kind.fields(parameter, zeros=True))
+    try:
+        if not kind.fit(parameter)(read, values):
+            return False
+        struct.pack(f"<{forms}", *values)
+    except (struct.error, OverflowError):
+        return False
+    return True
+
+
+def _out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
+    if _packs(kind, parameter, read):
+        return None
+    return f"is {arrays.shown(arg)}, which is out of range for {parameter['type']}"
+
+
+def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
+    from aotcuda.runtime.arguments.mismatch import name_of  # noqa: PLC0415 (only errors come here)
+
+    if _packs(kind, parameter, read):
+        return None
+    return f"is {name_of(arg)} where {kind.wanted(parameter)}"

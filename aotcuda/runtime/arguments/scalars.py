@@ -1,0 +1,179 @@
+"""Which Python values count as numbers, and which scalar parameters take them.
+
+A Python bool, int, float or complex adopts the parameter's type, and so do NumPy's scalars and anything with
+`__index__`, `__float__` or `__complex__`. It may widen in kind (bool -> int -> float -> complex), never narrow: a float
+does not fit an int parameter. An int or a bool fits a bool parameter if it is 0 or 1. Ranges are checked.
+
+The kind is decided by the value's type alone. The number is read once for a launch, by `reader`, and is then a plain
+bool, int, float or complex: objects of subclasses of these (`numpy.float64` is one) are the number that they hold,
+NumPy's other scalars and all other objects what the first of `__index__`, `__float__` and `__complex__` that they have
+gives.
+
+Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
+float64 before float32, signed before unsigned).
+"""
+
+from __future__ import annotations
+
+import sys
+from _operator import index
+
+from aotcuda.runtime.arguments import arrays
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+
+    Read = Callable[[Any, list[object], int], object]
+
+_KINDS = ("bool", "int", "float", "complex")
+_BY_WIDTH = {"bool": "?", "int": "qQiIhHbB", "float": "dfe", "complex": "df"}
+_NUMPY_KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+_NUMPY_CHARACTERS = {
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+    "complex64": "f",
+    "complex128": "d",
+}
+_METHODS = (("int", "__index__"), ("float", "__float__"), ("complex", "__complex__"))
+_MARKS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
+
+PLAIN = (bool, int, float, complex)
+"""The types of what `reader` gives; values of them are read as they are."""
+
+_TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
+    f"{kind}{bits}": f"<{kind[0]}{bits // 8}"
+    for kind, widths in (("int", (16, 32, 64)), ("uint", (16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
+    for bits in widths
+}
+
+
+def kind_of(value: object) -> str | None:
+    """`"bool"`, `"int"`, `"float"` or `"complex"`, or None if the value is no number."""
+    for kind, plain in zip(_KINDS, PLAIN, strict=True):
+        if isinstance(value, plain):
+            return kind
+    own = numpy_dtype(value)
+    if own is not None:
+        return _NUMPY_KINDS.get(own.kind)
+    if any(hasattr(type(value), mark) for mark in _MARKS):
+        return None
+    given = next((kind for kind, method in _METHODS if hasattr(type(value), method)), None)
+    return None if given is None or arrays.family(value) is not None else given
+
+
+def numpy_dtype(value: object) -> Any:
+    """The dtype of a scalar of NumPy's, None for all other objects."""
+    numpy: Any = sys.modules.get("numpy")  # who holds a NumPy scalar has imported NumPy
+    return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
+
+
+def is_foreign(value: object) -> bool:
+    """Whether a number is neither Python's nor NumPy's: its type may say what it is, and each object something else."""
+    return not isinstance(value, PLAIN) and numpy_dtype(value) is None
+
+
+def reader(value: object) -> Read:
+    """The function that reads numbers of the type of `value`: it gives a plain bool, int, float or complex."""
+    if type(value) in PLAIN:
+        return _as_it_is
+    for plain in (int, float, complex):
+        if isinstance(value, plain):
+            return _HELD[plain]
+    return _GIVEN[kind_of(value) or ""]
+
+
+def _as_it_is(value: object, _pending: list[object], _stream: int) -> object:
+    return value
+
+
+_HELD: dict[type, Read] = {
+    int: lambda value, _pending, _stream: int.__index__(value),
+    float: lambda value, _pending, _stream: float.__float__(value),
+    complex: lambda value, _pending, _stream: complex.__complex__(value),
+}
+_GIVEN: dict[str, Read] = {
+    "bool": lambda value, _pending, _stream: bool(value),  # NumPy's has no __index__
+    "int": lambda value, _pending, _stream: int.__index__(index(value)),
+    "float": lambda value, _pending, _stream: float(value),
+    "complex": lambda value, _pending, _stream: complex(value),
+}
+
+
+def family(parameter: Parameter) -> str:
+    """The kind of a scalar parameter: one of the four that `kind_of` tells."""
+    if parameter["kind"] == "complex":
+        return "complex"
+    form = parameter["format"]
+    return "bool" if form == "?" else "float" if form in "efd" else "int"
+
+
+def rank(parameter: Parameter, value: object) -> int | None:
+    """How near a scalar parameter is to a value's type: 0 is best; None means it never takes such a value."""
+    kind = kind_of(value)
+    if kind is None:
+        return None
+    wanted = family(parameter)
+    distance = _KINDS.index(wanted) - _KINDS.index(kind)
+    if distance < 0:
+        if (kind, wanted) != ("int", "bool"):
+            return None
+        distance = len(_KINDS)
+    own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
+    if distance == 0 and own == parameter["format"]:
+        return 0
+    return 100 * distance + 1 + _BY_WIDTH[wanted].index(parameter["format"])
+
+
+def fit_plain(number: object, values: list[object]) -> bool:
+    """Append an int or a float, whose range `struct` checks."""
+    values.append(number)
+    return True
+
+
+def fit_bool(number: object, values: list[object]) -> bool:
+    """Append a bool, or what is equal to one."""
+    values.append(number)
+    return number == 0 or number == 1  # noqa: PLR1714 (a set would need hashing, a tuple is slower)
+
+
+def fit_complex(number: Any, values: list[object]) -> bool:
+    """Append the two parts of a complex number."""
+    try:
+        number = complex(number)
+    except OverflowError:  # an int beyond all floats
+        return False
+    values.append(number.real)
+    values.append(number.imag)
+    return True
+
+
+def type_of(value: object) -> str | None:
+    """The type string that a class or dtype of NumPy, a dtype of PyTorch or a type of Numba stands for, else None."""
+    numpy = sys.modules.get("numpy")  # as in kind_of
+    if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
+        return str(numpy.dtype(value).str)
+    kind = type(value)
+    package, _, rest = kind.__module__.partition(".")
+    if (package, kind.__name__) == ("torch", "dtype"):
+        return _TYPES.get(str(value).removeprefix("torch."))
+    if package in ("numba", "numba_cuda", "numba_cuda_mlir") and "types" in rest.split("."):
+        return _TYPES.get(str(value))
+    return None
+
+
+def _is_numpys(value: type, numpy: Any) -> bool:
+    return issubclass(value, numpy.generic) and value not in (numpy.generic, numpy.number)

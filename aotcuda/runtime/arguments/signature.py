@@ -1,0 +1,79 @@
+"""The signature, in Numba's notation, that a call's arguments ask for: what the JIT fallback compiles.
+
+It depends on the arguments alone, as in Numba's own typing: a Python int is an int64 (a uint64 beyond that), a float a
+float64, a complex a complex128; NumPy's scalars keep their type. An array that is contiguous in both orders is a C one.
+"""
+
+from __future__ import annotations
+
+from aotcuda.runtime.arguments import arrays, scalars
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_SCALARS = frozenset(
+    f"{kind}{bits}"
+    for kind, widths in (("int", (8, 16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
+    for bits in widths
+) | frozenset(["uint8", "uint16", "uint32", "uint64"])
+
+
+def of(args: tuple[object, ...]) -> str | None:
+    """The signature, or None if an argument has no type that a packaged kernel can take.
+
+    Raises:
+        UnreadableError: An argument cannot be read.
+    """
+    try:
+        types = [_type(arg) for arg in args]
+    except (arrays.UnreadableError, MemoryError):
+        raise
+    except Exception as error:
+        raise arrays.UnreadableError.of(error) from error
+    return f"void({', '.join([name for name in types if name])})" if None not in types else None
+
+
+def _type(arg: object) -> str | None:
+    read = arrays.reader(arg)
+    if read is not None:
+        view = read(arg, [], 0)
+        return None if view is None else _array(*view)
+    if isinstance(arg, tuple):
+        members = [_type(item) for item in arg]
+        return f"Tuple(({', '.join([name for name in members if name])},))" if arg and None not in members else None
+    return None if arrays.is_host(arg) else _scalar(arg)
+
+
+def _array(
+    typestr: str, _address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, readonly: object
+) -> str | None:
+    element = arrays.type_name(typestr)
+    if element == "bool":
+        element = "boolean"
+    elif element not in _SCALARS and "CharSeq" not in element:
+        return None
+    ndim = len(shape)
+    layout = "C"
+    if strides is not None:
+        itemsize = arrays.item_bytes(typestr)
+        layout = next((order for order in "CF" if arrays.is_contiguous(shape, strides, itemsize, order)), "A")
+    if readonly or ndim == 0:
+        extra = ", readonly=True" if readonly else ""
+        return f"Array({element}, {ndim}, {layout!r}{extra})"
+    return arrays.array_name(typestr, ndim, layout).replace(arrays.type_name(typestr), element)
+
+
+def _scalar(value: object) -> str | None:
+    name = scalars.type_of(value)
+    if name is not None:
+        element = arrays.type_name(name)
+        return f"NumberClass({element})" if element in _SCALARS else None
+    kind = scalars.kind_of(value)
+    own = getattr(scalars.numpy_dtype(value), "name", "")
+    if own:  # one of NumPy's, whose methods would pass a date for a float
+        return "boolean" if own == "bool" else str(own) if own in _SCALARS else None
+    if kind == "int":
+        number: Any = scalars.reader(value)(value, [], 0)
+        return "int64" if -(2**63) <= number < 2**63 else "uint64" if 0 <= number < 2**64 else None
+    return {"bool": "boolean", "float": "float64", "complex": "complex128"}.get(kind or "")

@@ -1,0 +1,1 @@
+"""The fast paths of a launch, in Python and in C."""

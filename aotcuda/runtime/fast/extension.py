@@ -1,0 +1,214 @@
+"""The accelerator, if it is installed: `aotcuda_accelerator`, an extension module that does the quick path in C.
+
+It is a distribution of its own (`pip install aotcuda[fast]`), so that aotcuda needs no compiler and no wheel for each
+system. It takes what `aotcuda.runtime.fast.python` takes, but for tuples, float16 and some complex scalars, addresses
+as `ctypes.c_void_p`, and cooperative kernels. It is told how to read arguments of some types, and which overloads to
+try; it reads them itself, and learns nothing where what it reads is not what the overloads take.
+`AOTCUDA_ACCELERATOR=0` leaves it out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from _thread import allocate_lock
+
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments.parameters import GeneralOnlyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.arguments.overloads import Group
+    from aotcuda.runtime.images.program import Entry, Program
+    from aotcuda.runtime.launcher import Launcher
+
+_VERSION = 4
+"""Of the interface between the two; another one's accelerator is left alone."""
+
+_MOST = 0xFFFFFFFF
+"""What a dimension of a grid has room for in the driver's call."""
+
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5}
+_EXCHANGE = "__dlpack_c_exchange_api__"
+_READ_BY_EXCHANGE = (
+    "__getattribute__",
+    "__getattr__",
+    "data_ptr",
+    "dtype",
+    "element_size",
+    "get_device",
+    "is_contiguous",
+    "is_cuda",
+    "ndim",
+    "numel",
+    "shape",
+    "stride",
+)
+"""What a subclass of PyTorch's tensor must not have changed, to be read as the tensor that it is in C."""
+
+_OWN_LENGTH = 128
+_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX = 16, 17, 18, 19, 20
+
+_found: list[Any] = []  # the module or None, once it was looked for
+_watching = False
+_lock = allocate_lock()
+"""Of a kernel's `records`: launchers that did not share them would not share what they learn."""
+
+
+def accelerator() -> Any:
+    """The extension module, None if it is not installed or not wanted."""
+    if not _found:
+        _found.append(_find())
+    return _found[0]
+
+
+def _find() -> Any:
+    if os.environ.get("AOTCUDA_ACCELERATOR") == "0":
+        return None
+    try:
+        import aotcuda_accelerator  # noqa: PLC0415 (only a launcher needs it)
+    except ImportError:
+        return None
+    return aotcuda_accelerator if aotcuda_accelerator.VERSION == _VERSION else None
+
+
+def in_front(launcher: Launcher) -> Any:
+    """What to call in place of a launcher: one with the compiled quick path before it, or else the launcher itself."""
+    module = accelerator()
+    dimensions = (*launcher.grid, *launcher.block, launcher.shared)
+    if module is None or drivers.forked or max(dimensions) > _MOST:  # no grid has so many blocks; the launch says so
+        return launcher
+    kernel = launcher.kernel
+    with _lock:
+        records = kernel.records
+        if records is None:
+            records = kernel.records = module.Records()
+    launcher.front = module.Launcher(launcher, records, dimensions, launcher.stream)
+    return launcher.front
+
+
+def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entry], args: tuple[object, ...]) -> bool:
+    """Tell the compiled quick path which overloads to try for arguments like these, after a launch; False if it cannot.
+
+    Args:
+        launcher: One that may launch them all; others of its kernel then need not ask whether they may.
+        program: The loaded images.
+        group: The overloads.
+        entries: The same on the GPU of the launch.
+        args: The arguments.
+    """
+    global _watching  # noqa: PLW0603 (the hook cannot be taken back)
+    try:
+        families = [arrays.family(arg) for arg in args]
+        kinds = [_kind(arg) for arg in args]
+    except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
+        return False
+    plans = [_compiled(plan) for plan in group.plans]
+    if None in kinds or None in plans:
+        return False
+    if "cupy" in families:
+        _use_cupy()
+    if "torch" in families:
+        accelerator().set_torch_stream(arrays.torch_stream())
+    if not _watching:
+        os.register_at_fork(after_in_child=accelerator().disable)
+        _watching = True
+    driver = program.driver
+    device = entries[0].device.index if len(driver.devices) > 1 else -1
+    current = 0 if program.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
+    # The launcher's own: the kernel may have got new ones since it was made late, or was told to forget what it knew.
+    learnt: bool = launcher.front.records.learn(
+        args,
+        bytes(kind for kind in kinds if kind is not None),
+        tuple(zip(plans, [entry.kernel.value for entry in entries], strict=True)),
+        group.live,
+        device,
+        _address(driver.call["cuLaunchKernel"]),
+        current,
+        _address(driver.call["cuPointerGetAttribute"]),
+        _address(driver.call["cuStreamGetCtx"]),
+        ctypes.addressof(group.live.flights),  # the record keeps `live`
+        _limits(group, entries, launcher.shared),
+        arrays.element,
+    )
+    return learnt
+
+
+def _limits(group: Group, entries: list[Entry], shared: int) -> tuple[int, ...]:
+    """The largest grid, block, shared memory and number of threads that all of a group's overloads may have.
+
+    Dynamic shared memory beyond the driver's default counts where a launch with `shared` bytes has asked for it.
+    """
+    found = [plan.limits(entry) for plan, entry in zip(group.plans, entries, strict=True)]
+    *extents, plain, threads = map(min, zip(*found, strict=True))
+    if shared > plain:
+        plain = min(entry.device.limit("shared_optin") - entry.static_shared for entry in entries)
+    return *extents, plain, threads
+
+
+def _kind(arg: object) -> int | None:
+    """How the extension reads an argument, None if it does not."""
+    family = arrays.family(arg)
+    if family == "torch" and _has_exchange(arg):
+        return _KINDS["exchange"]
+    if family is not None:
+        code = _KINDS.get(family)
+        base = {"cupy": "ndarray", "torch": "Tensor"}.get(family)
+        return code | _OWN_LENGTH if code and base and arrays.inherits(arg, base, "__len__", "shape") else code
+    number = scalars.kind_of(arg)
+    if number is None or scalars.is_foreign(arg):
+        return None
+    if number == "int":
+        return _INT if isinstance(arg, int) else _INDEX
+    if number == "bool":
+        return _INT if arg is True or arg is False else _TRUTH
+    if number == "float":
+        return _FLOAT
+    return _COMPLEX if isinstance(arg, complex) else None
+
+
+def _has_exchange(tensor: object) -> bool:
+    """Whether a tensor can be read by DLPack's exchange in C, which sees what a subclass hides."""
+    if not hasattr(type(tensor), _EXCHANGE) or not arrays.inherits(tensor, "Tensor", *_READ_BY_EXCHANGE):
+        return False
+    if arrays.inherits(tensor, "Tensor", "__torch_function__"):
+        return True
+    torch: Any = sys.modules["torch"]  # torch.nn.Parameter says that it has none
+    return type(tensor).__torch_function__ is torch._C._disabled_torch_function_impl  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _compiled(plan: Plan) -> object:
+    """The plan as the extension has it, None if one of its parameters is not for it."""
+    if plan.compiled is None:
+        try:
+            records = tuple([parameters.of(parameter).record(parameter) for parameter in plan.parameters])
+            plan.compiled = accelerator().Plan(plan.size, records)
+        except (LookupError, ValueError, GeneralOnlyError):
+            plan.compiled = False
+    return plan.compiled or None
+
+
+def _use_cupy() -> None:
+    """Say where CuPy tells its current stream: a C function, where this CuPy has one."""
+    source: Any = arrays.cupy_stream()
+    if source is not None:
+        streams = sys.modules.get("cupy_backends.cuda.stream")
+        source = getattr(streams, "__pyx_capi__", {}).get("get_current_stream_ptr", source)
+        if type(source).__name__ == "PyCapsule" and not _has_signature(source):
+            source = arrays.cupy_stream()
+    accelerator().set_cupy_stream(source)
+
+
+def _has_signature(capsule: object) -> bool:
+    """Whether a capsule of Cython's holds a function that takes nothing and gives an `intptr_t`."""
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    return bool(valid(ctypes.py_object(capsule), ctypes.c_char_p(b"intptr_t (void)")))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

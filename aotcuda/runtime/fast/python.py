@@ -1,0 +1,506 @@
+"""The fast path of a launch in Python: a function made for a group of overloads and the types of their arguments.
+
+The general path (`aotcuda.runtime.arguments.overloads`) finds the overload and asks each argument what it is. What it
+found for some types of arguments holds for the next launch with the same types too, so the checks that remain (dtype,
+number of dimensions, layout, range, stream) and the packing are written out as one function, and compiled. It does what
+`aotcuda.runtime.arguments.parameters` and `arrays.view` say, in a fourth of the time: it reads each argument once, and
+tries the overloads in their order.
+
+A fast function takes the tuple of arguments and answers with the driver's code, 0 for success, or with `DECLINED`, for
+whatever is not as it was, or is rare: then nothing was launched, and the general path decides. It never raises by
+itself.
+
+A slot that is not in its plan's list is a launch under way. So whether the images are still loaded is asked once the
+slot is taken: who unloads empties `live` first, and then waits for the slots.
+"""
+
+from __future__ import annotations
+
+from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments.parameters import GeneralOnlyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.driver import Mark
+
+    Quick = Callable[[tuple[object, ...]], int]
+    Bind = Callable[..., Quick]
+
+DECLINED = -1
+_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+
+_TEMPLATE = """
+def bind(launch, targets, same, context, device):
+    [{targets}] = targets
+    def quick(args):
+        try:
+            {checks}
+        except Exception:
+            return -1
+{attempts}
+        return -1
+    return quick
+"""
+_ATTEMPT = """
+        if {condition}:
+            try:
+                slot = take{n}()
+            except IndexError:
+                slot = make_slot{n}()
+            try:
+                if not live:
+                    return -1
+                try:
+                    {late}
+                    {place}
+                    pack_into{n}(slot[0], 0, {values})
+                except Exception:
+                    pass
+                else:
+                    return launch(configuration{n}, kernel{n}, None, slot[1])
+            finally:
+                give_back{n}(slot)
+"""
+
+
+class Place:
+    """What quick launches ask about contexts and GPUs.
+
+    Attributes:
+        current: `cuCtxGetCurrent`, for a launch that depends on which context is current; None if it does not.
+        attribute: `cuPointerGetAttribute`, where there are several GPUs, and arrays may lie on another one; else None.
+    """
+
+    __slots__ = ("attribute", "current")
+
+    def __init__(self, current: Callable[..., int] | None, attribute: Callable[..., int] | None) -> None:
+        self.current = current
+        self.attribute = attribute
+
+
+def specialise(plans: Sequence[Plan], args: tuple[object, ...], live: Mark, place: Place) -> Bind | None:
+    """A function that makes the fast function of some overloads for a configuration; None if arguments are unusual.
+
+    That function takes `cuLaunchKernelEx`, a pair of configuration and kernel for each overload, the stream's handles,
+    and the context and the GPU that the fast function is for.
+
+    Args:
+        plans: The overloads, in the order in which they are tried; their arrays have the same dtypes and dimensions.
+        args: Arguments that one of them took.
+        live: Empty when the overloads' code is not loaded any more.
+        place: What has to be asked about where it is launched.
+    """
+    writer = Writer(several=place.attribute is not None, single=len(plans) == 1)
+    if place.current is not None:
+        writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
+    attempts = []
+    scope: dict[str, Any] = {"live": live, "current": place.current, "attribute": place.attribute}
+    try:
+        names = writer.arguments(args)
+        for n, plan in enumerate(plans):
+            writer.begin()
+            for name, parameter, arg in zip(names, plan.parameters, args, strict=True):
+                parameters.of(parameter).write(writer, name, parameter, arg)
+            condition = writer.condition()
+            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(writer.values)))
+            scope |= {
+                f"take{n}": plan.slots.pop,
+                f"give_back{n}": plan.slots.append,
+                f"make_slot{n}": plan.make_slot,
+                f"pack_into{n}": plan.quick_struct().pack_into,
+            }
+    except GeneralOnlyError:
+        return None
+    writer.finish()
+    places = "\n                    ".join(writer.places)
+    source = _TEMPLATE.format(
+        targets=", ".join(f"(configuration{n}, kernel{n})" for n, *_ in attempts),
+        checks="\n            ".join(writer.checks) or "pass",
+        attempts="".join(
+            _ATTEMPT.format(n=n, condition=condition, late=late, place=places, values=values)
+            for n, condition, late, values in attempts
+        ),
+    )
+    scope |= writer.names
+    # The text is made of this project's own words and of numbers; names and types of the manifest are not in it.
+    exec(compile(source, f"<fast path of {plans[0].overload['symbol']}>", "exec"), scope)  # noqa: S102
+    bind: Bind = scope["bind"]
+    return bind
+
+
+class _Array:
+    """Where the fast function has what it read of an array.
+
+    Attributes:
+        address: The expression of its address.
+        extents: Those of its extents; each is evaluated once.
+        contiguous: The expression of whether it is contiguous in an order (`"C"`, `"F"`); "" for what always is.
+        strides: A function that gives the variables of its strides in bytes, and the statement that reads them.
+        readonly: The variable that says whether it is read-only; "" for what never is.
+    """
+
+    __slots__ = ("address", "contiguous", "extents", "readonly", "strides")
+
+    def __init__(
+        self,
+        address: str,
+        extents: list[str],
+        contiguous: dict[str, str],
+        strides: Callable[[], tuple[list[str], str]],
+        readonly: str = "",
+    ) -> None:
+        self.address = address
+        self.extents = extents
+        self.contiguous = contiguous
+        self.strides = strides
+        self.readonly = readonly
+
+
+class Writer:
+    """Writes the checks of arguments, and the expressions of the numbers to pack.
+
+    Attributes:
+        checks: Statements; `return -1` is how they decline.
+        places: Statements that ask the driver, and raise to decline.
+        late: Statements for the overload that is being written, of which only launching it has need; they decline it by
+            raising.
+        values: The expressions for that overload, in the order of the parameter block.
+        names: The objects that all of these refer to.
+    """
+
+    def __init__(self, *, several: bool, single: bool) -> None:
+        self._several = several
+        self._single = single
+        self.checks: list[str] = []
+        self.places: list[str] = []
+        self.late: list[str] = []
+        self.values: list[str] = []
+        self.names: dict[str, object] = {}
+        self._count = 0
+        self._conditions: list[str] = []
+        self._arrays: dict[str, _Array] = {}
+        self._forms: dict[str, tuple[object, int] | None] = {}
+        self._numbers: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+        self._bounded: dict[int, list[str]] = {}
+        self._products: list[str] = []
+        self._small: dict[int, list[str]] = {}
+
+    def begin(self) -> None:
+        """Begin an overload."""
+        self.late = []
+        self.values = []
+        self._conditions = []
+
+    def check(self, condition: str) -> None:
+        """Note what has to be true for the overload that is being written."""
+        if self._single:
+            self.checks.append(f"if not ({condition}): return -1")
+        else:
+            self._conditions.append(self.compute("f", condition))
+
+    def condition(self) -> str:
+        """What has to be true for the overload that was written; all of it was computed where it may raise."""
+        return " and ".join(self._conditions) or "True"
+
+    def compute(self, letter: str, expression: str) -> str:
+        """A variable with the value of an expression."""
+        name = self._fresh(letter)
+        self.checks.append(f"{name} = {expression}")
+        return name
+
+    def keep(self, letter: str, value: object) -> str:
+        """A name for an object."""
+        name = self._fresh(letter)
+        self.names[name] = value
+        return name
+
+    def finish(self) -> None:
+        """Write the check that no extent is negative and no array larger than what can exist.
+
+        All of some numbers are below a power of two if no bit from there on is set in any; negative ones have it set.
+        """
+        for bits, numbers in self._bounded.items():
+            self.checks.append(f"if ({' | '.join(numbers)}) >> {bits}: return -1")
+        # The product without the extents that are zero is small enough if each of them is below its root.
+        large = [f"({' | '.join(numbers)}) >> {bits}" for bits, numbers in self._small.items()]
+        if large:
+            self.checks.append(f"if not ({' and '.join(self._products)}) and ({' or '.join(large)}): return -1")
+
+    def arguments(self, args: tuple[object, ...]) -> list[str]:
+        """Write that the arguments are of these types; gives their variables."""
+        return self._taken_apart("args", args)
+
+    def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None:
+        """Write a tuple, whose type is known or checked already."""
+        if tuple_ not in self._members:
+            self._members[tuple_] = self._taken_apart(tuple_, args)
+        for name, parameter, arg in zip(self._members[tuple_], members, args, strict=True):
+            parameters.of(parameter).write(self, name, parameter, arg)
+
+    def number(self, name: str, arg: object) -> str:
+        """The expression of a number that `scalars.reader` would give, or of one that `struct` takes for the same."""
+        if type(arg) in scalars.PLAIN or (type(arg).__module__ == "numpy" and scalars.kind_of(arg) != "bool"):
+            return name
+        if name not in self._numbers:
+            read = self.keep("R", scalars.reader(arg))
+            self._numbers[name] = self.compute("v", f"{read}({name}, None, 0)")
+        return self._numbers[name]
+
+    def array(self, name: str, parameter: Parameter, array: object) -> None:
+        """Write an array: its dtype and dimensions, which are the same for all overloads, layout and words."""
+        if name not in self._arrays:
+            # What the checks compare with is what was held against the parameter, and not asked for again.
+            known = self._forms[name] = arrays.identity(array)
+            write = _FAMILIES.get(_family(array))
+            if write is None or known is None or arrays.form(known) != (parameter["dtype"], parameter["ndim"]):
+                raise GeneralOnlyError
+            found = self._arrays[name] = write(self, name, array, known[0], parameter)
+            self._limit(found.extents, arrays.item_bytes(parameter["dtype"]))
+        if arrays.form(self._forms[name]) != (parameter["dtype"], parameter["ndim"]):
+            raise GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
+        self._layout(parameter, self._arrays[name])
+
+    def _limit(self, extents: list[str], itemsize: int) -> None:
+        if not extents:
+            return
+        bits = 63 - max(itemsize, 16).bit_length()  # one check for all arrays of plain numbers
+        bounded = self._bounded.setdefault(bits, [])
+        bounded += extents
+        if len(extents) > 1:
+            items = self.compute("m", " * ".join(extents))
+            bounded.append(items)
+            self._products.append(items)
+            self._small.setdefault(bits // len(extents), []).extend(extents)
+
+    def _layout(self, parameter: Parameter, found: _Array) -> None:
+        layout, itemsize, extents = parameter["layout"], arrays.item_bytes(parameter["dtype"]), found.extents
+        if found.readonly and not parameter.get("readonly", False):
+            self.check(f"not {found.readonly}")
+        if layout != "A":
+            if layout not in found.contiguous:
+                raise GeneralOnlyError
+            contiguous = found.contiguous[layout]
+            if contiguous and self._single:
+                self.check(contiguous)
+            elif contiguous:  # asked once, whatever the number of overloads
+                found.contiguous[layout] = contiguous if contiguous.isidentifier() else self.compute("f", contiguous)
+                self._conditions.append(found.contiguous[layout])
+            # Each stride is the product of the faster dimensions' extents.
+            order = list(range(len(extents)))[:: -1 if layout == "C" else 1]
+            faster = {axis: [extents[other] for other in order[:at]] for at, axis in enumerate(order)}
+            elements = [" * ".join(faster[axis]) or "1" for axis in range(len(extents))]
+            steps = [" * ".join([str(itemsize), *faster[axis]]) for axis in range(len(extents))]
+        else:
+            steps, read = found.strides()
+            elements = [f"{step} // {itemsize}" for step in steps]
+            if read:
+                self.late.append(read)
+            if parameters.in_elements(parameter) and steps:
+                self.late.append(f"if {' or '.join(f'{step} % {itemsize}' for step in steps)}: raise ValueError")
+        numbers = {"items": " * ".join(extents) or "1", "itemsize": str(itemsize), "data": found.address}
+        numbers |= {f"shape{axis}": extent for axis, extent in enumerate(extents)}
+        numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
+        numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
+        self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
+
+    def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
+        """An array of CuPy's."""
+        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        held = self.keep("D", dtype)
+        self.checks.append(
+            f"if ({name}.dtype is not {held} and {name}.dtype != {held}) or {name}.ndim != {ndim}: return -1"
+        )
+        if self._several:
+            self.checks.append(f"if {name}.data.device_id != device: return -1")
+        current = arrays.cupy_stream()
+        if current is not None and "cupy_stream" not in self.names:
+            self.names["cupy_stream"] = current
+            self.checks.append("if cupy_stream().ptr not in same: return -1")
+        own = arrays.inherits(array, "ndarray", "__len__", "shape", "strides", "_c_contiguous", "_f_contiguous")
+        extents = self._extents(name, ndim, f"len({name})" if own else "")
+        orders = {"C": f"{name}._c_contiguous"}
+        if own:
+            orders["F"] = f"{name}._f_contiguous"
+        strides = self._strides(f"{name}.strides", f"not {name}._c_contiguous", extents, itemsize)
+        return _Array(f"{name}.data.ptr", extents, orders, strides)
+
+    def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
+        """A tensor of PyTorch's."""
+        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
+        if "c" in parameter["dtype"]:
+            wrong.append(f"{name}.is_conj()")
+        if self._several:
+            wrong.append(f"{name}.get_device() != device")
+        own = arrays.inherits(tensor, "Tensor", "stride", "shape", "numel", "is_contiguous")
+        if ndim == 1 and own and self._single and parameter["layout"] != "A":
+            wrong.append(f"{name}.stride() != (1,)")  # one question for two; single elements may have others: declined
+            orders = {"C": "", "F": ""}
+        else:
+            if ndim < 2:  # unpacking the shape tells more
+                wrong.append(f"{name}.ndim != {ndim}")
+            flag = f"{name}.is_contiguous()" if ndim else ""
+            orders = {"C": flag} if ndim > 1 else {"C": flag, "F": flag}
+        self.checks.append(f"if {' or '.join(wrong)}: return -1")
+        current = arrays.torch_stream()
+        if current is not None and "torch_stream" not in self.names:
+            self.names["torch_stream"] = current
+            self.checks.append("if torch_stream(device) not in same: return -1")
+        # A tensor's len() is a Python function of 0.5 us; its numel() takes a sixth of that.
+        extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
+        bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
+        strides = self._strides(bytes_, f"not {name}.is_contiguous()", extents, itemsize)
+        return _Array(f"{name}.data_ptr()", extents, orders, strides)
+
+    def numba(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
+        """An array of Numba's."""
+        held, none = self.keep("D", dtype), self.keep("Z", 0)
+        address, shape, strides, ready = (self._fresh(letter) for letter in "pstw")
+        self.checks += [
+            f"{ready} = {name}.stream",  # 0 for none, an int, or a stream object
+            f"if {ready} is not {none} and int({ready}) not in same: return -1",
+            f"if {name}.dtype is not {held} and {name}.dtype != {held}: return -1",
+            f"{shape} = {name}.shape",
+            f"{strides} = {name}.strides",
+            f"{address} = int({name}.gpu_data.device_pointer)",
+        ]
+        self._lies_here(address)
+        return self._described(address, shape, strides, parameter, told=True)
+
+    def interface(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
+        """An array that offers `__cuda_array_interface__`."""
+        if "V" in parameter["dtype"]:  # a type string does not tell the fields
+            raise GeneralOnlyError
+        interface, address, readonly, shape, strides = (self._fresh(letter) for letter in "iprst")
+        ready, typestr = self._fresh("w"), self._fresh("y")
+        held = self.keep("D", dtype)
+        self.checks += [
+            f"{interface} = {name}.__cuda_array_interface__",
+            f"if type({interface}) is not dict: return -1",
+            f"{address}, {readonly} = {interface}['data']",
+            f"{typestr} = {interface}['typestr']",
+            f"{shape} = {interface}['shape']",
+            f"{strides} = {interface}.get('strides')",
+            f"{ready} = {interface}.get('stream')",
+            f"if {typestr} is not {held} and ({typestr} != {held} or type({typestr}) is not str): return -1",
+            f"if type({shape}) is not tuple: return -1",
+            f"if {ready} is not None and ({ready} not in same or type({ready}) is not int): return -1",
+            f"if {interface}.get('mask') is not None: return -1",
+        ]
+        if not parameter.get("readonly", False) and self._single:
+            self.checks.append(f"if {readonly}: return -1")
+            readonly = ""
+        else:
+            self.checks.append(f"{readonly} = bool({readonly})")
+        self._lies_here(address)
+        found = self._described(address, shape, strides, parameter, told=False)
+        found.readonly = readonly
+        return found
+
+    def _described(self, address: str, shape: str, strides: str, parameter: Parameter, *, told: bool) -> _Array:
+        """An array that says its shape, and its strides in bytes: always if they are `told`, or else perhaps None."""
+        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        if ndim == 0:
+            self.checks.append(f"if len({shape}) or {strides}: return -1")
+            return _Array(address, [], {"C": "", "F": ""}, lambda: ([], ""))
+        if ndim == 1:
+            return self._described_line(address, shape, strides, itemsize, told=told)
+        extents, steps = [self._fresh("n") for _ in range(ndim)], [self._fresh("s") for _ in range(ndim)]
+        given = f"{strides} is not None"
+        ints = " is ".join(f"type({number})" for number in (*extents, *steps))
+        self.checks += [
+            f"{', '.join(extents)}, = {shape}",
+            f"{', '.join(steps)}, = {strides} if {given} else ({'0, ' * ndim})",
+            f"if not ({ints} is int) or {given} and type({strides}) is not tuple: return -1",
+        ]
+        self.names["is_contiguous"] = arrays.is_contiguous
+        self.names["contiguous_strides"] = arrays.contiguous_strides
+        c = f"is_contiguous({shape}, {strides}, {itemsize}, 'C')"
+        made = f"contiguous_strides({shape}, {itemsize}, 'C')"
+        either = f"is_contiguous({shape}, {strides} or {made}, {itemsize}, 'F')"
+        orders = {"C": f"({strides} is None or {c})", "F": either}
+        # Where all extents are greater than one, strides of a contiguous array are what they are to be already.
+        plain = " and ".join(f"{extent} > 1" for extent in extents)
+        return _Array(
+            address, extents, orders, self._strides(strides, f"{given} and ({plain} or not {c})", extents, itemsize)
+        )
+
+    def _described_line(self, address: str, shape: str, strides: str, itemsize: int, *, told: bool) -> _Array:
+        """The same of one dimension. An extent that is no number does not pass the check of the sizes."""
+        extent, step = self._fresh("n"), self._fresh("s")
+        self.checks.append(f"{extent}, = {shape}")
+        if told:
+            self.checks += [
+                f"{step}, = {strides}",
+                f"if type({step}) is not int: return -1",
+                f"if {extent} < 2: {step} = {itemsize}",
+            ]
+        else:  # most have none
+            self.checks += [
+                f"if {strides} is None: {step} = {itemsize}",
+                "else:",
+                f"    {step}, = {strides}",
+                f"    if type({step}) is not int or type({strides}) is not tuple: return -1",
+                f"    if {extent} < 2: {step} = {itemsize}",
+            ]
+        unit = f"{step} == {itemsize}"
+        return _Array(address, [extent], {"C": unit, "F": unit}, lambda: ([step], ""))
+
+    def _lies_here(self, address: str) -> None:
+        """Where there are several GPUs: decline an address on another one."""
+        if self._several:  # the driver writes an int into the cell
+            elsewhere = f"attribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
+            self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
+
+    def _extents(self, name: str, ndim: int, length: str) -> list[str]:
+        """Variables that hold the extents of an array of so many dimensions; `length` is for one dimension."""
+        if ndim == 1 and length:  # less than half the time that a shape takes
+            return [self.compute("n", length)]
+        extents = [self._fresh("n") for _ in range(ndim)]
+        if extents:  # raises, and so declines, if they are others
+            self.checks.append(f"{', '.join(extents)}, = {name}.shape")
+        return extents
+
+    def _strides(
+        self, given: str, condition: str, extents: list[str], itemsize: int
+    ) -> Callable[[], tuple[list[str], str]]:
+        """What reads strides: those `given` where `condition` holds, else those of the shape."""
+        made = [" * ".join([str(itemsize), *extents[axis + 1 :]]) for axis in range(len(extents))]
+
+        def read() -> tuple[list[str], str]:
+            names = [self._fresh("t") for _ in extents]
+            statement = f"{', '.join(names)}, = {given} if {condition} else ({', '.join(made)},)" if names else ""
+            return names, statement
+
+        return read
+
+    def _taken_apart(self, tuple_: str, args: tuple[object, ...]) -> list[str]:
+        names = [self._fresh("a") for _ in args]
+        if len(args) == 0:
+            self.checks.append(f"if {tuple_}: return -1")
+            return names
+        self.checks.append(f"{', '.join(names)}, = {tuple_}")  # of another length: it raises, and so declines
+        types = [self.keep("T", type(arg)) for arg in args]
+        differ = [f"type({name}) is not {type_}" for name, type_ in zip(names, types, strict=True)]
+        self.checks.append(f"if {' or '.join(differ)}: return -1")
+        return names
+
+    def _fresh(self, letter: str) -> str:
+        self._count += 1
+        return f"{letter}{self._count}"
+
+
+def _family(array: object) -> str:
+    try:
+        return arrays.family(array) or ""
+    except Exception as error:
+        raise GeneralOnlyError from error
+
+
+_FAMILIES = {"cupy": Writer.cupy, "torch": Writer.torch, "numba": Writer.numba, "interface": Writer.interface}

@@ -1,0 +1,1 @@
+"""Loaded images: which one each GPU takes, the library in the driver, callbacks."""

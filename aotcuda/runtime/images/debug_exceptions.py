@@ -1,0 +1,83 @@
+"""Debug builds: raising on the host what a kernel raised on the GPU.
+
+A kernel built with `debug = true` stores the code of the first exception that a thread raises, and that thread's place,
+in globals named after the kernel (numba.cuda.compiler.add_exception_store_helper). They are read after each launch,
+which is why launches of debug builds wait for the kernel. While its stream is captured nothing runs or is read.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+
+from aotcuda.errors import DeviceError
+from aotcuda.runtime import synchronize
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.manifest import Overload, Raised
+    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.driver import Driver
+    from aotcuda.runtime.images.program import Entry
+    from aotcuda.runtime.launcher import Launcher
+
+
+class Watch:
+    """The globals of one debug kernel in a loaded library."""
+
+    __slots__ = ("_address", "_driver", "_library", "_overload", "_where")
+
+    def __init__(self, driver: Driver, library: ctypes.c_void_p, overload: Overload, where: str) -> None:
+        self._driver = driver
+        self._library = library
+        self._overload = overload
+        self._where = where
+
+    def clear(self, stream: int) -> None:
+        """Forget what an earlier launch stored."""
+        code = self._driver.call["cuMemsetD32Async"](self._global("errcode"), 0, 1, stream)
+        self._driver.check(code, f"the error code of {self._where} could not be cleared")
+
+    def check(self, launcher: Launcher, entry: Entry, plan: Plan, block: bytes) -> None:
+        """Wait for a launch, and raise what it raised.
+
+        Raises:
+            Exception: The exception that the kernel raised; `DeviceError` stands for one that is not Python's own.
+            CudaError: The kernel failed otherwise.
+        """
+        if synchronize.is_captured(self._driver, launcher.stream):
+            return
+        code = synchronize.wait(self._driver, launcher.stream)
+        if code:
+            raise synchronize.failure(code, launcher, self._driver, entry, plan, block)
+        found = self._read("errcode")
+        if not found:
+            return
+        thread = [self._read(f"tid{axis}") for axis in "xyz"]
+        group = [self._read(f"ctaid{axis}") for axis in "xyz"]
+        known = next((item for item in self._overload.get("raises", ()) if item["code"] == found), None)
+        raise _exception(known, f"{self._where}, thread {thread} of block {group}", found)
+
+    def _global(self, name: str) -> int:
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        symbol = f"{self._overload['symbol']}__{name}__".encode()
+        code = self._driver.call["cuLibraryGetGlobal"](ctypes.byref(address), ctypes.byref(size), self._library, symbol)
+        self._driver.check(code, f"{self._where} has no global {symbol.decode()}")
+        return address.value
+
+    def _read(self, name: str) -> int:
+        value = ctypes.c_int32()
+        code = self._driver.call["cuMemcpyDtoH_v2"](ctypes.byref(value), self._global(name), 4)
+        self._driver.check(code, f"the error code of {self._where} could not be read")
+        return value.value
+
+
+def _exception(known: Raised | None, where: str, code: int) -> Exception:
+    if known is None:
+        return DeviceError(f"{where}: error code {code}, which the manifest does not explain")
+    place = f"in {known['function']} ({known['file']}:{known['line']}), " if known["file"] else "in "
+    text = place + where + (f": {known['arguments']}" if known["arguments"] else "")
+    kind = getattr(builtins, known["exception"], None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        return kind(text)
+    return DeviceError(f"{known['exception']} {text}")

@@ -1,0 +1,352 @@
+"""A module's images, loaded into the driver: `Program` for the module, `Entry` for one overload on one GPU."""
+
+from __future__ import annotations
+
+import ctypes
+
+from aotcuda import manifest as manifests
+from aotcuda.errors import ArgumentError, CudaError, LaunchError
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import streams, synchronize
+from aotcuda.runtime.images.choice import choose
+from aotcuda.runtime.images.library import Library, UnloadedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.images.callbacks import Callbacks
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.images.debug_exceptions import Watch
+
+    Rescue = Callable[[Plan, int, Choice], "Entry"]
+
+_MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
+_MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
+
+
+class Entry:
+    """One overload on one GPU, ready to launch.
+
+    Attributes:
+        device: The GPU.
+        kernel: The driver's handle (`CUkernel`).
+        threads: The most threads that a block may have, by the registers it takes and its launch bounds.
+        static_shared: Bytes of shared memory that every block has.
+        cooperative: Whether it is launched cooperatively.
+        block: The block size of most occupancy for each amount of dynamic shared memory that was asked for.
+        watch: What a debug kernel raises; None for other kernels.
+    """
+
+    __slots__ = (
+        "_dynamic",
+        "_library",
+        "block",
+        "cooperative",
+        "device",
+        "kernel",
+        "static_shared",
+        "threads",
+        "watch",
+    )
+
+    def __init__(self, library: Library, device: Device, kernel: ctypes.c_void_p, plan: Plan) -> None:
+        self._library = library
+        self._dynamic = False
+        self.device = device
+        self.kernel = kernel
+        self.cooperative = plan.overload["cooperative"]
+        self.threads = self.attribute(_MAX_THREADS)
+        self.static_shared = self.attribute(_STATIC_SHARED)
+        self.block: dict[int, int] = {}
+        self.watch: Watch | None = None
+        carveout = plan.overload["carveout"]
+        if carveout is not None:
+            self._set(_CARVEOUT, carveout)
+
+    def allow_shared(self) -> None:
+        """Let launches have as much dynamic shared memory as the GPU has; the driver's default is 48 KiB."""
+        if not self._dynamic:
+            self._set(_MAX_DYNAMIC_SHARED, self.device.limit("shared_optin") - self.static_shared)
+            self._dynamic = True
+
+    def best_block(self, shared: int, most: int) -> int:
+        """The block size of most occupancy; it needs a current context."""
+        block = self.block.get(shared)
+        if block is None:
+            grid, result = ctypes.c_int(), ctypes.c_int()
+            problem = f"the driver could not tell a block size for {self.device}"
+            self._ask(
+                problem,
+                "cuOccupancyMaxPotentialBlockSize",
+                *(ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most),
+            )
+            block = self.block[shared] = result.value
+        return block
+
+    def active_blocks(self, threads: int, shared: int) -> int:
+        """How many blocks of so many threads a multiprocessor holds at once; it needs a current context."""
+        result = ctypes.c_int()
+        problem = f"the driver did not tell the occupancy of a kernel on {self.device}"
+        self._ask(
+            problem,
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            *(ctypes.byref(result), self.kernel, threads, shared),
+        )
+        return result.value
+
+    def attribute(self, attribute: int) -> int:
+        """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
+        value = ctypes.c_int()
+        problem = f"the driver did not tell attribute {attribute} of a kernel on {self.device}"
+        self._ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
+        return value.value
+
+    def load(self) -> None:
+        """Load the kernel's code into the current context, which the driver else does at its first launch."""
+        function = ctypes.c_void_p()
+        self._ask(
+            f"a kernel could not be loaded on {self.device}", "cuKernelGetFunction", ctypes.byref(function), self.kernel
+        )
+
+    def _set(self, attribute: int, value: int) -> None:
+        problem = f"the driver did not take attribute {attribute} = {value} on {self.device}"
+        self._ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
+
+    def _ask(self, problem: str, function: str, *args: object) -> None:
+        driver = self._library.driver
+        with self._library:
+            code = driver.call[function](*args)
+        driver.check(code, problem)
+
+
+class Program:
+    """The images of a module, loaded.
+
+    Attributes:
+        driver: The driver that holds them.
+        choices: What each GPU takes, by its ordinal.
+        device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
+        callbacks: The module's callbacks; None if it has none.
+        rescue: Finds an overload where these images hold none for a GPU, or None: the JIT fallback.
+        late: The overloads (by `id` of the plan) that these images do not hold on any GPU; the fallback adds them.
+        synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
+    """
+
+    __slots__ = (
+        "_guests",
+        "_kernels",
+        "_library",
+        "_where",
+        "callbacks",
+        "choices",
+        "device",
+        "driver",
+        "late",
+        "rescue",
+        "synchronous",
+    )
+
+    def __init__(self, manifest: Manifest, folder: str, image: bytes = b"", rescue: Rescue | None = None) -> None:
+        """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
+
+        Raises:
+            ManifestError: The fatbin is missing, truncated or altered.
+            RuntimeUnavailableError: There is no driver or no GPU, or none of the GPUs has an image.
+            CudaError: The driver refuses the fatbin.
+            DependencyError: The module has callbacks, and what they are given is not installed.
+        """
+        self._where = manifest["module"]
+        self._kernels: dict[str, ctypes.c_void_p] = {}
+        self._guests: list[None] = []  # one for each thread in a setup callback
+        self.rescue = rescue
+        self.synchronous = synchronize.wanted()
+        self.late: set[int] = set()
+        data = image or manifests.read_file(folder, manifest["files"]["kernels"])
+        self.driver = drivers.get()
+        self._library = Library(self.driver, self._where)
+        self.choices = survey(manifest, self.driver)
+        self.device = 0 if len(self.driver.devices) == 1 else -1
+        if not any(choice.arch for choice in self.choices.values()):
+            raise self.choices[0].error(self._where)
+        self.callbacks: Callbacks | None = None
+        if manifest.get("callbacks"):
+            from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
+
+            handle, library = callbacks.open_handle(manifest, data)
+            self._library.handle = ctypes.c_void_p(library)
+            self.callbacks = callbacks.Callbacks(manifest, handle, self.driver)
+            self.device = -1
+            return
+        load = self.driver.call["cuLibraryLoadData"]
+        code = load(ctypes.byref(self._library.handle), data, None, None, 0, None, None, 0)
+        self.driver.check(code, f"the driver refused the images of {self._where}")
+
+    def enter(self, addresses: Sequence[int]) -> int:
+        """The ordinal of the GPU to launch on, with a context current in this thread.
+
+        A context that is current already stays so. Else it is the primary one of the GPU that the arguments' first
+        array lies on, or of GPU 0. The module's callbacks have seen the context.
+
+        Raises:
+            CallbackError: A callback raised.
+        """
+        device = self.driver.current_device()
+        if device is None:
+            found = (self.driver.pointer_device(address) for address in addresses if address)
+            device = next((index for index in found if index is not None), 0)
+            self.driver.make_current(device)
+        if self.callbacks is not None:
+            self.set_up()
+        return device
+
+    def set_up(self) -> None:
+        """Run the setup callbacks if the current context has not seen them yet.
+
+        Raises:
+            CallbackError: A callback raised.
+            UnloadedError: Another thread unloads the images.
+        """
+        with self._library:
+            self._guests.append(None)
+            callbacks = self.callbacks
+        try:
+            if callbacks is not None:
+                callbacks.set_up()
+        finally:
+            self._guests.pop()
+
+    def check_reach(self, addresses: Sequence[int], device: int, name: str) -> None:
+        """Raise ArgumentError if the launch's GPU cannot read an array that lies on another one."""
+        for address in addresses:
+            if not address:  # an array of no elements
+                continue
+            home = self.driver.pointer_device(address)
+            if home is not None and home != device and not self.driver.reachable(address):
+                devices = self.driver.devices
+                message = (
+                    f"{name} is launched on {devices[device]}, and an array that it was given lies on {devices[home]}; "
+                    "copy the array, or make that GPU's context current"
+                )
+                raise ArgumentError(message)
+
+    def check_stream(self, stream: int, device: int, name: str) -> None:
+        """Raise LaunchError if a stream is of another context than the current one: the launch would go there.
+
+        For a kernel of no context the driver takes the context from the stream, unless that is a default one.
+        """
+        if stream <= streams.LAST_DEFAULT:
+            return
+        owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
+        code = self.driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
+        self.driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {name}")
+        if (owner.value or 0) == self.driver.current_context():
+            return
+        self.driver.check(self.driver.call["cuCtxPushCurrent_v2"](owner), "a stream's context could not be entered")
+        try:
+            home = self.driver.current_device() or 0
+        finally:
+            self.driver.call["cuCtxPopCurrent_v2"](ctypes.byref(popped))
+        devices = self.driver.devices
+        message = (
+            f"{name} is launched on {devices[device]}, and stream {stream:#x} is of a context on {devices[home]}; "
+            "make that context current, or take a stream of this one"
+        )
+        raise LaunchError(message)
+
+    def launch_on(self, stream: int, context: int) -> Callable[..., int]:
+        """What quick launches on a stream call in place of `Driver.launch`.
+
+        Where there are several GPUs it declines if a stream is not of `context`: a handle that was freed may be that of
+        another GPU's stream by now, and the driver would launch there.
+        """
+        launch, owner_of = self.driver.launch, self.driver.call["cuStreamGetCtx"]
+        if len(self.driver.devices) == 1 or stream <= streams.LAST_DEFAULT:
+            return launch
+
+        def checked(configuration: object, kernel: object, parameters: object, extra: object) -> int:
+            owner = ctypes.c_void_p()
+            if owner_of(stream, ctypes.byref(owner)) or owner.value != context:
+                return -1
+            return launch(configuration, kernel, parameters, extra)
+
+        return checked
+
+    def entry(self, plan: Plan, device: int) -> Entry:
+        """The overload on a GPU, looked up when first asked for.
+
+        Raises:
+            NoImageError: No packaged image runs on that GPU.
+            DriverTooOldError: One would, with a newer driver.
+            CudaError: The driver does not find the kernel in the image, or cannot load it.
+        """
+        found = plan.entries.get(device)
+        if found is not None:
+            return found
+        choice = self.choices[device]
+        if self.rescue is not None and (choice.arch is None or id(plan) in self.late):
+            return self.rescue(plan, device, choice)
+        if choice.arch is None:
+            raise choice.error(self._where)
+        symbol = plan.overload["symbol"]
+        gpu = self.driver.devices[device]
+        try:
+            with self._library:  # nothing of images that are closed gets into a plan
+                found = plan.entries[device] = self._look_up(plan, gpu)
+        except UnloadedError:
+            raise
+        except CudaError as error:
+            message = f"{symbol} of {self._where} could not be loaded from {choice.arch} on {gpu}: {error}"
+            raise CudaError(message, name=error.name, code=error.code) from None
+        return found
+
+    def _look_up(self, plan: Plan, gpu: Device) -> Entry:
+        symbol, handle = plan.overload["symbol"], self._library.handle
+        kernel = self._kernels.get(symbol)
+        if kernel is None:
+            kernel = ctypes.c_void_p()
+            code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), handle, symbol.encode())
+            self.driver.check(code, "the kernel was not found in the loaded images")
+            self._kernels[symbol] = kernel
+        result = Entry(self._library, gpu, kernel, plan)
+        if "raises" in plan.overload:
+            from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
+
+            result.watch = Watch(self.driver, handle, plan.overload, f"{symbol} of {self._where}")
+        return result
+
+    def close(self) -> None:
+        """Begin to unload: whoever asks for something of the images gets an UnloadedError from now on."""
+        self._library.close()
+
+    def is_idle(self) -> bool:
+        """Whether no thread is in a setup callback."""
+        return not self._guests
+
+    def unload(self) -> None:
+        """Take the images out of the driver, after the teardown callbacks; no launch of theirs may be under way.
+
+        Raises:
+            CallbackError: A callback raised; the images are gone all the same.
+            CudaError: The driver refuses.
+        """
+        if self.callbacks is not None:
+            callbacks, self.callbacks = self.callbacks, None
+            try:
+                callbacks.tear_down()
+            finally:
+                callbacks.handle = None  # it owns the images
+            return
+        code = self.driver.call["cuLibraryUnload"](self._library.handle)
+        self.driver.check(code, f"{self._where} could not be unloaded")
+
+
+def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:
+    """What each GPU of this machine takes."""
+    return {
+        device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))
+        for device in driver.devices
+    }

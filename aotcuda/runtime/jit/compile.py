@@ -1,0 +1,148 @@
+"""Getting what a late build makes: from the cache, or by running the build, which one process does for all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+from aotcuda import manifest as manifests
+from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
+from aotcuda.runtime.jit import cache as caches
+from aotcuda.runtime.jit import cache_key as keys
+from aotcuda.runtime.jit.cache import Artifact, Cache
+from aotcuda.runtime.jit.cache_files import size_cap
+from aotcuda.runtime.jit.recipe import COMPILERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.driver import Device
+    from aotcuda.runtime.jit.recipe import Recipe
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+_caches: dict[str | None, Cache] = {}
+_warned: set[str] = set()
+
+
+def cache() -> Cache:
+    """This process's cache; another one when `AOTCUDA_CACHE_DIR` has changed."""
+    root = caches.folder()
+    if root not in _caches:
+        _caches[root] = Cache(root, warn)
+    return _caches[root]
+
+
+def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Device, cause: AotcudaError) -> Artifact:
+    """The artifact for a case.
+
+    Args:
+        recipe: What to build from.
+        kernel: The kernel; None for the whole module.
+        signature: Its types; None for the packaged ones.
+        gpu: The GPU.
+        cause: Why nothing in the wheel is taken.
+
+    Raises:
+        DependencyError: It has to be compiled, and the compiler is not installed.
+        AotcudaError: It cannot be compiled.
+    """
+    major, minor = gpu.capability
+    target = f"sm_{major}{minor}"
+    kept = cache()
+    size_cap()  # a wrong value is said before anything is compiled
+    name = keys.key(recipe, kernel, signature, target)
+    what = f"{recipe.module}.{kernel} for {signature}" if kernel else f"{recipe.module}, all of it, for {gpu}"
+    found = kept.get(name)
+    if found is not None and keys.is_good(found, recipe):
+        return found
+    _check_installed(recipe, what)
+    because = str(cause).partition("\n")[0]
+    warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
+    lock = kept.lock(name)
+    try:
+        found = kept.get(name)
+        if found is not None and keys.is_good(found, recipe):
+            return found
+        if lock is not None:
+            kept.discard(name)
+        found = _build(recipe, kernel, signature, target)
+        kept.put(name, found)
+        return found
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def refused(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
+    """`cause`, with why the fallback could not help either."""
+    first, newline, rest = str(cause).partition("\n")
+    detail = str(reason) if not isinstance(cause, ArgumentError) else str(reason).partition("\n")[0]
+    try:
+        return type(cause)(f"{first}; and the JIT fallback failed: {detail}{newline}{rest}")
+    except TypeError:  # an error with arguments of its own
+        return cause
+
+
+def warn(text: str) -> None:
+    """Give a FallbackWarning for the line of the user's program that led here; each text once."""
+    if text in _warned:
+        return
+    _warned.add(text)
+    level = 1
+    frame = sys._getframe()  # noqa: SLF001 (its documented use; `skip_file_prefixes` came with Python 3.12)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, FallbackWarning, stacklevel=level)
+
+
+def _check_installed(recipe: Recipe, what: str) -> None:
+    front_end = recipe.frontend
+    package, extra = COMPILERS.get(front_end, (None, ""))  # an unknown one is for the configuration's check to refuse
+    if package and package not in keys.installed() and not _is_importable(package):
+        message = f"{what}: compiling it here needs {front_end}, which is not installed: pip install 'aotcuda[{extra}]'"
+        raise DependencyError(message)
+    if not sys.executable:
+        message = f"{what}: compiling it here needs another Python process, and sys.executable names none to start"
+        raise DependencyError(message)
+
+
+def _is_importable(package: str) -> bool:
+    import importlib.util  # noqa: PLC0415 (few come here)
+
+    return importlib.util.find_spec(package) is not None
+
+
+def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> Artifact:
+    try:
+        from aotcuda.builder import jit as late  # noqa: PLC0415 (the one place where the run time meets the build)
+    except ImportError as error:
+        message = f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
+        raise DependencyError(message) from error
+    names = recipe.names
+    request = late.Request(
+        table=recipe.table,
+        module=recipe.module,
+        kernel=kernel,
+        signature=signature,
+        target=target,
+        root=recipe.root,
+        package_root=recipe.package_root,
+        names=None if names is None else {module: tuple(found) for module, found in names.items()},
+        project=recipe.names is None,
+    )
+    try:
+        built = late.build(request)
+    except OSError as error:  # no room for temporary files, no more processes, ...
+        message = f"the build could not run: {error}"
+        raise BuildError(message) from error
+    record = {
+        "format": 1,
+        "module": recipe.module,
+        "kernel": kernel,
+        "signature": signature,
+        "target": target,
+    }
+    # As it will be read back from the disk, where tuples are lists.
+    return Artifact(manifests.parse(manifests.dump(built.manifest), recipe.module), built.image, record)

@@ -1,0 +1,211 @@
+"""Whether what images were built from is still what it was: in editable installs, and of what the fallback compiled.
+
+In an editable install the code that users edit and the images lie side by side, and nothing but this check tells that
+they differ, at each launch. What a file or folder holds is looked at again only when its status has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from aotcuda import dependencies as reads
+from aotcuda import manifest as manifests
+from aotcuda.errors import StaleBuildError
+from aotcuda.runtime import driver as drivers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.manifest import Manifest, Read
+    from aotcuda.runtime.images.program import Program
+    from aotcuda.runtime.module import Module
+
+    _State = tuple[int, int, int]
+
+_TABLE = "#tool.aotcuda"
+"""Ends the path of the source that is not a file but the `[tool.aotcuda]` table of a pyproject.toml."""
+
+_PRESENCE = ("kind", "module")
+_MOMENT = 2_000_000_000
+"""How old (ns) a file's time must be to be relied on: file systems count in steps of up to two seconds."""
+
+
+class Editable:
+    """What an editable install launches: its images, while the sources are those that they were built from.
+
+    Attributes:
+        packaged: Its images, while something else is launched in their place.
+    """
+
+    __slots__ = ("_late_sources", "_module", "_sources", "packaged")
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._sources: Sources | None = None
+        self.packaged: Program | None = None
+        self._late_sources: Sources | None = None  # of what stands in for the images now; None: they stand themselves
+
+    def changed(self) -> str | None:
+        """What was edited since the build, None if nothing was."""
+        if self._sources is None:
+            self._sources = Sources(self._module.package_root, self._module.manifest)
+        return self._sources.changed()
+
+    def program(self, current: Program) -> Program:
+        """The images of the sources as they are now: the module's `current` ones, or what replaces them.
+
+        Raises:
+            StaleBuildError: The sources were edited, and the JIT fallback may not or cannot compile them.
+        """
+        module = self._module
+        changed = self.changed()
+        if changed is None:
+            if self._late_sources is None:
+                return current
+            packaged = self.packaged or module.load_packaged()  # the edit was taken back
+            module.fallback.forget()
+            module.adopt(packaged, module.manifest["kernels"])
+            self._late_sources = self.packaged = None
+            return packaged
+        if self._late_sources is not None and self._late_sources.changed() is None:
+            return current
+        if self._late_sources is None:
+            self.packaged = current
+        message = f"{module.name} was built before {changed}; build it again: pip install -e ."
+        found = drivers.get()
+        module.fallback.forget()
+        program = module.fallback.replace(found.devices[found.current_device() or 0], StaleBuildError(message))
+        self._late_sources = Sources(module.package_root, module.fallback.manifest())
+        return program
+
+
+class Sources:
+    """What one module was built from, as its manifest lists it."""
+
+    __slots__ = ("_absent", "_reads", "_root", "_seen", "_sources", "_values", "_variables")
+
+    def __init__(self, root: str, manifest: Manifest) -> None:
+        self._root = root
+        self._seen: dict[str, _State] = {}
+        self._values: dict[str, str | None] = {}
+        self._sources = [(self._path(item["path"].removesuffix(_TABLE)), item) for item in manifest["sources"]]
+        self._variables = manifest.get("variables", {})
+        self._reads: list[tuple[str, Read]] = []
+        self._absent: dict[str, list[str]] = {}  # by folder
+        for read in manifest.get("reads", ()):
+            path = self._path(read["path"])
+            if read["ask"] in _PRESENCE and read["answer"] is None:
+                folder, name = os.path.split(path)
+                self._absent.setdefault(folder, []).append(name)
+            else:
+                self._reads.append((path, read))
+
+    def changed(self) -> str | None:
+        """What is wrong with the first thing that is not as it was when the images were built, None if all are."""
+        return self._edited() or self._answered() or self._appeared() or self._set()
+
+    def _edited(self) -> str | None:
+        for file, source in self._sources:
+            path = source["path"]
+            try:
+                state = _state(file)
+                if self._seen.get(path) == state:
+                    continue
+                digest = _table_digest(file) if path.endswith(_TABLE) else _digest(file)
+            except OSError:
+                return f"{file} is gone"
+            if digest != source["sha256"]:
+                what = f"[tool.aotcuda] in {file}" if path.endswith(_TABLE) else file
+                return f"{what} was edited"
+            self._remember(path, state)
+        return None
+
+    def _answered(self) -> str | None:
+        """What the build asked about files and folders that were there."""
+        for path, read in self._reads:
+            ask = read["ask"]
+            if ask == "names":
+                try:
+                    state = _state(path)
+                except OSError:
+                    return f"{path} is gone"
+                if self._seen.get(path) == state:
+                    continue
+                if reads.answer(ask, path) == read["answer"]:
+                    self._remember(path, state)
+                    continue
+            elif reads.answer(ask, path) == read["answer"]:
+                continue
+            return _difference(read, path)
+        return None
+
+    def _appeared(self) -> str | None:
+        """What the build looked for in vain, folder by folder: a folder in which nothing was made has the same time."""
+        for folder, names in self._absent.items():
+            try:
+                state = _state(folder)
+            except OSError:
+                continue  # nothing can be in it
+            key = f"{folder}/"
+            if self._seen.get(key) == state:
+                continue
+            for name in names:
+                path = os.path.join(folder, name)
+                if reads.answer("kind", path) is not None:
+                    return f"{path} was added"
+            self._remember(key, state)
+        return None
+
+    def _set(self) -> str | None:
+        for name, digest in self._variables.items():
+            value = os.environ.get(name)
+            if name in self._values and self._values[name] == value:
+                continue
+            if reads.variable(name) != digest:
+                return f"the environment variable {name} was changed"
+            self._values[name] = value
+        return None
+
+    def _path(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self._root, path))
+
+    def _remember(self, key: str, state: _State) -> None:
+        """Look no more until the status changes; right after a change another one may leave it as it is."""
+        if time.time_ns() - state[0] > _MOMENT:
+            self._seen[key] = state
+
+
+def _state(path: str) -> _State:
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _difference(read: Read, path: str) -> str:
+    ask = read["ask"]
+    if ask.startswith("access:"):
+        return f"access to {path} was changed"
+    if reads.answer("kind", path) is None and ask != "link":
+        return f"{path} is gone"
+    if ask == "names":
+        return f"files in {path} were added or removed"
+    if ask == "link":
+        return f"{path} leads elsewhere"
+    return f"{path} was changed" if ask == "kind" else f"{path} was edited"
+
+
+def _digest(file: str) -> str:
+    with open(file, "rb") as stream:
+        return manifests.digest(stream.read())
+
+
+def _table_digest(file: str) -> str | None:
+    """The digest of the `[tool.aotcuda]` table as canonical JSON, None if the file cannot be parsed."""
+    import json  # noqa: PLC0415 (only editable installs come here)
+    import tomllib  # noqa: PLC0415
+
+    with open(file, "rb") as stream:
+        try:
+            table = tomllib.load(stream).get("tool", {}).get("aotcuda", {})
+        except ValueError:
+            return None
+    return manifests.digest(json.dumps(table, sort_keys=True, separators=(",", ":")).encode())
