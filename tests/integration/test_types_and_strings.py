@@ -120,8 +120,8 @@ def test_a_dtype_is_taken_or_refused_with_what_takes_its_place(front_end: str, t
     project = write(tmp_path / "project", BY_TYPE.replace("t(after)", "after"), module=signature)
     if front_end == front_ends.MLIR:
         assert refused(project).said.endswith(
-            "argument 't' is of type DType(float32), which numba-cuda-mlir cannot pass (pkg/_k.py:3); write NumberClass(...) "
-            "of a number's type, to which dtypes can be passed too"
+            "argument 't' is of type DType(float32), which numba-cuda-mlir cannot pass (pkg/_k.py:3); write "
+            "NumberClass(...) of a number's type, to which dtypes can be passed too"
         )
     else:
         (kernel,) = manifest_of(content(build_wheel(project)), "pkg.k")["kernels"]
