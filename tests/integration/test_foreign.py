@@ -223,7 +223,7 @@ REFUSED = {
         SOURCE,
         {"f.cu": CU + "int f( {\n"},
         'link = ["f.cu"]',
-        f"{MODULE}.link[0]: f.cu does not compile for sm_80: expected a ",
+        f"{MODULE}.link[0]: f.cu does not compile for sm_80: A namespace scope variable without ",
     ),
     "a header that is not there": (
         SOURCE,
@@ -268,7 +268,11 @@ REFUSED = {
             ("is for 32 bits", ELF[:4] + b"\1" + ELF[5:], "is not for 64-bit little-endian machines; "),
             ("is for another machine", elf(machine=243), "is for a machine (243) that CUDA does not know; "),
             ("is for the host alone", ELF, "holds no device code that could be linked; compile its source by nvcc -dc"),
-            ("has broken device code", ELF + b"\x50\xed\x55\xba" + bytes(40), ""),
+            (
+                "has broken device code",
+                ELF + b"\x50\xed\x55\xba" + bytes(40),
+                "is damaged: its device code at byte 64 ",
+            ),
         ]
     },
     "an archive for the host alone": (

@@ -103,8 +103,8 @@ def test_arrays_of_strings_are_taken_or_refused_by_name(front_end: str, tmp_path
         lines = lines_of(refused(project).err)
         assert (
             f"{MODULE}.kernels.strings: void(UnicodeCharSeq(12)[::1], [char x 12][:], boolean[::1]): argument 'texts' "
-            "is of type UnicodeCharSeq(12)[::1]; numba-cuda-mlir can neither read nor write the strings in it, so pass "
-            "them as numbers (an array of uint8 or uint32), or compile it by numba-cuda"
+            "is of type UnicodeCharSeq(12)[::1] (pkg/_k.py:4); numba-cuda-mlir can neither read nor write the strings "
+            "in it, so pass them as numbers (an array of uint8 or uint32), or compile it by numba-cuda"
         ) in lines
         return
     kernels = manifest_of(content(build_wheel(project)), "pkg.k")["kernels"]
@@ -120,8 +120,8 @@ def test_a_dtype_is_taken_or_refused_with_what_takes_its_place(front_end: str, t
     project = write(tmp_path / "project", BY_TYPE.replace("t(after)", "after"), module=signature)
     if front_end == front_ends.MLIR:
         assert refused(project).said.endswith(
-            "argument 't' is of type DType(float32), which numba-cuda-mlir cannot pass; write NumberClass(...) of a "
-            "number's type, to which dtypes can be passed too"
+            "argument 't' is of type DType(float32), which numba-cuda-mlir cannot pass (pkg/_k.py:3); write "
+            "NumberClass(...) of a number's type, to which dtypes can be passed too"
         )
     else:
         (kernel,) = manifest_of(content(build_wheel(project)), "pkg.k")["kernels"]

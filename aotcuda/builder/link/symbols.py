@@ -133,6 +133,9 @@ def _in_object(data: bytes, where: str) -> Symbols:
     end = start
     while data[end : end + 4] == fatbin.MAGIC and end + 16 <= len(data):
         _, header, size = struct.unpack_from("<HHQ", data, end + 4)
+        if header < 16 or end + header + size > len(data):
+            message = f"{where} is damaged: its device code at byte {end} has no length that could be; make it anew"
+            raise ImageError(message)
         end += header + size
     return _in_fatbin(data[start:end], where)
 
