@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed the help, or what is wrong with the usage
         return int(stop.code or 0)
     try:
-        arguments.run(arguments)
+        status: int | None = arguments.run(arguments)
         sys.stdout.flush()
     except AotcudaError as error:
         if os.environ.get("AOTCUDA_DEBUG") == "1":
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough; Python must not try to flush into it once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return 0
+    return status or 0
 
 
 def _shown(message: str, *, lines: bool) -> str:
@@ -98,6 +98,21 @@ def _parser() -> argparse.ArgumentParser:
     ):
         wanted.add_argument(f"--{name}", dest="wanted", action="store_const", const=name, help=f"print {text}")
     config.set_defaults(run=_config)
+
+    record = commands.add_parser(
+        "record",
+        help="run a command and write down the signatures of what it launches",
+        usage="aotcuda record [-h] [--write] [--check] [--out FILE] -- COMMAND...",
+    )
+    record.add_argument("--write", action="store_true", help="merge them into pyproject.toml")
+    record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
+    record.add_argument("--out", metavar="FILE", type=Path, help="where runs add up (default: .aotcuda-record.json)")
+    record.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
+    record.set_defaults(run=_record, usage=record.error)
+
+    init = commands.add_parser("init", help="write the tables for a project's kernels, to be completed")
+    init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
+    init.set_defaults(run=_init)
 
     cache = commands.add_parser("cache", help="what the JIT fallback compiled on this machine")
     actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -186,6 +201,21 @@ def _build(arguments: argparse.Namespace) -> None:
 
 def _warn(text: str) -> None:
     print(f"aotcuda: {text}", file=sys.stderr)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    from aotcuda.record.command import run  # noqa: PLC0415
+
+    command = arguments.command[arguments.command[:1] == ["--"] :]
+    if not command:
+        arguments.usage("name the command to record, after --")
+    return run(command, write=arguments.write, check=arguments.check, out=arguments.out)
+
+
+def _init(arguments: argparse.Namespace) -> None:
+    from aotcuda.record.init import run  # noqa: PLC0415
+
+    run(arguments.project)
 
 
 def _cache(arguments: argparse.Namespace) -> None:

@@ -150,7 +150,7 @@ if TYPE_CHECKING:
 
         ask: str
         path: str  # of the project: relative to the folder that holds the package; of others: absolute
-        answer: list[int] | str | bool | None
+        answer: str | bool | list[int] | None
 
     class Rebuild(TypedDict):
         """What the JIT fallback needs to build the module once more: for another GPU, or for other types."""

@@ -68,11 +68,17 @@ BLOCK = Below(1 << 16)
 
 # `int` stands for sizes and counts, `float` for whole numbers that may be negative.
 FILE = {"path": str, "bytes": int, "sha256": str}
-IMAGE = {"arch": ARCH, "kind": Either("sass", "ptx", "ltoir"), "bytes": int, "sha256": str}
+IMAGE = {
+    "arch": ARCH,
+    "kind": Either("sass", "ptx", "ltoir"),
+    "bytes": int,
+    "sha256": str,
+    "min_driver": Optional(Maybe(str)),
+}
 PARAMETER: dict[str, Any] = {
     "name": str,
     "type": str,
-    "kind": Either("scalar", "complex", "pointer", "datetime", "record", "array", "tuple"),
+    "kind": Either("scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple"),
     "offset": BLOCK,
     "format": Optional(Either(*"?bBhHiIqQefd")),
     "dtype": Optional(DTYPE),
@@ -108,6 +114,7 @@ FUNCTION = {
 CALLBACKS = {"setup": Maybe(str), "teardown": Maybe(str), "origin": str}
 LINKED = {"name": str, "symbols": [str]}
 SOURCE = {"path": str, "sha256": str}
+READ = {"ask": str, "path": str, "answer": Maybe(object)}
 REBUILD = {"table": Mapping(object), "names": Mapping([str]), "root": str, "files": [FILE]}
 MANIFEST = {
     "format": int,
@@ -129,6 +136,8 @@ MANIFEST = {
     "linked": Optional([LINKED]),
     "function_links": Optional([FILE]),
     "sources": [SOURCE],
+    "reads": Optional([READ]),
+    "variables": Optional(Mapping(Maybe(str))),
     "rebuild": Optional(REBUILD),
 }
 
@@ -139,6 +148,7 @@ _NEEDED = {
     "datetime": ("dtype",),
     "record": ("dtype",),
     "array": ("dtype", "ndim", "layout", "words"),
+    "type": ("dtype",),
     "tuple": ("members",),
 }
 """By the `kind` of a parameter, the keys that it has."""

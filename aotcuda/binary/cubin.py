@@ -23,9 +23,9 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.binary.elf import Elf, NotElfError
 from aotcuda.errors import ImageError
-from aotcuda.inspect.budget import Budget, TooMuchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

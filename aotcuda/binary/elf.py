@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.inspect.budget import Budget
+    from aotcuda.binary.budget import Budget
 
 # e_machine, e_phoff, e_shoff, e_flags, e_phentsize, e_phnum, e_shnum, e_shstrndx
 _HEADER = struct.Struct("<18xH12xQQI2xHH2xHH")

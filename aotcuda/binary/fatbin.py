@@ -25,8 +25,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.errors import ImageError
-from aotcuda.inspect.budget import Budget, TooMuchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

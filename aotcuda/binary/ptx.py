@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from aotcuda.inspect.budget import Budget
+from aotcuda.binary.budget import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

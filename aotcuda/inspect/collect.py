@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda.binary import cubin, fatbin
+from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.errors import ImageError, ManifestError
 from aotcuda.inspect import images, mangling, targets
-from aotcuda.inspect.budget import Budget, TooMuchError
 from aotcuda.inspect.report import Module, Report, Symbol
 from aotcuda.inspect.text import shown
 from aotcuda.manifest import FILE_NAME, digest

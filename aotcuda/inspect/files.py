@@ -22,7 +22,7 @@ from aotcuda.inspect.text import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.inspect.budget import Budget
+    from aotcuda.binary.budget import Budget
 
 LARGEST = 1 << 30
 """No image or wheel member is larger; nor is a manifest's neighbour worth more."""

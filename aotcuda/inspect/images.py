@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotcuda.binary import cubin, ptx
+from aotcuda.binary.budget import TooMuchError
 from aotcuda.errors import ImageError
-from aotcuda.inspect.budget import TooMuchError
 from aotcuda.inspect.report import PackedImage, SymbolImage
 
 if TYPE_CHECKING:
+    from aotcuda.binary.budget import Budget
     from aotcuda.binary.fatbin import Entry
-    from aotcuda.inspect.budget import Budget
 
 
 @dataclass(frozen=True, kw_only=True)

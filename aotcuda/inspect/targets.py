@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 from aotcuda import manifest
 from aotcuda import missing_hook as forgotten
 from aotcuda.binary import fatbin
+from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.errors import ManifestError, TargetError
 from aotcuda.inspect import files
-from aotcuda.inspect.budget import Budget, TooMuchError
 from aotcuda.inspect.text import shown
 
 if TYPE_CHECKING:

@@ -47,6 +47,10 @@ enum {
     CAPTURE_UNSUPPORTED = 900
 };
 
+#ifndef FIRST_DEVICE /* fake_libcuda_compilers.c has others */
+#define FIRST_DEVICE 10
+#define TAKES_POINTERS 0 /* parameters as a list of pointers, where the run time has them in one buffer */
+#endif
 #define MOST_DEVICES 8
 #define MOST_ALLOCATIONS 4096
 #define MOST_NAMES 64
@@ -263,16 +267,16 @@ EXPORT int cuDeviceGetCount(int *count) {
     return SUCCESS;
 }
 
-/* Handles are ordinals plus 10, so that nobody takes one for the other. */
+/* Handles are ordinals plus FIRST_DEVICE, so that nobody takes one for the other. */
 static int ordinal(int device) {
     int capabilities[MOST_DEVICES][2];
-    int index = device - 10;
+    int index = device - FIRST_DEVICE;
     return index >= 0 && index < devices(capabilities) ? index : -1;
 }
 
 EXPORT int cuDeviceGet(int *device, int index) {
     ENTER();
-    *device = index + 10;
+    *device = index + FIRST_DEVICE;
     return ordinal(*device) < 0 ? INVALID_DEVICE : SUCCESS;
 }
 
@@ -321,6 +325,9 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 95: /* cooperative launch */
         *value = 1;
         return SUCCESS;
+    case 115: /* memory pools */
+        *value = 0;
+        return SUCCESS;
     case 97: /* shared memory a block, when asked for */
         *value = 232448;
         return SUCCESS;
@@ -330,7 +337,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(int **context, int device) {
-    log_line("{\"call\": \"cuDevicePrimaryCtxRetain\", \"device\": %d}\n", device - 10);
+    log_line("{\"call\": \"cuDevicePrimaryCtxRetain\", \"device\": %d}\n", device - FIRST_DEVICE);
     ENTER();
     if (ordinal(device) < 0)
         return INVALID_DEVICE;
@@ -379,7 +386,7 @@ EXPORT int cuCtxGetDevice(int *device) {
     ENTER();
     if (!current)
         return INVALID_CONTEXT;
-    *device = (int)(current - contexts) + 10;
+    *device = (int)(current - contexts) + FIRST_DEVICE;
     return SUCCESS;
 }
 
@@ -599,7 +606,7 @@ EXPORT int cuKernelGetAttribute(int *value, int attribute, Kernel *kernel, int d
 
 EXPORT int cuKernelSetAttribute(int attribute, int value, Kernel *kernel, int device) {
     log_line("{\"call\": \"cuKernelSetAttribute\", \"attribute\": %d, \"value\": %d, \"device\": %d}\n", attribute, value,
-             device - 10);
+             device - FIRST_DEVICE);
     ENTER();
     if (bad_kernel(kernel))
         return INVALID_HANDLE;
@@ -640,11 +647,11 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
         if (!dims[i])
             return INVALID_VALUE;
     unsigned allowed = kernel->dynamic_shared[device] ? kernel->dynamic_shared[device] : 49152;
-    if (shared > allowed || parameters || !extra)
+    if (shared > allowed || (TAKES_POINTERS ? !parameters == !extra : parameters || !extra))
         return INVALID_VALUE;
     const uint8_t *buffer = NULL;
     size_t size = 0;
-    for (int i = 0; extra[i]; i += 2) {
+    for (int i = 0; extra && extra[i]; i += 2) {
         if (extra[i] == (void *)1)
             buffer = extra[i + 1];
         else if (extra[i] == (void *)2)

@@ -65,7 +65,7 @@ host_abi = true
     tool.aotcuda.host_abi: unknown key; did you mean host-abi?
 
 "two words" = 1
-    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, host-abi, options,
+    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, watch, host-abi, options,
     modules
 
 options = { fast-math = true }

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.binary import cubin, fatbin, ptx
+from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.cli import main
 from aotcuda.errors import ImageError
 from aotcuda.inspect import mangling
-from aotcuda.inspect.budget import Budget, TooMuchError
 from aotcuda.inspect.text import brief, shown
 from support import damage, hostile
 

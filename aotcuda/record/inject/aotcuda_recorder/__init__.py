@@ -1,0 +1,89 @@
+"""Records the kernels that this process launches; see `aotcuda record`.
+
+The module itself is imported in every Python process of a recorded command, so it does next to nothing: it waits for
+the modules of Numba that launch kernels, and patches them right after they were executed. Numba is never imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+FOLDER = "AOTCUDA_RECORD_FOLDER"
+"""The environment variable that names the folder where the processes of a recorded command write."""
+
+_PATCHES = {
+    "numba.cuda.dispatcher": "numba_cuda",
+    "numba.cuda.simulator.api": "simulator",
+    "numba.cuda.simulator.kernel": "simulator",
+    "numba_cuda_mlir.descriptor": "numba_cuda_mlir",
+}
+"""Modules to patch, and the module of this package that does it."""
+
+
+def start() -> None:
+    """Begin to record, if `AOTCUDA_RECORD_FOLDER` says where to."""
+    folder = os.environ.get(FOLDER, "")
+    if not os.path.isdir(folder):
+        return
+    os.close(os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT, 0o600))
+    sys.meta_path.insert(0, _Finder())
+    for name in _PATCHES:  # a .pth file of the environment may have imported Numba already
+        if name in sys.modules:
+            _patch(sys.modules[name])
+
+
+def _patch(module: ModuleType) -> None:
+    import importlib  # noqa: PLC0415 (most processes never come here)
+
+    from aotcuda_recorder import log  # noqa: PLC0415
+
+    try:
+        patch = importlib.import_module(f"aotcuda_recorder.{_PATCHES[module.__name__]}")
+        log.note({"kind": "imported", "frontend": patch.FRONT_END})
+        patch.patch(module)
+    except Exception:  # noqa: BLE001 (a Numba of another make: the command runs on, and its record says what is missing)
+        log.failed(f"the launches of {module.__name__} cannot be recorded")
+
+
+class _Finder:
+    """Finds the modules to patch where the other finders find them."""
+
+    def __init__(self) -> None:
+        self._busy = threading.local()
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """See importlib.abc.MetaPathFinder. Numba-CUDA's own finder asks all finders in turn, this one included."""
+        if name not in _PATCHES or getattr(self._busy, "now", False):
+            return None
+        self._busy.now = True
+        try:
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None)
+                spec: ModuleSpec | None = find(name, path, target) if find and finder is not self else None
+                if spec is not None:
+                    _patch_after(spec)
+                    return spec
+        finally:
+            self._busy.now = False
+        return None
+
+
+def _patch_after(spec: ModuleSpec) -> None:
+    loader = spec.loader
+    execute: Callable[[ModuleType], None] | None = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        _patch(module)
+
+    loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]

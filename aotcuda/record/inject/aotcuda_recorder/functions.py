@@ -1,0 +1,100 @@
+"""What is to be said of a Python function: where it is defined, which name leads to it, what bars it from a wheel."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import FunctionType
+
+    from aotcuda_recorder.log import Facts
+
+_MAIN = ("__main__", "__mp_main__")  # the second one is what a spawned child of multiprocessing calls it
+_HELD = ("py_func", "python_func", "__wrapped__", "fn", "func")  # where decorators keep the function that they wrap
+_INTERNAL = ("numba.", "numba_cuda.", "numba_cuda_mlir.", "aotcuda_recorder.", "aotcuda.", "functools.", "contextlib.")
+
+
+def describe(function: FunctionType) -> Facts:
+    """Module, qualified name, file and line of a function; in `refused` what bars it from a wheel."""
+    problem = _problem(function)
+    return {
+        "module": module_name(function),
+        "function": function.__qualname__,
+        "file": function.__code__.co_filename,
+        "line": function.__code__.co_firstlineno,
+        **({"refused": problem} if problem else {}),
+    }
+
+
+def module_name(function: FunctionType) -> str:
+    """The name that the function's module is imported by; for a module that `python -m` runs, its own."""
+    name = function.__module__
+    if name not in _MAIN:
+        return name
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    own = getattr(spec, "name", None) or name
+    return name if own.rpartition(".")[2] in _MAIN else own
+
+
+def reach(function: FunctionType) -> Facts:
+    """`path`, by which the function is reached from its module; nothing if there is none."""
+    path = None if _problem(function) else _path(function)
+    return {} if path is None else {"path": path}
+
+
+def site() -> str:
+    """`file:line` of the statement that is launching: the innermost frame of neither Numba nor the recorder."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(_INTERNAL):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _problem(function: FunctionType) -> str | None:
+    code = function.__code__
+    if module_name(function) in _MAIN:
+        if code.co_filename.startswith("<") or hasattr(sys, "ps1"):
+            return "it was typed into an interactive session; write it into a module"
+        return "it is defined in a script, which no build can import; move it into a module of the package"
+    if code.co_name == "<lambda>":
+        return "it is a lambda; write it as a function"
+    if code.co_freevars:
+        names = ", ".join(code.co_freevars)
+        return f"it is a closure over {names}; take that as an argument or from the module's globals"
+    return None
+
+
+def _path(function: FunctionType) -> str | None:
+    module = sys.modules.get(function.__module__)
+    if module is None:
+        return None
+    direct: object = module
+    for part in function.__qualname__.split("."):
+        direct = getattr(direct, part, None)
+    if _leads(direct, function):
+        return function.__qualname__
+    names = {name: value for name, value in vars(module).items() if name.isidentifier()}
+    found = [name for name, value in names.items() if _leads(value, function)]
+    found += [f"{name}.{inner}" for name, value in names.items() for inner in _inner(value, function)]
+    return found[0] if found else None
+
+
+def _inner(value: object, function: FunctionType) -> Iterator[str]:
+    """Names of the attributes of an object or class that lead to the function."""
+    if value is None or type(value).__name__ == "module":
+        return
+    for name in list(getattr(value, "__dict__", ())):
+        if isinstance(name, str) and not name.startswith("__") and _leads(getattr(value, name, None), function):
+            yield name
+
+
+def _leads(value: object, function: FunctionType, depth: int = 3) -> bool:
+    if value is function:
+        return True
+    held: Mapping[str, object] = getattr(value, "__dict__", {})
+    if depth == 0 or not hasattr(held, "get"):  # some objects answer with anything to any name
+        return False
+    inner = (held.get(name) for name in _HELD)
+    return any(item is not None and _leads(item, function, depth - 1) for item in inner)

@@ -1,0 +1,151 @@
+"""Where a process writes what it launches: lines of JSON that say what it met, and counters in a file mapped to memory.
+
+Both belong to the kernel of the operating system as soon as they are written. A process that is killed, that crashes on
+the GPU or that ends by `os._exit` loses nothing that it has counted.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import sys
+import threading
+import traceback
+
+import aotcuda_recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Facts = dict[str, object]
+
+SLOTS = 4096
+"""Counters in one file; a process that needs more begins another."""
+
+
+class _File:
+    """One file of lines, with the counters that they number."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, f"{os.getpid()}-{os.urandom(6).hex()}")
+        descriptor = os.open(f"{self._path}.counts", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            allocate = getattr(os, "posix_fallocate", None)  # a full disk is to fail here, not at a counter
+            if allocate is None:
+                os.ftruncate(descriptor, 8 * SLOTS)
+            else:
+                allocate(descriptor, 0, 8 * SLOTS)
+            self.counts = memoryview(mmap.mmap(descriptor, 8 * SLOTS)).cast("Q")
+        finally:
+            os.close(descriptor)
+        self.used = 0
+
+    def write(self, facts: Facts) -> None:
+        # Opened for each line: a process that makes itself a daemon closes all descriptors, whoever they belong to.
+        line = json.dumps(facts, separators=(",", ":"), default=repr).encode() + b"\n"
+        descriptor = os.open(f"{self._path}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+
+class Entry:
+    """A function with one signature, whose launches are counted for each GPU.
+
+    Attributes:
+        facts: What is known of it before the first launch.
+    """
+
+    __slots__ = ("_later", "_slots", "facts")
+
+    def __init__(self, facts: Facts, later: Callable[[], Facts]) -> None:
+        self.facts = facts
+        self._later = later
+        self._slots: dict[object, tuple[memoryview, int]] = {}
+
+    def count(self, gpu: object, label: Callable[[], str]) -> None:
+        """Count a launch on the GPU that `gpu` stands for and `label` names."""
+        with _state.lock:
+            slot = self._slots.get(gpu)
+            if slot is None:
+                slot = self._slots[gpu] = _state.slot({**self.facts, **self._later(), "gpu": label()})
+            counts, index = slot
+            counts[index] += 1
+
+    def forget(self) -> None:
+        """Begin anew, in a process that was forked from the one that counted."""
+        self._slots.clear()
+
+
+class _State:
+    def __init__(self) -> None:
+        self.begin()
+        self._entries: dict[str, Entry] = {}
+        self._notes: set[str] = set()
+
+    def begin(self) -> None:
+        self.lock = threading.RLock()  # one that a launch in a finalizer can take again
+        self._file: _File | None = None
+        self._failures: set[str] = set()
+
+    def forked(self) -> None:
+        self.begin()
+        for entry in self._entries.values():
+            entry.forget()
+
+    def slot(self, facts: Facts) -> tuple[memoryview, int]:
+        if self._file is None or self._file.used == SLOTS:
+            self._file = _File(os.environ[aotcuda_recorder.FOLDER])
+        file = self._file
+        index = file.used
+        file.write({"slot": index, **facts})
+        file.used += 1
+        return file.counts, index
+
+    def entry(self, facts: Facts, later: Callable[[], Facts]) -> Entry:
+        key = json.dumps(facts, default=repr)
+        with self.lock:
+            found = self._entries.get(key)
+            if found is None:
+                found = self._entries[key] = Entry(facts, later)
+            return found
+
+    def note(self, facts: Facts) -> None:
+        key = json.dumps(facts, default=repr)
+        with self.lock:
+            if key not in self._notes:
+                self._notes.add(key)
+                self.slot(facts)
+
+    def failed(self, what: str) -> None:
+        with self.lock:
+            if what in self._failures:
+                return
+            self._failures.add(what)
+            print(f"aotcuda record: {what}; the reason is in its report", file=sys.stderr)
+            self.slot({"kind": "failure", "what": what, "traceback": traceback.format_exc()})
+
+
+_state = _State()
+os.register_at_fork(after_in_child=_state.forked)
+
+
+def entry(facts: Facts, later: Callable[[], Facts]) -> Entry:
+    """The entry for `facts`, one for all that are equal. `later` gives what is known at the first launch."""
+    return _state.entry(facts, later)
+
+
+def note(facts: Facts) -> None:
+    """Write down something that is not counted, once."""
+    _state.note(facts)
+
+
+def failed(what: str) -> None:
+    """Say that something could not be recorded, with the exception that is being handled."""
+    try:
+        _state.failed(what)
+    except OSError as error:
+        print(f"aotcuda record: process {os.getpid()} is not recorded: {error}", file=sys.stderr)

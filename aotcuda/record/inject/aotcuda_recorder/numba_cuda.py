@@ -1,0 +1,181 @@
+"""Records what Numba-CUDA launches.
+
+Every kernel, whether compiled or read from Numba's cache, goes through `add_overload`, and every launch through
+`_Kernel.launch`, which calls `cuda.core.launch`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+
+from aotcuda_recorder import functions, log, types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+    from types import CodeType, FrameType, FunctionType, ModuleType
+    from typing import Any
+
+    from aotcuda_recorder.log import Entry, Facts
+
+FRONT_END = "numba-cuda"
+_ENTRY = "_aotcuda_recorder_entry"
+_DEFAULTS = {"opt": (None, True), "opt_level": (None, 3), "inline": (None, False, "never")}
+_KEPT = (
+    "fastmath", "debug", "lineinfo", "opt", "opt_level", "max_registers", "launch_bounds", "shared_memory_carveout",
+    "inline", "forceinline", "cooperative",
+)  # fmt: skip
+
+
+def patch(module: ModuleType) -> None:
+    """Patch `numba.cuda.dispatcher`."""
+    kernel: Any = module.__dict__["_Kernel"]
+    dispatcher: Any = module.__dict__["CUDADispatcher"]
+    launches = _Launches(Gpus("numba.cuda.cudadrv.devices"))
+    kernel.launch = launches.of_kernel(kernel.launch)
+    module.__dict__["launch"] = launches.by_driver(module.__dict__["launch"])
+    lazy = {getattr(dispatcher, name).__code__ for name in ("call", "specialize")}
+    dispatcher.add_overload = _adding(dispatcher.add_overload, lazy)
+    dispatcher.compile_device = compiling_device(dispatcher.compile_device, FRONT_END)
+
+
+class Gpus:
+    """Which GPU a launch goes to.
+
+    Args:
+        devices: The name of the front end's module that knows them.
+    """
+
+    def __init__(self, devices: str) -> None:
+        self._devices = devices
+        self._only: bool | None = None
+
+    def current(self) -> object:
+        """The ordinal of the current GPU. Where there are several, the driver is asked, which takes microseconds."""
+        if self._only is None:
+            self._only = len(sys.modules[self._devices].gpus) == 1
+        return 0 if self._only else self._context().device.id
+
+    def _context(self) -> Any:
+        return sys.modules[self._devices].get_context()
+
+    def label(self) -> str:
+        """Name and compute capability of the current GPU."""
+        device = self._context().device
+        name = device.name.decode() if isinstance(device.name, bytes) else str(device.name)
+        return f"{name} ({'.'.join(map(str, device.compute_capability))})"
+
+
+def options(given: dict[str, Any]) -> dict[str, object]:
+    """The options of `@cuda.jit` that change the code, where they are not the defaults."""
+    found = {name: given[name] for name in _KEPT if name in given and not callable(given[name])}
+    return {name: value for name, value in found.items() if value not in _DEFAULTS.get(name, (None, False, ()))}
+
+
+def facts_of(front_end: str, kind: str, function: FunctionType, given: dict[str, Any]) -> Facts:
+    """What is said of a function whatever the types."""
+    return {
+        "frontend": front_end,
+        "kind": kind,
+        **functions.describe(function),
+        "options": options(given),
+    }
+
+
+def launched(function: FunctionType) -> Callable[[], Facts]:
+    """What is said of a function at its first launch: by now its module is imported."""
+    return lambda: {**functions.reach(function), "site": functions.site()}
+
+
+def compiling_device(compile_device: Callable[..., Any], front_end: str) -> Callable[..., Any]:
+    """`compile_device` of a dispatcher, which compiles a device function for one signature; that is noted."""
+
+    @functools.wraps(compile_device)
+    def recorded(self: Any, args: Any, *rest: Any, **more: Any) -> Any:
+        result = compile_device(self, args, *rest, **more)
+        try:
+            signature = result.signature
+            facts = facts_of(front_end, "device", self.py_func, self.targetoptions)
+            log.note({**facts, **types.signature(self.py_func, signature.args, signature.return_type)})
+        except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+            log.failed("a device function cannot be recorded")
+        return result
+
+    return recorded
+
+
+def declare(facts: Facts, lazy: Container[CodeType]) -> None:
+    """Note a kernel that is compiled without a launch that asks for it: its signature stands in the source."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in lazy:
+            return
+        frame = frame.f_back
+    log.note({**facts, "declared": True})
+
+
+def _adding(add: Callable[..., None], lazy: Container[CodeType]) -> Callable[..., None]:
+    @functools.wraps(add)
+    def recorded(self: Any, kernel: Any, argtypes: Any) -> None:
+        add(self, kernel, argtypes)
+        try:
+            entry = _entry(self.py_func, self.targetoptions, kernel, argtypes)
+            setattr(kernel, _ENTRY, entry)
+            declare(entry.facts, lazy)
+        except Exception:  # noqa: BLE001 (as above)
+            log.failed("a kernel cannot be recorded")
+
+    return recorded
+
+
+def _entry(function: FunctionType, given: dict[str, Any], kernel: Any, argtypes: Any) -> Entry:
+    cooperative = {"cooperative": True} if getattr(kernel, "cooperative", False) else {}
+    facts = facts_of(FRONT_END, "kernel", function, given | cooperative)
+    return log.entry({**facts, **types.signature(function, argtypes)}, launched(function))
+
+
+class _Launches:
+    """Counts a kernel where the driver has taken it: a launch that its arguments end before is none."""
+
+    def __init__(self, gpus: Gpus) -> None:
+        self._gpus = gpus
+        self._now = threading.local()
+
+    def of_kernel(self, launch: Callable[..., None]) -> Callable[..., None]:
+        """`_Kernel.launch`, which knows the kernel."""
+        now = self._now
+
+        @functools.wraps(launch)
+        def recorded(self: Any, *args: Any, **more: Any) -> None:
+            now.kernel = self
+            try:
+                launch(self, *args, **more)
+            finally:
+                now.kernel = None
+
+        return recorded
+
+    def by_driver(self, launch: Callable[..., Any]) -> Callable[..., Any]:
+        """`cuda.core.launch`, as the dispatcher's module calls it."""
+        now, current, label = self._now, self._gpus.current, self._gpus.label
+
+        @functools.wraps(launch)
+        def recorded(*args: Any, **more: Any) -> Any:
+            result = launch(*args, **more)
+            try:
+                _of(now.kernel).count(current(), label)
+            except Exception:  # noqa: BLE001 (as above)
+                log.failed("a launch cannot be recorded")
+            return result
+
+        return recorded
+
+
+def _of(kernel: Any) -> Entry:
+    entry: Entry | None = getattr(kernel, _ENTRY, None)
+    if entry is None:  # made by hand, and not by a dispatcher
+        entry = _entry(kernel.py_func, {}, kernel, kernel.argument_types)
+        setattr(kernel, _ENTRY, entry)
+    return entry

@@ -1,0 +1,127 @@
+"""Records what Numba-CUDA-MLIR launches: every launch goes through `_ArgMarshaller._launch`."""
+
+from __future__ import annotations
+
+import functools
+
+from aotcuda_recorder import log, numba_cuda, types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+    from types import CodeType, ModuleType
+    from typing import Any
+
+    from aotcuda_recorder.log import Entry
+
+FRONT_END = "numba-cuda-mlir"
+_ENTRIES = "_aotcuda_recorder_entries"
+
+
+def patch(module: ModuleType) -> None:
+    """Patch `numba_cuda_mlir.descriptor`."""
+    marshaller: Any = module.__dict__["_ArgMarshaller"]
+    dispatcher: Any = module.__dict__["MLIRDispatcher"]
+    context: Callable[[], Any] = module.__dict__["_ensure_numba_cuda_context"]
+    dispatcher.__init__ = _making(dispatcher.__init__)
+    marshaller._launch = _launching(marshaller._launch, numba_cuda.Gpus("numba_cuda_mlir.numba_cuda.cudadrv.devices"))
+    marshaller.__call__ = _calling(marshaller.__call__, context)
+    lazy = {getattr(dispatcher, name).__code__ for name in ("specialize", "_compile")}
+    dispatcher.compile = _compiling(dispatcher.compile, lazy | {marshaller.__call__.__wrapped__.__code__})
+    for name in ("_compile_device_callee", "compile_device"):
+        setattr(dispatcher, name, numba_cuda.compiling_device(getattr(dispatcher, name), FRONT_END))
+
+
+def _launching(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[..., Any]:
+    @functools.wraps(launch)
+    def recorded(self: Any, argtypes: Any, *rest: Any, **more: Any) -> Any:
+        dispatcher = self._dispatcher
+        try:
+            result = launch(self, argtypes, *rest, **more)
+        except Exception:
+            if dispatcher.targetoptions.get("debug"):  # it may well have been launched: it raises what the kernel did
+                _count(dispatcher, argtypes, gpus)
+            raise
+        _count(dispatcher, argtypes, gpus)
+        return result
+
+    return recorded
+
+
+def _count(dispatcher: Any, argtypes: Any, gpus: numba_cuda.Gpus) -> None:
+    try:
+        _entry(dispatcher, tuple(argtypes)).count(gpus.current(), gpus.label)
+    except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+        log.failed("a launch cannot be recorded")
+
+
+def _entry(dispatcher: Any, argtypes: tuple[Any, ...]) -> Entry:
+    entries: dict[tuple[Any, ...], Entry] = dispatcher.__dict__.setdefault(_ENTRIES, {})
+    found = entries.get(argtypes)
+    if found is None:
+        function = dispatcher.py_func
+        facts = numba_cuda.facts_of(FRONT_END, "kernel", function, dispatcher.targetoptions)
+        facts |= types.signature(function, _compiled(dispatcher, argtypes))
+        found = entries[argtypes] = log.entry(facts, numba_cuda.launched(function))
+    return found
+
+
+def _compiled(dispatcher: Any, argtypes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The types that a launch was compiled for: with eager signatures, those of the one that takes the arguments."""
+    overloads: list[tuple[Any, ...]] = [*dispatcher.overloads]
+    if argtypes in overloads or dispatcher._can_compile:
+        return argtypes
+    takes = dispatcher._can_reuse_overload
+    fitting = (
+        overload for overload in overloads if len(overload) == len(argtypes) and all(map(takes, overload, argtypes))
+    )
+    return next(fitting, argtypes)
+
+
+def _making(init: Callable[..., None]) -> Callable[..., None]:
+    """`__init__` of a dispatcher. Most device functions are inlined before they have types, and never compiled."""
+
+    @functools.wraps(init)
+    def recorded(self: Any, py_func: Any, *args: Any, **more: Any) -> None:
+        init(self, py_func, *args, **more)
+        try:
+            if self.targetoptions.get("device"):
+                log.note(numba_cuda.facts_of(FRONT_END, "device", py_func, self.targetoptions))
+        except Exception:  # noqa: BLE001 (as above)
+            log.failed("a device function cannot be recorded")
+
+    return recorded
+
+
+def _compiling(compile_: Callable[..., Any], lazy: Container[CodeType]) -> Callable[..., Any]:
+    """`compile` of a dispatcher, which eager signatures and annotations come through."""
+
+    @functools.wraps(compile_)
+    def recorded(self: Any, *args: Any, **more: Any) -> Any:
+        result = compile_(self, *args, **more)
+        try:
+            if not self.targetoptions.get("device"):
+                numba_cuda.declare(_entry(self, tuple(result.signature.args)).facts, lazy)
+        except Exception:  # noqa: BLE001 (as above)
+            log.failed("a kernel cannot be recorded")
+        return result
+
+    return recorded
+
+
+def _calling(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
+    """A launch that says in the record when there is no GPU: this front end has no simulator to record with."""
+
+    @functools.wraps(call)
+    def recorded(self: Any, *args: Any) -> Any:
+        try:
+            return call(self, *args)
+        except Exception as error:
+            try:
+                context()
+            except Exception:  # noqa: BLE001 (whatever it is, there is no GPU to launch on)
+                name = getattr(getattr(self._dispatcher, "py_func", None), "__qualname__", "a kernel")
+                log.note({"kind": "no-gpu", "frontend": FRONT_END, "function": name, "error": str(error)[:200]})
+            raise
+
+    return recorded

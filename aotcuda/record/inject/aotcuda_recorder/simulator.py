@@ -1,0 +1,223 @@
+"""Records what Numba's simulator runs, with the types that Numba-CUDA would have compiled for.
+
+The simulator compiles nothing and drops signatures. So types are derived from the arguments, once for each combination
+of Python types, dtypes and layouts; and kernels with signatures take the one that a GPU's dispatcher would choose.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+
+from aotcuda_recorder import log, numba_cuda, types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from types import CodeType, ModuleType
+    from typing import Any
+
+    from aotcuda_recorder.log import Entry
+
+FRONT_END = "simulator"
+GPU = "simulator"
+_STATE = "_aotcuda_recorder_state"
+
+
+def patch(module: ModuleType) -> None:
+    """Patch `numba.cuda.simulator.api` or `.kernel`."""
+    if module.__name__.endswith(".api"):
+        module.__dict__["jit"] = _decorating(module.__dict__["jit"])
+    else:
+        kernel: Any = module.__dict__["FakeCUDAKernel"]
+        kernel.__call__ = _calling(kernel.__call__, module)
+
+
+class _Kernel:
+    """What is known of one kernel of the simulator.
+
+    Attributes:
+        options: Those of `@cuda.jit`.
+        eager: The types of each signature that `@cuda.jit` was given.
+    """
+
+    def __init__(self, kernel: Any, options: dict[str, Any], signatures: list[Any]) -> None:
+        self.function = kernel.fn
+        self.device = bool(kernel._device)
+        self.options = options
+        self.eager = [_normalize(signature) for signature in signatures]
+        self._entries: dict[Hashable, Entry] = {}
+        kind = "device" if self.device else "kernel"
+        for arguments, result in self.eager:
+            log.note({**self._entry(kind, arguments, result).facts, "declared": True})
+
+    def entry(self, kind: str, args: tuple[Any, ...]) -> Entry:
+        """The entry for a call with these arguments, of kind `kernel` or `device`."""
+        key = (kind, *map(_key, args))
+        found = self._entries.get(key)
+        if found is None:
+            arguments, result = self._types(args)
+            found = self._entry(kind, arguments, result)
+            if kind == "device":
+                log.note(found.facts)
+            if _UNIQUE not in key:
+                self._entries[key] = found
+        return found
+
+    def _types(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        given = tuple(map(_typeof, args))
+        return _choose(given, self.eager) if self.eager else (given, None)
+
+    def _entry(self, kind: str, arguments: tuple[Any, ...], result: Any) -> Entry:
+        facts = numba_cuda.facts_of(numba_cuda.FRONT_END, kind, self.function, self.options)
+        facts |= types.signature(self.function, arguments, result)
+        return log.entry(facts, numba_cuda.launched(self.function))
+
+
+def _decorating(jit: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(jit)
+    def recorded(func_or_sig: Any = None, *args: Any, **options: Any) -> Any:
+        made = jit(func_or_sig, *args, **options)
+        signatures = func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]
+        if hasattr(made, "fn"):
+            return _known(made, options, [])
+
+        @functools.wraps(made)
+        def decorate(function: Any) -> Any:
+            return _known(made(function), options, [] if func_or_sig is None else signatures)
+
+        return decorate
+
+    return recorded
+
+
+def _known(kernel: Any, options: dict[str, Any], signatures: list[Any]) -> Any:
+    try:
+        setattr(kernel, _STATE, _Kernel(kernel, options, signatures))
+    except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+        log.failed("a kernel cannot be recorded")
+    return kernel
+
+
+def _calling(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]:
+    running = module.__dict__["BlockManager"].run.__code__
+
+    @functools.wraps(call)
+    def recorded(self: Any, *args: Any) -> Any:
+        entry = _entry(self, args, inside=module.__dict__["_kernel_context"] is not None)
+        try:
+            result = call(self, *args)
+        except Exception as error:
+            if entry is not None and _passed(error, running):
+                _count(entry)
+            raise
+        if entry is not None:
+            _count(entry)
+        return result
+
+    return recorded
+
+
+def _entry(kernel: Any, args: tuple[Any, ...], *, inside: bool) -> Entry | None:
+    """The entry to count for a call; None for one inside a kernel."""
+    try:
+        state = kernel.__dict__.get(_STATE)
+        if state is None:
+            state = _Kernel(kernel, {}, [])
+            setattr(kernel, _STATE, state)
+        device = inside or state.device
+        entry: Entry = state.entry("device" if device else "kernel", args)
+    except Exception:  # noqa: BLE001 (as above)
+        log.failed("a launch cannot be recorded")
+        return None
+    return None if device else entry
+
+
+def _count(entry: Entry) -> None:
+    try:
+        entry.count(GPU, GPU.__str__)
+    except Exception:  # noqa: BLE001 (as above)
+        log.failed("a launch cannot be recorded")
+
+
+def _passed(error: BaseException, code: CodeType) -> bool:
+    """Whether the kernel ran before the error, which came up through `code`."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not code:
+        trace = trace.tb_next
+    return trace is not None
+
+
+_ndarray = sys.modules["numpy"].ndarray  # Numba has imported it
+_PLAIN = frozenset((float, bool, complex))
+_UNIQUE = object()
+"""Stands in a key for an argument that is looked at each time."""
+
+
+def _key(value: Any) -> Any:
+    """What a value's type depends on, at little cost."""
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return kind
+    if kind is _ndarray:
+        return (value.dtype, value.ndim, value.flags.num)
+    if kind is int:
+        return kind if -(2**63) <= value < 2**63 else (kind, "wide")
+    if kind is tuple:
+        return tuple(map(_key, value))
+    array = getattr(value, "_ary", value)
+    dtype = getattr(array, "dtype", None)
+    if type(array).__module__ != "numpy" or dtype is None:
+        return _UNIQUE
+    return (kind, dtype, array.ndim, array.flags.num)
+
+
+def _typeof(value: Any) -> Any:
+    typeof = _module("typing.typeof")
+    inner = value
+    while type(inner).__module__.endswith("simulator.cudadrv.devicearray") and hasattr(inner, "_ary"):
+        inner = inner._ary
+    if hasattr(inner, "_item") and type(inner).__module__.endswith("simulator.args"):
+        inner = inner._item
+    return typeof.typeof(inner, typeof.Purpose.argument)
+
+
+def _normalize(signature: Any) -> tuple[tuple[Any, ...], Any]:
+    arguments, result = _module("core.sigutils").normalize_signature(signature)
+    return tuple(arguments), result
+
+
+def _choose(given: tuple[Any, ...], signatures: list[tuple[tuple[Any, ...], Any]]) -> tuple[tuple[Any, ...], Any]:
+    """The signature that a dispatcher takes: the only one, or the one with the least conversions."""
+    if len(signatures) == 1:
+        return signatures[0]
+    return min(signatures, key=lambda signature: _cost(given, signature[0]))
+
+
+_NONE = 99
+"""The rank of a type that converts to none of the wanted ones; Numba's own ranks go from 0, the same, to 4, unsafe."""
+
+
+def _cost(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> tuple[int, ...]:
+    if len(given) != len(wanted):
+        return (len(given) + 1,)
+    ranks = [_rank(one, other) for one, other in zip(given, wanted)]  # noqa: B905 (strict= came with Python 3.10)
+    return tuple(ranks.count(rank) for rank in (_NONE, 4, 3, 2, 1))
+
+
+def _rank(given: Any, wanted: Any) -> int:
+    if given == wanted:
+        return 0
+    found = _module("typeconv.rules").default_type_manager.check_compatible(given, wanted)
+    if found is None:
+        found = given.can_convert_to(None, wanted)
+    return _NONE if found is None else int(found)
+
+
+def _module(name: str) -> Any:
+    """A module of Numba-CUDA, which may stand at two places; the process has imported Numba already."""
+    try:
+        return importlib.import_module(f"numba.cuda.{name}")
+    except ImportError:
+        return importlib.import_module(f"numba.{name if '.' in name else f'cuda.{name}'}")

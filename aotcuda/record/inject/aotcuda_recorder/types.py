@@ -1,0 +1,113 @@
+"""Numba's types in the notation that `[tool.aotcuda]` takes, or why a packaged kernel takes no argument of one.
+
+Types are told apart by the names of their classes: Numba, Numba-CUDA and Numba-CUDA-MLIR each have their own, with the
+same meaning.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import FunctionType
+    from typing import Any
+
+    from aotcuda_recorder.log import Facts
+
+_SCALARS = frozenset(
+    ["boolean", "float16", "float32", "float64", "bfloat16", "complex64", "complex128"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+_SPELLED = {"bool": "boolean", "__nv_bfloat16": "bfloat16", "void*": "voidptr"}
+_FRONT_ENDS = ("numba.cuda.np.numpy_support", "numba.np.numpy_support", "numba_cuda_mlir.numba_cuda.np.numpy_support")
+
+
+class RefusedError(Exception):
+    """A type that no signature in `[tool.aotcuda]` can name, or that no packaged kernel takes."""
+
+
+def signature(function: FunctionType, args: Iterable[Any], result: Any = None) -> Facts:
+    """`signature` of a call of the function; in `types_refused` why it cannot be packaged, if so."""
+    texts, problems = [], []
+    names = [*inspect.signature(function).parameters]
+    for index, ty in enumerate(args):
+        try:
+            texts.append(spell(ty, function.__globals__))
+        except RefusedError as error:
+            name = repr(names[index]) if index < len(names) else str(index + 1)
+            problems.append(f"argument {name} {error}")
+            texts.append(str(ty))
+    try:
+        returned = "void" if result is None or str(result) in ("none", "void") else spell(result, function.__globals__)
+    except RefusedError:
+        returned = str(result)
+    facts: Facts = {"signature": f"{returned}({', '.join(texts)})"}
+    return facts | ({"types_refused": "; ".join(problems)} if problems else {})
+
+
+def spell(ty: Any, namespace: Mapping[str, object]) -> str:
+    """A type as a signature names it.
+
+    Args:
+        ty: The type.
+        namespace: The globals of the function's module, whose names for records signatures may use.
+
+    Raises:
+        RefusedError: There is no way to write it, or no packaged kernel takes it.
+    """
+    classes = {cls.__name__ for cls in type(ty).__mro__}
+    if "Literal" in classes and getattr(ty, "literal_type", None) is not None:
+        return spell(ty.literal_type, namespace)
+    if "Array" in classes:
+        return _array(ty, namespace)
+    if type(ty).__name__ == "UniTuple":
+        return f"UniTuple({spell(ty.dtype, namespace)}, {ty.count})"
+    if type(ty).__name__ == "Tuple":
+        members = [spell(item, namespace) for item in ty]
+        return f"Tuple(({', '.join(members)}{',' if len(members) == 1 else ''}))"
+    if "CPointer" in classes:
+        return f"CPointer({spell(ty.dtype, namespace)})"
+    if classes & {"NPDatetime", "NPTimedelta"}:
+        return f"{type(ty).__name__}({ty.unit!r})"
+    if "Record" in classes:
+        return _record(ty, namespace)
+    text = _SPELLED.get(str(ty), str(ty))
+    if text not in _SCALARS and text != "voidptr":
+        message = f"is of type {ty}, which a packaged kernel cannot take"
+        raise RefusedError(message)
+    return text
+
+
+def _array(ty: Any, namespace: Mapping[str, object]) -> str:
+    element = spell(ty.dtype, namespace)
+    if {"Array", "BaseTuple", "CPointer", "RawPointer"} & {cls.__name__ for cls in type(ty.dtype).__mro__}:
+        message = f"is an array of {ty.dtype}, which a packaged kernel cannot take"
+        raise RefusedError(message)
+    # A record's fields may lie at any offset, so Numba takes every array of them for unaligned; from_dtype says so too.
+    aligned = ty.aligned or "Record" in {cls.__name__ for cls in type(ty.dtype).__mro__}
+    if not ty.mutable or not aligned or ty.ndim == 0:
+        extra = ("" if ty.mutable else ", readonly=True") + ("" if aligned else ", aligned=False")
+        return f"Array({element}, {ty.ndim}, {ty.layout!r}{extra})"
+    dims = [":"] * ty.ndim
+    if ty.layout == "C":
+        dims[-1] = "::1"
+    elif ty.layout == "F":
+        dims[0] = "::1"
+    return f"{element}[{', '.join(dims)}]"
+
+
+def _record(ty: Any, namespace: Mapping[str, object]) -> str:
+    """The name that the module has for a record, which is how signatures write them."""
+    from_dtype = next((sys.modules[name].from_dtype for name in _FRONT_ENDS if name in sys.modules), None)
+    for name, value in namespace.items():
+        known = value
+        if type(value).__module__.partition(".")[0] == "numpy" and getattr(value, "names", None) and from_dtype:
+            known = from_dtype(value)
+        if str(known) == str(ty) and type(known).__name__ == type(ty).__name__:
+            return name
+    fields = ", ".join(getattr(ty, "fields", ()))
+    message = f"is a record ({fields}) whose dtype has no name in the function's module; give it one there"
+    raise RefusedError(message)

@@ -1,0 +1,33 @@
+"""Python imports this at the start of every process of a recorded command, because its folder leads PYTHONPATH.
+
+It starts the recorder and leaves no trace in `sys.path`; then it runs the `sitecustomize` that there would have been.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _start() -> None:
+    try:
+        import aotcuda_recorder  # noqa: PLC0415 (found while this folder is in sys.path)
+
+        aotcuda_recorder.start()
+    except Exception as error:  # noqa: BLE001 (whatever it is, the command runs on)
+        print(f"aotcuda record: process {os.getpid()} is not recorded: {error!r}", file=sys.stderr)
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
+
+
+def _chain() -> None:
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+_start()
+_chain()

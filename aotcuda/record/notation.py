@@ -1,0 +1,161 @@
+"""Signatures in Numba's notation, read far enough to say whether one takes what another one asks for.
+
+The front ends read them by evaluating them among Numba's types. Here Numba may be missing, and all that matters is
+which arguments a launch may have; so names that are not Numba's, such as those of records, stand for themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "complex": (64, 128)}
+_LETTERS = {"int": "i", "uint": "u", "float": "f", "complex": "c"}
+_SAME = """
+boolean: bool_ bool b1
+int8: char; uint8: byte uchar; int16: short; uint16: ushort; int32: intc; uint32: uintc
+int64: int_ long_ longlong intp ssize_t; uint64: uint ulong ulonglong uintp size_t
+float16: half; float32: float_; float64: double
+void: none; bfloat16: ; voidptr:
+"""
+"""Numba's other names of a type, after the one that tells its width."""
+_GROUPS = [group.split(":") for group in _SAME.replace("\n", ";").split(";") if group]
+_SCALARS = {
+    **{f"{kind}{bits}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
+    **{f"{_LETTERS[kind]}{bits // 8}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
+    **{other: name.strip() for name, others in _GROUPS for other in (name.strip(), *others.split())},
+}
+_ADOPTED = {
+    "int64": ("int", "uint", "float", "complex"),
+    "float64": ("float", "complex"),
+    "complex128": ("complex",),
+}
+"""The types that Python's own numbers have, and the kinds of parameters that take them without being asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type.
+
+    Attributes:
+        name: Of a scalar Numba's name, of anything else what it is: `array`, `tuple`, or a text as it was written.
+        members: The element type of an array, the members of a tuple.
+        ndim: Dimensions of an array.
+        layout: `C`, `F` or `A`.
+        readonly: Whether an array may not be written to.
+    """
+
+    name: str
+    members: tuple[Type, ...] = ()
+    ndim: int = 0
+    layout: str = ""
+    readonly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Argument types, and the type of the result."""
+
+    args: tuple[Type, ...]
+    result: Type
+
+
+def is_scalar(name: str) -> bool:
+    """Whether Numba has a type of numbers, or of nothing, under this name."""
+    return name in _SCALARS
+
+
+def parse(text: str, names: Mapping[str, str]) -> Signature:
+    """Read a signature.
+
+    Args:
+        text: The signature.
+        names: Types by names of the project's own (`[tool.aotcuda] types`).
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(error.msg) from error
+    if isinstance(node, ast.Tuple):  # Numba takes (int32, int32) for a signature without a result
+        return Signature(tuple(_type(item, names) for item in node.elts), Type("void"))
+    if not isinstance(node, ast.Call) or node.keywords:
+        message = f"{text!r} is no signature"
+        raise ValueError(message)
+    return Signature(tuple(_type(item, names) for item in node.args), _type(node.func, names))
+
+
+def takes(packaged: Signature, asked: Signature, *, adopt: bool) -> bool:
+    """Whether a launch that asks for one signature may run another one that is packaged.
+
+    Args:
+        packaged: The one in the table.
+        asked: The one of the launch.
+        adopt: Python's numbers adopt the parameter's type, as with modules that have a name of their own.
+    """
+    return len(packaged.args) == len(asked.args) and all(
+        _takes(one, other, adopt=adopt) for one, other in zip(packaged.args, asked.args, strict=True)
+    )
+
+
+def _takes(packaged: Type, asked: Type, *, adopt: bool) -> bool:
+    if packaged.name == asked.name == "array":
+        layout = packaged.layout in ("A", asked.layout) or packaged.ndim == 0
+        shape = packaged.ndim == asked.ndim and packaged.members == asked.members
+        return shape and layout and (packaged.readonly or not asked.readonly)
+    if packaged.name == asked.name == "tuple":
+        pairs = [*zip(packaged.members, asked.members, strict=False)]
+        same = len(packaged.members) == len(asked.members)
+        return same and all(_takes(one, other, adopt=adopt) for one, other in pairs)
+    if adopt and asked.name in _ADOPTED:
+        return packaged.name.rstrip("0123456789") in _ADOPTED[asked.name]
+    return packaged == asked
+
+
+def _type(node: ast.expr, names: Mapping[str, str]) -> Type:
+    if isinstance(node, ast.Attribute):  # types.float32
+        return _type(ast.Name(node.attr), names)
+    if isinstance(node, ast.Name):
+        if node.id in names:
+            inner = ast.parse(names[node.id].strip(), mode="eval").body
+            return _type(inner, {name: text for name, text in names.items() if name != node.id})
+        return Type(_SCALARS.get(node.id, node.id))
+    if isinstance(node, ast.Subscript):
+        return _subscript(node, names)
+    if isinstance(node, ast.Call):
+        made = _call(node, names)
+        if made is not None:
+            return made
+    return Type(ast.unparse(node))
+
+
+def _subscript(node: ast.Subscript, names: Mapping[str, str]) -> Type:
+    dims = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if not all(isinstance(dim, ast.Slice) for dim in dims):
+        return Type(ast.unparse(node))
+    steps = [isinstance(dim, ast.Slice) and isinstance(dim.step, ast.Constant) and dim.step.value == 1 for dim in dims]
+    layout = "C" if steps[-1] else "F" if steps[0] else "A"
+    return Type("array", (_type(node.value, names),), len(dims), layout)
+
+
+def _call(node: ast.Call, names: Mapping[str, str]) -> Type | None:
+    kind = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    values = [item.value if isinstance(item, ast.Constant) else None for item in node.args]
+    if kind == "Array" and len(node.args) >= 3:
+        flags = {keyword.arg: getattr(keyword.value, "value", None) for keyword in node.keywords}
+        ndim, layout = values[1], values[2]
+        if isinstance(ndim, int) and isinstance(layout, str):
+            return Type("array", (_type(node.args[0], names),), ndim, layout, bool(flags.get("readonly")))
+    if kind == "UniTuple" and len(values) == 2 and isinstance(values[1], int):
+        return Type("tuple", (_type(node.args[0], names),) * values[1])
+    if kind == "Tuple" and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple | ast.List):
+        return Type("tuple", tuple(_type(item, names) for item in node.args[0].elts))
+    if kind == "CPointer" and len(node.args) == 1:
+        return Type("pointer", (_type(node.args[0], names),))
+    return None

@@ -1,0 +1,68 @@
+"""Running the command that is recorded, as if it had been run without `aotcuda record`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+_INJECT = Path(__file__).parent / "inject"
+
+
+def run(command: Sequence[str], folder: Path) -> int:
+    """Run a command with the recorder in each of its Python processes; returns its exit status as a shell tells it.
+
+    Args:
+        command: The program and its arguments.
+        folder: Where the processes write what they launch.
+
+    Raises:
+        OSError: There is no such program, or it cannot be run.
+    """
+    status = _wait(subprocess.Popen([_program(command[0]), *command[1:]], env=_environment(folder)))
+    return 128 - status if status < 0 else status
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    path = os.environ.get("PYTHONPATH", "")
+    return {
+        # In place, packaged modules launch what was packaged, and Numba sees nothing of it.
+        "AOTCUDA_IN_PLACE": "0",
+        **os.environ,
+        "AOTCUDA_RECORD_FOLDER": str(folder),
+        "PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT),
+    }
+
+
+def _program(name: str) -> str:
+    """The program, or the one of this environment where PATH does not lead into it."""
+    beside = Path(sys.executable).parent / name
+    if os.sep not in name and shutil.which(name) is None and beside.is_file():
+        return str(beside)
+    return name
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the command. A signal that ends this process ends the command first, and what it launched is kept."""
+
+    def forward(number: int, _: FrameType | None) -> None:
+        process.send_signal(number)
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        """The terminal has sent it to the command as well."""
+
+    handlers: dict[signal.Signals, Any] = {signal.SIGTERM: forward, signal.SIGHUP: forward, signal.SIGINT: interrupt}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,117 @@
+"""The project that a command is recorded for: its folder, its pyproject.toml, and which modules are its own."""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FILE_NAME = "pyproject.toml"
+_TEST_FILES = ("test_*.py", "*_test.py", "conftest.py")
+_TEST_FOLDERS = ("test", "tests")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A project.
+
+    Attributes:
+        root: Its folder.
+        text: The text of its pyproject.toml; None if it has none.
+        data: The content.
+    """
+
+    root: Path
+    text: str | None
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def pyproject(self) -> Path:
+        """Where its pyproject.toml is, or would be."""
+        return self.root / FILE_NAME
+
+    @property
+    def aotcuda(self) -> dict[str, Any]:
+        """`[tool.aotcuda]`; empty if there is none."""
+        return table(self.data, "tool", "aotcuda")
+
+    def import_roots(self) -> list[Path]:
+        """Folders that its packages are imported from."""
+        where = table(self.data, "tool", "setuptools", "packages", "find").get("where", [])
+        folders = table(self.data, "tool", "setuptools", "package-dir").values()
+        packages = table(self.data, "tool", "hatch", "build", "targets", "wheel").get("packages", [])
+        parents = [str(PurePosixPath(package).parent) for package in packages if isinstance(package, str)]
+        names = ["src", ".", *(name for name in [*where, *folders, *parents] if isinstance(name, str))]
+        return list(dict.fromkeys(path for path in (self.root / name for name in names) if path.is_dir()))
+
+    def file_of(self, module: str) -> Path | None:
+        """The source file of a module of the project; None if the module is none of it."""
+        for root in self.import_roots():
+            base = root.joinpath(*module.split("."))
+            for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
+                if path.is_file():
+                    return path
+        return None
+
+
+def find(start: Path) -> Project:
+    """The project around a folder: the nearest folder upwards with a pyproject.toml, or itself if there is none.
+
+    Raises:
+        ConfigError: The pyproject.toml is not valid TOML.
+    """
+    start = start.resolve()
+    root = next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+    return read(root)
+
+
+def read(root: Path) -> Project:
+    """The project in a folder.
+
+    Raises:
+        ConfigError: As for `find`.
+    """
+    path = root / FILE_NAME
+    try:
+        text = path.read_bytes().decode()
+        return Project(root=root, text=text, data=tomllib.loads(text))
+    except FileNotFoundError:
+        return Project(root=root, text=None)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        message = f"{path} cannot be read as TOML: {error}; it is left as it is"
+        raise ConfigError(message) from None
+
+
+def is_test(file: str) -> bool:
+    """Whether a file of a project is one of its tests, by the names that pytest goes by."""
+    path = PurePosixPath(file)
+    return path.parts[0] in _TEST_FOLDERS or any(fnmatch.fnmatch(path.name, pattern) for pattern in _TEST_FILES)
+
+
+def table(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """A table inside tables; empty where one of them is missing or no table."""
+    for key in keys:
+        inner = data.get(key)
+        data = inner if isinstance(inner, dict) else {}
+    return dict(data)
+
+
+def python_files(project: Project) -> Iterator[tuple[str, Path]]:
+    """The modules of a project that are no tests, each with its file: those of its packages, and those beside them."""
+    seen: set[Path] = set()
+    for root in project.import_roots():
+        packages = [path for path in sorted(root.iterdir()) if (path / "__init__.py").is_file()]
+        inside = (file for package in packages for file in sorted(package.rglob("*.py")))
+        for path in [*sorted(root.glob("*.py")), *inside]:
+            names = path.relative_to(root).with_suffix("").parts
+            test = is_test(path.relative_to(project.root).as_posix())
+            if path not in seen and not test and all(name.isidentifier() for name in names):
+                seen.add(path)
+                yield ".".join(names).removesuffix(".__init__"), path

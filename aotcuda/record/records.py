@@ -1,0 +1,153 @@
+"""What was recorded: the functions that a command launched, and the file in which several runs add up."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+FILE_NAME = ".aotcuda-record.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A kernel or device function with one signature.
+
+    Attributes:
+        frontend: `numba-cuda` or `numba-cuda-mlir`.
+        kind: `kernel` or `device`.
+        module: The module that defines it.
+        function: Its qualified name.
+        signature: What it was compiled for; None for a device function that was inlined before it had types.
+        options: The options of `@cuda.jit` that change the code.
+        file: The source file, relative to the project where it lies in it.
+        line: The first line.
+        path: The name that leads to it in its module, if there is one.
+        site: `file:line` of its first launch.
+        refused: Why no wheel can hold it.
+        types_refused: Which of its types no packaged kernel takes.
+        declared: The signature stands in the source.
+        launches: How often it was launched, by GPU.
+    """
+
+    frontend: str
+    kind: str
+    module: str
+    function: str
+    signature: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    file: str
+    line: int
+    path: str | None = None
+    site: str | None = None
+    refused: str | None = None
+    types_refused: str | None = None
+    declared: bool = False
+    launches: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for records of the same function, signature and options."""
+        options = json.dumps(self.options, sort_keys=True)
+        return (self.module, self.function, self.frontend, self.kind, self.signature or "", options)
+
+    @property
+    def count(self) -> int:
+        """How often it was launched."""
+        return sum(self.launches.values())
+
+    @property
+    def place(self) -> str:
+        """`file:line` of its definition."""
+        return f"{self.file}:{self.line}"
+
+
+def merge(records: Iterable[Record]) -> list[Record]:
+    """One record for all with the same key: launches added up, the rest as the last of them has it; sorted."""
+    found: dict[tuple[str, ...], Record] = {}
+    for record in records:
+        before = found.get(record.key)
+        if before is not None:
+            launches = Counter(before.launches)
+            launches.update(record.launches)
+            record = replace(  # noqa: PLW2901
+                record,
+                path=record.path or before.path,
+                site=record.site or before.site,
+                declared=record.declared or before.declared,
+                launches=dict(sorted(launches.items())),
+            )
+        found[record.key] = record
+    return [found[key] for key in sorted(found)]
+
+
+def load(path: Path) -> tuple[list[Record], int]:
+    """The records in a file and the number of runs that they come from; none if there is no such file.
+
+    Raises:
+        ConfigError: It is not one that `aotcuda record` wrote.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["version"] != _VERSION:
+            message = f"{path} is of version {data['version']}, which this aotcuda does not read; update aotcuda"
+            raise ConfigError(message)
+        return [Record(**_known(item)) for item in data["functions"]], int(data["runs"])
+    except FileNotFoundError:
+        return [], 0
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        message = f"{path} cannot be read as a record ({error}); remove it, or name another file with --out"
+        raise ConfigError(message) from None
+
+
+def add(path: Path, records: Iterable[Record]) -> tuple[list[Record], int]:
+    """Add the records of a run to those in a file; returns all of them and the number of runs.
+
+    Raises:
+        ConfigError: The file is none of ours, or cannot be written; it is as it was before.
+    """
+    with _locked(path):
+        before, runs = load(path)
+        merged = merge([*before, *records])
+        data = {"version": _VERSION, "runs": runs + 1, "functions": [asdict(record) for record in merged]}
+        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+            partial.replace(path)
+        except OSError as error:
+            message = f"{path} cannot be written ({error.strerror}); name another file with --out"
+            raise ConfigError(message) from error
+        finally:
+            partial.unlink(missing_ok=True)
+    return merged, runs + 1
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Two runs that end at once add up too. The folder is locked, so that no lock file stays behind."""
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        message = f"{path} cannot be written ({error.strerror}); name another file with --out"
+        raise ConfigError(message) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _known(item: dict[str, Any]) -> dict[str, Any]:
+    names = {entry.name for entry in fields(Record)}
+    return {name: value for name, value in item.items() if name in names}

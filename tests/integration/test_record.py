@@ -1,0 +1,288 @@
+"""`aotcuda record` of a project's own runs: in Numba's simulator, and by the dispatchers on the stand-in driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from support import front_ends
+
+if TYPE_CHECKING:
+    from integration.projects import Done
+
+SUPPORT = Path(projects.__file__).parents[1] / "support"
+KERNELS = 'tool.aotcuda.modules."recorded.kernels".kernels'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The project `recorded`."""
+    return projects.copy("recorded", tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a driver that takes what the compilers launch."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.fail("the stand-in driver needs a C compiler: install gcc")
+    folder = tmp_path_factory.mktemp("driver")
+    source = SUPPORT / "fake_libcuda_compilers.c"
+    options = ["-shared", "-fPIC", "-O1", "-Wall", "-o", folder / "libcuda.so.1"]
+    subprocess.run([compiler, *options, source, "-lpthread", "-ldl"], check=True)
+    return folder
+
+
+def record(project: Path, *arguments: str, **environ: str) -> Done:
+    """Run `aotcuda record` in the project, in Numba's simulator unless the environment says otherwise."""
+    simulator = (
+        {} if "LD_LIBRARY_PATH" in environ or "NUMBA_ENABLE_CUDASIM" in environ else {"NUMBA_ENABLE_CUDASIM": "1"}
+    )
+    environ = {"PYTHONPATH": str(project / "src"), **simulator, **environ}
+    return projects.run(project, sys.executable, "-m", "aotcuda", "record", *arguments, **environ)
+
+
+def run(project: Path, *ways: str, options: tuple[str, ...] = (), **environ: str) -> Done:
+    """Record `recorded.run`."""
+    command = [sys.executable, "-W", "ignore", "-m", "recorded.run", *ways]
+    return record(project, *options, "--", *command, **environ)
+
+
+def recorded(project: Path) -> list[dict]:
+    """What is in the file of the project's runs."""
+    return json.loads((project / ".aotcuda-record.json").read_text())["functions"]
+
+
+def launches(project: Path) -> dict[str, int]:
+    """How often each kernel was launched."""
+    counts: dict[str, int] = {}
+    for item in recorded(project):
+        if item["kind"] == "kernel":
+            counts[item["function"]] = counts.get(item["function"], 0) + sum(item["launches"].values())
+    return counts
+
+
+def signatures(project: Path) -> set[tuple[str, str]]:
+    """Every kernel with every signature that was launched."""
+    return {(item["function"], item["signature"]) for item in recorded(project) if item["launches"]}
+
+
+def kernels(project: Path) -> dict:
+    """The kernels in the project's table."""
+    table = tomllib.loads((project / "pyproject.toml").read_text())
+    return table["tool"]["aotcuda"]["modules"]["recorded.kernels"]["kernels"]
+
+
+def driver_launches(log: Path) -> int:
+    """How often the stand-in driver was asked to launch."""
+    return sum(json.loads(line)["call"] == "cuLaunchKernel" for line in log.read_text().splitlines())
+
+
+def test_a_run_prints_the_tables_of_what_it_launched(project: Path) -> None:
+    done = run(project, "some")
+    assert done.status == 0, done.err
+    table = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["recorded.kernels"]
+    assert table["source"] == "recorded._kernels"
+    assert table["kernels"]["add"] == ["void(float32[::1], float32[::1], float32[::1])"]
+    assert table["kernels"]["scale"] == ["void(float32, float32[::1])"]
+    assert "# src/recorded/_kernels.py:29, 1 launch; @cuda.jit(fastmath=True)" in done.out
+    assert "recorded._kernels.twice" in done.out
+
+
+def test_the_merged_table_builds_and_a_second_run_changes_nothing(project: Path) -> None:
+    before = (project / "pyproject.toml").read_text()
+    done = run(project, "some", "types", options=("--write",))
+    assert done.status == 0, done.err
+    after = (project / "pyproject.toml").read_text()
+    added = [line for line in after.splitlines() if line not in before.splitlines()]
+    assert all(line in after.splitlines() for line in before.splitlines()), "nothing has another form"
+    assert all(len(line) < 120 for line in added)
+    assert run(project, "some", "types", options=("--write",)).status == 0
+    assert (project / "pyproject.toml").read_text() == after
+    # A class's kernel is named by a path, which not every build takes: the rest must build.
+    table = (project / "pyproject.toml").read_text()
+    start = table.index("step = {")
+    end = table.index("}\n", start) + 2
+    (project / "pyproject.toml").write_text(table[:start] + table[end:])
+    wheel = projects.build_wheel(project)
+    built = projects.manifest_of(projects.content(wheel), "recorded.kernels")["kernels"]
+    assert {item["name"] for item in built} == {"scale", "take", "add", "fill", "move", "never_launched", "reachable"}
+
+
+def test_the_simulator_derives_the_types_that_the_dispatcher_compiles(project: Path, driver: Path) -> None:
+    run(project, "some", "types", options=("--out", "simulator.json"))
+    done = run(project, "some", "types", options=("--out", "gpu.json"), LD_LIBRARY_PATH=str(driver))
+    assert done.status == 0, done.err
+    found = {}
+    for name in ("simulator", "gpu"):
+        functions = json.loads((project / f"{name}.json").read_text())["functions"]
+        found[name] = {
+            (item["function"], item["signature"], sum(item["launches"].values()))
+            for item in functions
+            if item["kind"] == "kernel"
+        }
+    assert found["simulator"] == found["gpu"]
+    assert len(found["gpu"]) == 16
+
+
+@pytest.mark.parametrize(("way", "count"), [("processes", 21), ("after_a_failure", 3), ("left_out", 4)])
+def test_counts_are_exact_in_the_simulator(project: Path, way: str, count: int) -> None:
+    done = run(project, way)
+    assert done.status == 0, done.err
+    assert sum(launches(project).values()) == count
+
+
+@pytest.mark.parametrize("frontend", ["numba-cuda", "numba-cuda-mlir"])
+def test_launches_are_as_many_as_the_driver_has_seen(project: Path, driver: Path, frontend: str) -> None:
+    ways = ["some", "types", "threads", "after_a_failure", "left_out"]
+    if frontend == "numba-cuda-mlir":
+        if not front_ends.installed():
+            pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+        for path in (project / "src" / "recorded").glob("*.py"):
+            path.write_text(path.read_text().replace("from numba import", "from numba_cuda_mlir import"))
+        ways.remove("left_out")  # it takes no named tuples
+    log = project / "driver.jsonl"
+    done = run(project, *ways, LD_LIBRARY_PATH=str(driver), FAKE_CUDA_LOG=str(log))
+    assert done.status == 0, done.err
+    assert sum(launches(project).values()) == driver_launches(log) > 400
+    assert {item["frontend"] for item in recorded(project)} == {frontend}
+    assert {gpu for item in recorded(project) for gpu in item["launches"]} == {"Stand-in A (9.0)"}
+    assert any(item["kind"] == "device" and item["function"] == "twice" for item in recorded(project))
+
+
+def test_children_of_every_kind_are_recorded_on_a_gpu_too(project: Path, driver: Path) -> None:
+    script = "import subprocess, sys, multiprocessing as m; from recorded import run\n"
+    script += "p = m.get_context('spawn').Process(target=run.leave)\nif __name__ == '__main__':\n"
+    script += " p.start(); p.join(); subprocess.run([sys.executable, '-m', 'recorded.run', 'die']); run.some()\n"
+    (project / "script.py").write_text(script)
+    log = project / "driver.jsonl"
+    done = record(project, "--", sys.executable, "script.py", LD_LIBRARY_PATH=str(driver), FAKE_CUDA_LOG=str(log))
+    assert done.status == 0, done.err
+    assert sum(launches(project).values()) == driver_launches(log) == 9
+
+
+def test_runs_add_up(project: Path) -> None:
+    run(project, "some")
+    done = run(project, "some")
+    assert "2 runs in" in done.err
+    assert launches(project)["scale"] == 4
+
+
+def test_check_lists_what_the_table_lacks(project: Path) -> None:
+    done = run(project, "some", options=("--check",))
+    assert done.status == 1
+    lines = [line for line in done.err.splitlines() if "is not in" in line]
+    assert len(lines) == 1, "scale takes arrays of any strides; what was never launched is not asked for"
+    (launched,) = lines
+    assert launched.startswith(
+        "aotcuda: src/recorded/_kernels.py:29: add: void(float32[::1], float32[::1], float32[::1])"
+    )
+    assert f"is not in {KERNELS} (launched 1 time, first at src/recorded/run.py:21)" in launched
+    assert not (project / ".aotcuda-record.json").exists()
+    assert run(project, "some", options=("--write",)).status == 0
+    done = run(project, "some", options=("--check",))
+    assert done.status == 0, done.err
+
+
+def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> None:
+    (project / "script.py").write_text(
+        "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef k(a): a[0] = 1\nk[1, 1](np.zeros(1))\n"
+    )
+    command = "import runpy, sys; from recorded import run; run.left_out(); run.k.texts[1, 1](run.np.zeros(1), 'a')"
+    done = record(project, "--write", "--", sys.executable, "-c", command)
+    assert done.status == 0, done.err
+    said = [line for line in done.err.splitlines() if "left out" in line]
+    for name, reason in {
+        "make.<locals>.closure": "it is a closure over number",
+        "build.<locals>.inner": "it is made inside build() and no name in its module leads to it",
+        "left_out.<locals>.local": "it is made inside left_out()",
+        "pairs": "argument 'pair' is of type Pair(int64, float64), which a packaged kernel cannot take",
+        "texts": "argument 'text' is of type unicode_type",
+    }.items():
+        assert any(name in line and reason in line for line in said), (name, said)
+    assert set(kernels(project)) == {"scale", "fill", "never_launched"}
+    done = record(project, "--", sys.executable, "script.py")
+    assert "script.py:3: __main__.k void(float64[::1]): it is defined in a script" in done.err
+
+
+def test_a_module_run_by_its_name_is_no_script(project: Path) -> None:
+    with (project / "src" / "recorded" / "_kernels.py").open("a") as file:
+        file.write("\nif __name__ == '__main__':\n    scale[1, 4](2.0, np.zeros(4))\n")
+    done = record(project, "--", sys.executable, "-m", "recorded._kernels")
+    assert 'scale = [\n  "void(float64, float64[::1])",\n]' in done.out
+
+
+@pytest.mark.parametrize(
+    ("ways", "status"), [(["fail"], 3), (["die"], 137), (["some", "leave"], 0)], ids=["exit", "SIGKILL", "os._exit"]
+)
+def test_the_status_of_the_command_and_what_it_launched_are_kept(project: Path, ways: list[str], status: int) -> None:
+    done = run(project, *ways, options=("--write",))
+    assert done.status == status
+    assert launches(project)["add"] == len(ways)
+    assert "add" in kernels(project)
+
+
+@pytest.mark.parametrize("text", ['[project\nname = "x"\n', "a = 1\na = 2\n", "\xff"])
+def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, text: str) -> None:
+    path = project / "pyproject.toml"
+    path.write_bytes(text.encode("latin-1"))
+    for option in ("--write", "--check"):
+        done = run(project, "some", options=(option,))
+        assert done.status == 1
+        assert "Traceback" not in done.err
+        assert done.err.startswith(f"aotcuda: {path} cannot be read as TOML: ")
+    assert path.read_bytes() == text.encode("latin-1")
+    done = run(project, "some")
+    assert done.status == 0, "without either there is nothing to be merged"
+
+
+def test_a_front_end_without_simulator_is_refused_in_words(project: Path) -> None:
+    if not front_ends.installed():
+        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+    script = (
+        "import numpy\nfrom numba_cuda_mlir import cuda\n@cuda.jit\ndef k(a): a[0] = 1\ntry: k[1, 1](numpy.zeros(1))\n"
+    )
+    done = record(project, "--", sys.executable, "-W", "ignore", "-c", script + "except Exception: pass")
+    assert done.status == 1
+    assert "launches of numba-cuda-mlir cannot be recorded here: there is no GPU" in done.err
+
+
+def test_pytest_is_recorded_and_kernels_of_tests_stay_out(project: Path) -> None:
+    (project / "tests").mkdir()
+    (project / "tests" / "test_it.py").write_text(
+        "import numpy as np\nfrom numba import cuda\nfrom recorded import run\n\n@cuda.jit\ndef own(a): a[0] = 1\n\n"
+        "def test_some():\n    run.some()\n    own[1, 1](np.zeros(1))\n"
+    )
+    done = record(project, "--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    assert done.status == 0, done.err
+    assert "tests/test_it.py:5: test_it.own void(float64[::1]): it belongs to the tests" in done.err
+    assert "own" not in done.out[done.out.index("[tool") :]
+
+
+def test_the_environments_own_sitecustomize_still_runs(project: Path) -> None:
+    folder = project / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import sys\nsys.own_was_here = __file__\n")
+    command = "import sys; print(sys.own_was_here, sys.modules['sitecustomize'].__file__, "
+    command += "[p for p in sys.path if 'inject' in p])"
+    path = os.pathsep.join([str(folder), str(project / "src")])
+    done = record(project, "--", sys.executable, "-c", command, PYTHONPATH=path)
+    own = folder / "sitecustomize.py"
+    assert f"{own} {own} []" in done.out
+
+
+def test_a_command_that_is_none(project: Path) -> None:
+    assert record(project, "--", "no-such-program").status == 127
+    assert record(project).status == 2
+    done = record(project, "--check", "--", sys.executable, "-I", "-c", "pass")
+    assert done.status == 1
+    assert "no Python process of the command could be recorded" in done.err

@@ -1,0 +1,113 @@
+"""Launches the kernels: `python -m recorded.run WAY`."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+from numba import cuda
+
+from recorded import _kernels as k
+
+
+def some(values=None):
+    """Three launches of two kernels."""
+    values = np.zeros(4, np.float32) if values is None else values
+    k.scale[1, 4](np.float32(2), values)
+    k.scale.forall(4, 4)(np.float32(2), values)
+    k.add[1, 4](values, values, values)
+
+
+def types():
+    """Types of many kinds; `n` launches of kernels that can be packaged."""
+    single, double = np.zeros(4, np.float32), np.zeros(4)
+    matrix = np.zeros((3, 4))
+    k.add[1, 4](double, double, double)
+    k.add[1, 4](cuda.to_device(double), double, single)
+    k.take[1, 4](2, single)
+    k.take[1, 4](2**63, double)
+    k.take[1, 4](True, np.asfortranarray(matrix))
+    k.take[1, 4](1j, np.zeros(4, np.complex64))
+    k.take[1, 4](np.float64(2), matrix)
+    k.fill[1, 1](single, 3)
+    k.fill[1, 1](double, 3)
+    k.move[1, 1](np.zeros(2, k.point), (1, 2.0))
+    k.move[1, 1](np.zeros(2, k.point), (1.0, 2.0))
+    k.reachable[1, 1](single)
+    k.Solver.step[1, 1](single)
+
+
+def left_out():
+    """Launches that no table can name."""
+    single = np.zeros(4, np.float32)
+    k.make(3)[1, 1](single)
+    k.build()[1, 1](single)
+    k.pairs[1, 1](single, k.Pair(1, 2.0))
+
+    @cuda.jit
+    def local(values):
+        values[0] = 1
+
+    local[1, 1](single)
+
+
+def die():
+    some()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave():
+    some()
+    os._exit(0)
+
+
+def processes():
+    """Children of every kind: 6 times 3 launches, and 3 of its own."""
+    for method in ("fork", "spawn", "forkserver"):
+        context = multiprocessing.get_context(method)
+        for target in (some, leave)[: 2 if method == "fork" else 1]:
+            child = context.Process(target=target)
+            child.start()
+            child.join()
+    child = multiprocessing.get_context("fork").Process(target=die)
+    child.start()
+    child.join()
+    subprocess.run([sys.executable, "-m", "recorded.run", "some"], check=True)
+    some()
+
+
+def threads():
+    """4 threads with 100 launches each."""
+    values = cuda.to_device(np.zeros(4, np.float32))
+
+    def go():
+        for _ in range(100):
+            k.reachable[1, 1](values)
+
+    started = [threading.Thread(target=go) for _ in range(4)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def after_a_failure():
+    """A launch that its arguments end before, and one after it."""
+    try:
+        k.add[1, 4](np.zeros((4, 4), np.float32)[:, 1], 1, 2)
+    except Exception:
+        pass
+    some()
+
+
+def fail():
+    some()
+    sys.exit(3)
+
+
+if __name__ == "__main__":
+    for way in sys.argv[1:]:
+        globals()[way]()

@@ -1,0 +1,181 @@
+"""`aotcuda init`: tables to start from, beside what there is."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda import cli
+from aotcuda.record import pyproject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNELS = """\
+raise RuntimeError("imported")
+from numba import cuda
+
+@cuda.jit("void(float32[::1])")
+def typed(x): pass
+
+@cuda.jit
+def untyped(x): pass
+
+@cuda.jit(device=True)
+def helper(x): return x
+
+class Solver:
+    @cuda.jit(["void(int32)", "void(int64)"])
+    def step(x): pass
+"""
+PROJECT = '[project]\nname = "pkg"   # name\nversion = "1"\n'
+
+
+def make(folder: Path, text: str, source: str = KERNELS) -> Path:
+    """A project with one module of kernels."""
+    package = folder / "src" / "pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "gpu.py").write_text(source)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_gpu.py").write_text(KERNELS)
+    (folder / "pyproject.toml").write_text(text)
+    return folder / "pyproject.toml"
+
+
+def load(path: Path) -> dict:
+    return tomllib.loads(path.read_text())
+
+
+def test_a_project_gains_all_that_a_build_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make(tmp_path, PROJECT)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert path.read_text().startswith(PROJECT)
+    data = load(path)
+    assert data["build-system"] == {"requires": ["hatchling", "aotcuda[cu13]"], "build-backend": "hatchling.build"}
+    assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
+    assert data["project"]["dependencies"] == ["aotcuda"]
+    assert data["tool"]["aotcuda"] == {
+        "arch": list(pyproject.ARCH),
+        "modules": {
+            "pkg.gpu": {
+                "source": "pkg.gpu",
+                "kernels": {
+                    "typed": ["void(float32[::1])"],
+                    "step": {"python": "pkg.gpu:Solver.step", "signatures": ["void(int32)", "void(int64)"]},
+                },
+            }
+        },
+    }
+    said = capsys.readouterr().out
+    assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in said
+    assert "aotcuda record --write -- python -m pytest" in said
+    assert "1 device function: they come along" in said
+
+
+BEGUN = {
+    "bare": "",
+    "hatchling": """dependencies = [
+  "numpy", # arrays
+]
+
+[build-system]
+requires = ["hatchling>=1"] # h
+build-backend = "hatchling.build"
+""",
+    "begun": """dependencies = ["aotcuda>=0.1"]
+
+[build-system]
+requires = ["hatchling", "aotcuda[wide]"]
+build-backend = "hatchling.build"
+
+[tool.aotcuda]
+arch = ["native"]
+
+[tool.aotcuda.modules."pkg.k"]
+source = ["pkg.gpu"]
+kernels.typed = "void(float64[:])" # mine
+""",
+    "setuptools": '[tool.setuptools]\npackages = ["pkg"]\n',
+}
+
+
+@pytest.mark.parametrize("rest", BEGUN.values(), ids=BEGUN)
+def test_what_is_there_stays_and_a_second_run_changes_nothing(rest: str, tmp_path: Path) -> None:
+    path = make(tmp_path, PROJECT + rest)
+    before = load(path)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    text = path.read_text()
+    for line in (PROJECT + rest).splitlines():
+        assert line.partition("#")[2] in text
+    _contains(load(path), before)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert path.read_text() == text
+    if "setuptools" in rest:
+        assert load(path)["build-system"]["build-backend"] == "setuptools.build_meta"
+        assert "hatch" not in load(path)["tool"]
+
+
+def _contains(after: object, before: object) -> None:
+    if isinstance(before, dict):
+        for key, value in before.items():
+            _contains(after[key], value)
+    elif isinstance(before, list):
+        assert after[: len(before)] == before
+    else:
+        assert after == before
+
+
+def test_other_back_ends_are_told_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path, PROJECT + '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n')
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert "to do: flit_core.buildapi has no hook of aotcuda; let it run `aotcuda build`" in capsys.readouterr().out
+
+
+def test_dependencies_that_are_computed_are_left_to_the_user(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path, PROJECT + 'dynamic = ["dependencies"]\n')
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert "dependencies" not in load(path)["project"]
+    assert 'add "aotcuda" to the project\'s dependencies' in capsys.readouterr().out
+
+
+def test_a_project_without_kernels_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make(tmp_path, PROJECT, "def jit(): pass\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert path.read_text() == PROJECT
+    assert "no kernel was found" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_python_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path, PROJECT)
+    (tmp_path / "src" / "pkg" / "old.py").write_text("print 'jit'\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert "not read: src/pkg/old.py: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [None, "[project\n"])
+def test_without_a_readable_pyproject_nothing_is_written(
+    text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path, text or "")
+    if text is None:
+        path.unlink()
+    assert cli.main(["init", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"aotcuda: {path} ")
+    assert error.count("\n") == 1
+    assert (path.read_text() if path.exists() else None) == text
+
+
+def test_kernels_of_two_compilers_in_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = "from numba import cuda\nfrom numba_cuda_mlir import cuda as mlir\n"
+    source += "@cuda.jit('void(int8)')\ndef a(x): pass\n@mlir.jit('void(int8)')\ndef b(x): pass\n"
+    path = make(tmp_path, PROJECT, source)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[cu13]", "aotcuda[mlir-cu13]"]
+    assert list(load(path)["tool"]["aotcuda"]["modules"]["pkg.gpu"]["kernels"]) == ["a"]
+    assert "kernels of numba-cuda-mlir need a module of another name" in capsys.readouterr().out

@@ -1,0 +1,118 @@
+"""Kernels are found by reading."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotcuda.record import sources
+
+IMPORTS = """
+import functools
+import numba, numba as nb, numba.cuda, numba.cuda as nc, aotcuda.numba as an
+from numba import cuda, cuda as c, float32, int32, types, void
+from numba.cuda import jit, jit as gpujit
+from numba_cuda_mlir import cuda as mc
+from aotcuda.numba import cuda as ac
+from ._compat import cuda
+f1 = float32[:]
+SIG = "void(float32[::1])"
+BOTH = [SIG, "void(float64[::1])"]
+fast = functools.partial(cuda.jit, fastmath=True)
+other = cuda.jit
+"""
+
+ONE = ("void(float32[::1])",)
+DECORATORS = [
+    ("@cuda.jit", ()),
+    ("@cuda.jit()", ()),
+    ("@c.jit", ()),
+    ("@nb.cuda.jit", ()),
+    ("@numba.cuda.jit(fastmath=True)", ()),
+    ("@nc.jit", ()),
+    ("@an.cuda.jit", ()),
+    ("@ac.jit", ()),
+    ("@jit", ()),
+    ("@gpujit", ()),
+    ("@fast", ()),
+    ("@other", ()),
+    ("@cuda.jit('void(float32[::1])')", ONE),
+    ("@cuda.jit(func_or_sig='void(float32[::1])')", ONE),
+    ("@cuda.jit(SIG, fastmath=True)", ONE),
+    ("@cuda.jit('''void(\n   float32[::1])''')", ("void( float32[::1])",)),
+    ("@cuda.jit('(float32[::1],)')", ("void(float32[::1],)",)),
+    ("@cuda.jit(BOTH)", ("void(float32[::1])", "void(float64[::1])")),
+    ("@cuda.jit([SIG])", ONE),
+    ("@cuda.jit((f1, int32))", ("void(float32[:], int32)",)),
+    ("@cuda.jit(void(f1, nb.int32))", ("void(float32[:], int32)",)),
+    ("@cuda.jit(types.void(types.float32[:, ::1]))", ("void(float32[:, ::1])",)),
+    ("@cuda.jit(void(types.UniTuple(int32, 2)))", ("void(UniTuple(int32, 2))",)),
+    ("@cuda.jit(void(types.Tuple((int32, f1))))", ("void(Tuple((int32, float32[:],)))",)),
+    ("@cuda.jit(void(types.Array(float32, 1, 'C', readonly=True)))", ("void(Array(float32, 1, 'C', readonly=True))",)),
+]
+NONE = ["@njit", "@numba.njit", "@cuda.reduce", "@nb.vectorize", "@mine.jit", "@functools.lru_cache", "@cuda"]
+UNREAD = ["@cuda.jit(signatures())", "@cuda.jit([s for s in BOTH])", "@cuda.jit(make.sig)", "@cuda.jit(f'void({x})')"]
+
+
+def only(decorator: str) -> sources.Found:
+    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n")
+    return found
+
+
+@pytest.mark.parametrize(("decorator", "signatures"), DECORATORS)
+def test_a_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str, ...]) -> None:
+    found = only(decorator)
+    assert (found.path, found.frontend, found.device, found.unread) == ("k", "numba-cuda", False, False)
+    assert found.signatures == signatures
+
+
+@pytest.mark.parametrize("decorator", NONE)
+def test_other_decorators_make_none(decorator: str) -> None:
+    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n") == []
+
+
+@pytest.mark.parametrize("decorator", UNREAD)
+def test_signatures_that_are_computed_are_said_to_be(decorator: str) -> None:
+    found = only(decorator)
+    assert found.unread
+    assert found.signatures == ()
+
+
+def test_device_functions_and_the_other_compiler() -> None:
+    assert only("@cuda.jit('float32(float32)', device=True)").device
+    assert not only("@cuda.jit(device=False)").device
+    assert only("@mc.jit").frontend == "numba-cuda-mlir"
+
+
+def test_where_kernels_stand() -> None:
+    found = sources.read(
+        IMPORTS
+        + """
+class Solver:
+    @staticmethod
+    @cuda.jit
+    def step(x): pass
+
+def make(n):
+    @cuda.jit
+    def inner(x): pass
+    return inner
+
+if cuda.is_available():
+    @cuda.jit
+    def real(x): pass
+
+def plain(x): pass
+direct = cuda.jit(plain)
+typed = cuda.jit(SIG)(plain)
+made = make(3)
+decorator = cuda.jit(SIG)
+"""
+    )
+    assert [(item.path, item.inside) for item in found] == [
+        ("Solver.step", ""),
+        ("make.inner", "make"),
+        ("real", ""),
+        ("direct", ""),
+        ("typed", ""),
+    ]
+    assert found[-1].signatures == ONE

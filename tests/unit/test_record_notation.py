@@ -1,0 +1,70 @@
+"""Which packaged signature takes what a launch asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotcuda.record import notation
+
+SAME = [
+    ("void(f4[:], i8)", "void(float32[:], int64)"),
+    ("none(types.float32[:, ::1])", "void(Array(float32, 2, 'C'))"),
+    ("(double, intp, b1)", "void(float64, int64, boolean)"),
+    ("void(UniTuple(int64, 2))", "void(Tuple((int64, int64)))"),
+    ("void(C2, Own)", "void(complex128[:, ::1], point[::1])"),
+    ("void(NPDatetime('s'))", 'void(NPDatetime("s"))'),
+    ("void(CPointer(f4))", "void(CPointer(float32))"),
+]
+NAMES = {"C2": "complex128[:, ::1]", "Own": "point[::1]"}
+
+TAKEN = [
+    ("void(float32[:])", "void(float32[::1])"),
+    ("void(float32[:, :])", "void(float32[::1, :])"),
+    ("void(Array(float32, 1, 'C', readonly=True))", "void(float32[::1])"),
+    ("void(Tuple((float32[:], int64)))", "void(Tuple((float32[::1], int64)))"),
+]
+NOT_TAKEN = [
+    ("void(float32[::1])", "void(float32[:])"),
+    ("void(float32[:, ::1])", "void(float32[::1, :])"),
+    ("void(float32[::1])", "void(float64[::1])"),
+    ("void(float32[::1])", "void(float32[:, ::1])"),
+    ("void(float32[::1])", "void(Array(float32, 1, 'C', readonly=True))"),
+    ("void(int64)", "void(int64, int64)"),
+    ("void(Tuple((int64,)))", "void(Tuple((int64, int64)))"),
+    ("void(int64)", "void(float64)"),
+    ("void(int32)", "void(uint32)"),
+]
+ADOPTED = [("void(int32)", "void(int64)"), ("void(float32)", "void(int64)"), ("void(float32)", "void(float64)")]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_names_of_the_same_type_are_the_same(one: str, other: str) -> None:
+    assert notation.parse(one, NAMES) == notation.parse(other, NAMES)
+
+
+@pytest.mark.parametrize(("packaged", "asked"), TAKEN + SAME)
+def test_a_wider_signature_takes_a_narrower_one(packaged: str, asked: str) -> None:
+    assert notation.takes(notation.parse(packaged, NAMES), notation.parse(asked, NAMES), adopt=False)
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+@pytest.mark.parametrize(("packaged", "asked"), NOT_TAKEN)
+def test_what_a_launch_would_refuse_is_not_taken(packaged: str, asked: str, adopt: bool) -> None:
+    assert not notation.takes(notation.parse(packaged, {}), notation.parse(asked, {}), adopt=adopt)
+
+
+@pytest.mark.parametrize(("packaged", "asked"), ADOPTED)
+def test_numbers_of_python_adopt_a_type_only_where_the_run_time_lets_them(packaged: str, asked: str) -> None:
+    one, other = notation.parse(packaged, {}), notation.parse(asked, {})
+    assert notation.takes(one, other, adopt=True)
+    assert not notation.takes(one, other, adopt=False)
+
+
+@pytest.mark.parametrize("text", ["", "void(", "float32", "void(x=1)", "a b"])
+def test_what_is_no_signature_raises(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        notation.parse(text, {})
+
+
+def test_a_name_that_stands_for_itself_ends() -> None:
+    assert notation.parse("void(A)", {"A": "B[:]", "B": "A"}).args[0].name == "array"

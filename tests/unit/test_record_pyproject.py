@@ -1,0 +1,162 @@
+"""Editing pyproject.toml: what is new comes in, and nothing else moves."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.errors import ConfigError
+from aotcuda.record import pyproject, records, tables
+from aotcuda.record.project import Project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASE = """\
+# The first line.
+[project]
+name = "x"          # aligned
+dependencies = [
+    "numpy",        # arrays
+]
+
+[tool.aotcuda]      # ours
+arch = ["sm_80"]
+"""
+
+FORMS = {
+    "nothing": "",
+    "a string": """[tool.aotcuda.modules."m"]
+source = "m"
+[tool.aotcuda.modules."m".kernels]
+add = "void(int8)"  # old
+""",
+    "a list on a line": """[tool.aotcuda.modules.m]
+source = "m"
+kernels = { add = ["void(int8)"], b = "void(int8)" } # x
+""",
+    "a list with comments": """[tool.aotcuda.modules.m]
+source = "m"
+[tool.aotcuda.modules.m.kernels]
+# of add
+add = [ # begin
+    "void(int8)", # one
+    # between
+    "void(int16)"  # two
+]
+# after
+""",
+    "an inline table": """[tool.aotcuda.modules."m"]
+source = "m"
+[tool.aotcuda.modules."m".kernels]
+plus = { python = "add", signatures = ["void(int8)"], launch-bounds = 256 } # plus
+""",
+    "a table of its own": """[tool.aotcuda.modules."m"]
+source = "m"
+[tool.aotcuda.modules."m".kernels.add]
+signature = "void(int8)"
+cooperative = true
+
+[tool.black]
+line-length = 10
+""",
+    "dotted keys": """[tool.aotcuda.modules."m"]
+source = "m"
+kernels.add = "void(int8)"
+kernels.b = "void(int8)" # b
+""",
+    "signatures in the source": """[tool.aotcuda.modules."m"]
+source = ["a", "m"]
+kernels.add = {}
+""",
+    "no kernels yet": """[tool.aotcuda.modules."m"]
+source = "m"
+
+[tool.other]
+x = 1 # last""",
+}
+
+
+def record(function: str, signature: str, **more: object) -> records.Record:
+    facts: dict = {
+        "frontend": "numba-cuda",
+        "kind": "kernel",
+        "module": "m",
+        "file": "m.py",
+        "line": 1,
+        "path": function,
+    }
+    return records.Record(
+        **{**facts, "launches": {"simulator": 1}, "function": function, "signature": signature, **more}
+    )
+
+
+def merged(text: str, *items: records.Record, folder: Path) -> str:
+    """The text with these kernels in its tables."""
+    (folder / "m.py").touch()
+    owner = Project(root=folder, text=text, data=tomllib.loads(text))
+    known = tables.Tables(owner.aotcuda)
+    editor = pyproject.Editor(text)
+    additions = known.additions(tables.sort(items, owner)[0])
+    if additions:
+        pyproject.add_kernels(editor, additions, known.default_frontend)
+    return editor.text()
+
+
+def packaged(text: str) -> dict[str, list[str]]:
+    """The signatures of each Python function of module `m`."""
+    found = {}
+    for name, value in tomllib.loads(text)["tool"]["aotcuda"]["modules"]["m"]["kernels"].items():
+        python = value.get("python", name) if isinstance(value, dict) else name
+        texts = value.get("signatures", value.get("signature", [])) if isinstance(value, dict) else value
+        found[python] = [texts] if isinstance(texts, str) else texts
+    return found
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("form", FORMS)
+def test_merging_adds_and_changes_nothing_else(form: str, newline: str, tmp_path: Path) -> None:
+    text = (BASE + "\n" + FORMS[form]).replace("\n", newline)
+    items = [record("add", "void(float32)"), record("add", "void(float64)"), record("new", "void(int8, float32[::1])")]
+    after = merged(text, *items, folder=tmp_path)
+    assert packaged(after)["add"][-2:] == ["void(float32)", "void(float64)"]
+    assert packaged(after)["new"] == ["void(int8, float32[::1])"]
+    if "void(int8)" in FORMS[form]:
+        assert "void(int8)" in packaged(after)["add"]
+    assert after.count("\r\n") == (after.count("\n") if newline == "\r\n" else 0)
+    gone = [line[2:] for line in difflib.ndiff(text.splitlines(), after.splitlines()) if line.startswith("- ")]
+    assert all(any(text in line for text in ("add", "signature =", "void(int16)")) for line in gone), gone
+    for line in text.splitlines():
+        comment = line.partition("#")[2]
+        assert comment in after
+    assert merged(after, *items, folder=tmp_path) == after, "a second run has nothing to add"
+
+
+def test_an_empty_file_gains_a_whole_table(tmp_path: Path) -> None:
+    after = merged("", record("add", "void(int8)"), folder=tmp_path)
+    assert tomllib.loads(after)["tool"]["aotcuda"]["arch"] == list(pyproject.ARCH)
+    assert packaged(after) == {"add": ["void(int8)"]}
+
+
+def test_kernels_of_classes_and_of_the_other_compiler_get_keys_of_their_own(tmp_path: Path) -> None:
+    items = [
+        record("A.step", "void(int8)"),
+        record("B.step", "void(int8)"),
+        record("step", "void(int8)", frontend="numba-cuda-mlir"),
+    ]
+    modules = tomllib.loads(merged("", *items, folder=tmp_path))["tool"]["aotcuda"]["modules"]
+    assert modules["m"]["kernels"] == {
+        "step": {"python": "m:A.step", "signatures": ["void(int8)"]},
+        "B_step": {"python": "m:B.step", "signatures": ["void(int8)"]},
+    }
+    assert modules["m_mlir"] == {"source": "m", "frontend": "numba-cuda-mlir", "kernels": {"step": ["void(int8)"]}}
+
+
+def test_a_form_that_cannot_be_kept_is_refused() -> None:
+    editor = pyproject.Editor('tool = { aotcuda = { arch = ["sm_80"] } }\n')
+    editor.table(("tool", "aotcuda", "modules", "m"), {"source": "m"})
+    with pytest.raises(ConfigError, match=r"cannot be merged .* it is left as it is"):
+        editor.text()

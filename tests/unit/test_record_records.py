@@ -1,0 +1,52 @@
+"""The file in which runs add up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.errors import ConfigError
+from aotcuda.record import records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def one(count: int, **more: object) -> records.Record:
+    facts: dict = {"frontend": "numba-cuda", "kind": "kernel", "module": "m", "function": "k", "signature": "void()"}
+    return records.Record(**{**facts, "file": "m.py", "line": 1, "launches": {"A": count} if count else {}, **more})
+
+
+def test_launches_add_up_and_the_rest_is_the_last_ones(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    records.add(path, [one(2, path="k", site="x.py:1", declared=True)])
+    merged, runs = records.add(path, [one(3, line=7), one(1, options={"fastmath": True})])
+    assert runs == 2
+    assert [item.launches for item in merged] == [{"A": 1}, {"A": 5}]
+    assert (merged[1].line, merged[1].path, merged[1].site, merged[1].declared) == (7, "k", "x.py:1", True)
+    assert records.load(path) == (merged, 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 1}', '{"version": 1, "runs": 1, "functions": [{}]}', "\0"]
+)
+def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"cannot be read as a record \(.*\); remove it, or name another file"):
+        records.add(path, [one(1)])
+    assert path.read_text() == text
+    assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_a_newer_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text('{"version": 2}')
+    with pytest.raises(ConfigError, match="is of version 2, which this aotcuda does not read"):
+        records.load(tmp_path / "record.json")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        records.add(tmp_path / "nowhere" / "record.json", [one(1)])
+    assert records.load(tmp_path / "nowhere" / "record.json") == ([], 0)
