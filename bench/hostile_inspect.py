@@ -81,6 +81,7 @@ def _measure(name: str, folder: Path, empty: float) -> list[dict[str, Any]]:
     rows = []
     for form, options in (("table", []), ("json", ["--json"]), ("header", ["--header"])):
         found = _run(["inspect", *options, target])
+        found["outcome"] = found["outcome"].replace(str(Path(target).parent), "...").replace(str(folder), "...")
         row = {"input": name, "form": form, "bytes": size, **found, "mib": round(max(found["mib"] - empty, 0), 1)}
         row["wrong"] = _wrong(row)
         rows.append(row)
