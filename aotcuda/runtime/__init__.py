@@ -6,8 +6,10 @@
     kernel      what users index and call: `kernel[grid, block](...)`
     dispatch    which overload the arguments select, or why none does
     plan        how one overload's arguments lie in its parameter block
-    scalars     which Python values count as scalars, and which parameters take them
+    parameters  the kinds of parameters: what an argument means, described once for all paths of a launch
+    scalars     which Python values count as numbers, and which parameters take them
     arrays      reading device arrays of every library
+    specialise  the launch's fast path in Python; accelerate: that in C
     launch      the launch itself, and the limits that a configuration must keep
     driver      libcuda through ctypes
 
