@@ -40,7 +40,8 @@ def test_counts_and_gpu(tmp_path: Path) -> None:
     project = projects.copy("recorded", tmp_path / "project")
     (project / "count.py").write_text(COUNTED)
     command = [sys.executable, "-m", "aotcuda", "record", "--", sys.executable, "-W", "ignore", "count.py"]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project / "src"), os.environ.get("PYTHONPATH", "")])}
+    # The process that runs the tests may see aotcuda and the compilers by its own path alone.
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project / "src"), *filter(None, sys.path)])}
     done = subprocess.run(
         [*command, "some", "types", "threads"], cwd=project, env=environ, capture_output=True, text=True, check=False
     )
