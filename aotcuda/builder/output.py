@@ -30,6 +30,7 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     try:
         for target, content in _targets(files).items():
             change.prepare(folder / target, content)
+        interrupt.check()
         change.make()
     except OSError as error:
         change.undo()

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
-from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Guard, Interrupted
+from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Guard, Interrupted, check
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -38,6 +39,19 @@ def test_only_the_first_signal_is_raised() -> None:
             tidied = True
     assert tidied
     assert caught.value.code == 128 + signal.SIGTERM
+
+
+def test_an_exception_that_was_lost_is_raised_where_the_build_asks() -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            with suppress(KeyboardInterrupt):  # as Python itself does, with a line on standard error
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted) as caught, Guard():
+        Finalised()
+        check()
+    assert caught.value.code == 128 + signal.SIGTERM
+    check()
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None])

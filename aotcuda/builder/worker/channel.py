@@ -12,6 +12,8 @@ import os
 import select
 from typing import TYPE_CHECKING, NoReturn
 
+from aotcuda.build import interrupt
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -101,7 +103,7 @@ def receive(descriptor: int, token: str) -> Iterator[dict[str, object]]:
     poll.register(descriptor, select.POLLIN)
     while True:
         while not poll.poll(_TICK * 1000):
-            pass
+            interrupt.check()
         chunk = os.read(descriptor, 1 << 16)
         if not chunk:
             return

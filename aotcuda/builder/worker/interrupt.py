@@ -33,6 +33,19 @@ class Interrupted(KeyboardInterrupt):
     """The exit status that says so."""
 
 
+_active: list[Guard] = []
+
+
+def check() -> None:
+    """Raise Interrupted once more, if it was raised and did not come through.
+
+    A signal's exception rises wherever Python is; in a finaliser or a callback it is printed or lost, and the build
+    would go on. So it asks here when it waits, and before it writes.
+    """
+    for guard in _active:
+        guard.check()
+
+
 class Guard:
     """While it is on, a signal raises Interrupted, and more of them do not disturb the tidying up.
 
@@ -43,6 +56,7 @@ class Guard:
         self._before: dict[int, object] = {}
         self._quietly = False
         self._raised = -_TIDYING
+        self._taken: BaseException | None = None
 
     def on(self, *, quietly: bool = False) -> None:
         """Take the signals; not in threads, where Python has no way to.
@@ -52,6 +66,7 @@ class Guard:
                 code has to do at its end.
         """
         self._quietly = quietly
+        _active.append(self)
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 if signal.getsignal(number) in _NOBODYS:
@@ -59,8 +74,15 @@ class Guard:
 
     def off(self) -> None:
         """Give them back."""
+        if self in _active:
+            _active.remove(self)
         while self._before:
             signal.signal(*self._before.popitem())  # type: ignore[arg-type]  # what `signal` itself returned
+
+    def check(self) -> None:
+        """Raise what a signal has raised already."""
+        if self._taken is not None:
+            raise self._taken
 
     def __enter__(self) -> Self:
         self.on()
@@ -81,4 +103,5 @@ class Guard:
             sys.exit(code)
         interrupted = Interrupted(NOTHING_WRITTEN)
         interrupted.code = code
+        self._taken = interrupted
         raise interrupted
