@@ -45,8 +45,8 @@ _ACCELERATOR_TARGET = 0x09  # in `.nv.compat`: EICOMPAT_ATTR_CUDA_ACCELERATOR_TA
 _CONSTANT_BANKS = 18
 _FORM_SIZED = 4  # EIFMT_SVAL
 _STACK_UNKNOWN = 0xFFFFFFFF
-_KERNEL_ITEMS = 12
-"""What looking a kernel's sections up takes of the budget."""
+_KERNEL_ITEMS, _PARAMETER_ITEMS = 12, 2
+"""What looking a kernel's sections up takes of the budget, and what a parameter does beyond its attribute."""
 
 
 class Parameter(NamedTuple):
@@ -188,9 +188,11 @@ def _launch_attributes(info: bytes, budget: Budget) -> tuple[int, tuple[Paramete
         if attribute == _PARAMETERS_SIZE:
             (parameter_bytes,) = struct.unpack("<H", value)
         elif attribute == _PARAMETER:
+            budget.spend("items", _PARAMETER_ITEMS)
             ordinal, offset, bits = struct.unpack("<4xHHI", value)
             parameters.append(Parameter(ordinal, offset, bits >> 18))
         elif attribute == _LARGE_PARAMETER:
+            budget.spend("items", _PARAMETER_ITEMS)
             parameters.append(Parameter(*struct.unpack("<4xHHHxx", value)))
         elif attribute in (_MAX_THREADS, _REQUIRED_THREADS):
             max_threads = math.prod(struct.unpack("<III", value))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _ZIP_MAGIC = b"PK"
 _ELF_MAGIC = b"\x7fELF"
 _ENDING = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
+_MODULE_ITEMS = 150
+"""What a module takes of a wheel's budget, beside what is in it."""
+
 _MOST_ENTRIES = 1_000_000
 _LARGEST_METADATA = 1 << 20
 """Of a folder that is searched for modules; who names `/` is told to be more specific."""
@@ -204,6 +207,10 @@ def _in_wheel(path: Path, budget: Budget) -> Iterator[BuiltModule]:
             if any(part in {"", ".", ".."} for part in name.split("/")):
                 problem = f"has a file whose name leads out of it: {shown(name)}"
                 raise files.UnreadableError(problem)
+            try:
+                budget.spend("items", _MODULE_ITEMS)
+            except TooMuchError as error:
+                raise files.UnreadableError(error) from None
             yield _read_module(files.WheelFolder(wheel, name.removesuffix(f"/{manifest.FILE_NAME}")))
 
 
