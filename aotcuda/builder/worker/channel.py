@@ -12,7 +12,7 @@ import os
 import select
 from typing import TYPE_CHECKING, NoReturn
 
-from aotcuda.build import interrupt
+from aotcuda.builder.worker import interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
