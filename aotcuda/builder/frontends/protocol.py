@@ -211,6 +211,7 @@ class Tables(Protocol):
 
     Attributes:
         SHAPES: The shapes of `source`, `functions` and `kernels`; a front end without device functions leaves them out.
+            What has an order must be a list: the JIT fallback gets the table with its keys sorted.
             `functions` and `kernels` give tuples of `aotcuda.builder.config.model.Entry`, or of classes made from it.
         SECTIONS: For the reference: title, the name of the key as a header shows it, and the class of each table.
     """

@@ -63,10 +63,11 @@ def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
     """The versions of installed packages that take part in compiling, as their folders' names give them.
 
     Args:
-        distributions: How the names of those begin that a front end has beside the toolchain's.
+        distributions: How the names of those begin that a front end from outside has.
     """
     found: dict[str, str] = {}
-    taken = (*_TOOLCHAIN, *distributions)
+    own = [name for item in frontends.BUILT_IN.values() for name in item.distributions]
+    taken = (*_TOOLCHAIN, *own, *distributions)
     for entry in sys.path:
         try:
             names = os.listdir(entry or ".")
