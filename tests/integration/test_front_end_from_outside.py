@@ -237,7 +237,7 @@ class TestErrors:
             ToolchainError, match=f"^the front end broken, registered as broken_front_end:FRONT_END, {said}"
         ):
             frontends.find("broken")
-        monkeypatch.delitem(sys.modules, "broken_front_end", raising=False)
+        sys.modules.pop("broken_front_end", None)
 
 
 def test_the_schema_has_what_it_takes(site: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
