@@ -5,7 +5,7 @@ Its names are found when they are first asked for: every packaged module imports
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from aotcuda.version import __version__ as __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -191,7 +191,10 @@ def _build(arguments: argparse.Namespace) -> None:
         from aotcuda.builder.api import build_project  # noqa: PLC0415
         from aotcuda.builder.worker import interrupt  # noqa: PLC0415
     except ImportError as error:
-        message = f"building needs {error.name}, which is not installed; run: pip install 'aotcuda[cu13]'"
+        from aotcuda import frontends  # noqa: PLC0415
+
+        wanted = frontends.requirement(frontends.DEFAULT)
+        message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
         raise ToolchainError(message) from error
     with interrupt.Guard():
         written = build_project(arguments.project, arguments.out, _warn)

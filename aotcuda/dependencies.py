@@ -22,6 +22,8 @@ from aotcuda import manifest as manifests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     Answer = list[int] | str | bool | None
 
 CACHE_KEY = "AOTCUDA_CACHE_KEY"
@@ -29,6 +31,17 @@ CACHE_KEY = "AOTCUDA_CACHE_KEY"
 
 SETTINGS = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
 """Those of Numba's variables that builds leave in place: they say where headers are."""
+
+
+TABLE = "#tool.aotcuda"
+"""Ends the path of a source that is not a file but the `[tool.aotcuda]` table of a pyproject.toml."""
+
+
+def table_digest(table: Mapping[str, object]) -> str:
+    """The digest of a `[tool.aotcuda]` table: of its canonical JSON."""
+    import json  # noqa: PLC0415 (wheels have none to compare)
+
+    return manifests.digest(json.dumps(table, sort_keys=True, separators=(",", ":")).encode())
 
 
 def answer(ask: str, path: str) -> Answer:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import tomllib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import aotcuda
+from aotcuda import dependencies as reads
 from aotcuda import manifest
 from aotcuda import missing_hook as forgotten
 from aotcuda.builder import manifest_dependencies as depends
 from aotcuda.builder import output, plan, rebuild, stages
 from aotcuda.builder import wheel_files as artifacts
-from aotcuda.builder.config import model as config
+from aotcuda.builder.config import parser as config
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import ConfigError
+from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +86,7 @@ def build(
                 settings,
                 built,
                 result,
-                version=aotcuda.__version__,
+                version=__version__,
                 dependencies=found,
                 editable=editable,
                 rebuild=rebuild.describe(table, plans, built, root, package_root, editable=editable)
@@ -193,11 +193,6 @@ def _dependencies(
     if not editable:
         return depends.Dependencies(sources=found.sources)
     pyproject = project.relative(project.root / "pyproject.toml")
-    table_of: manifest.Source = {"path": f"{pyproject}#tool.aotcuda", "sha256": table_digest(table)}
+    table_of: manifest.Source = {"path": f"{pyproject}{reads.TABLE}", "sha256": reads.table_digest(table)}
     sources = sorted([*found.sources, table_of], key=lambda item: item["path"])
     return replace(found, sources=sources)
-
-
-def table_digest(table: Mapping[str, object]) -> str:
-    """SHA-256 of the configuration as canonical JSON; the run time compares it in editable installs."""
-    return manifest.digest(json.dumps(table, sort_keys=True, separators=(",", ":")).encode())

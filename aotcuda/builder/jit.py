@@ -10,17 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aotcuda
+from aotcuda import dependencies as reads
 from aotcuda import manifest
-from aotcuda.builder import api, plan, stages
 from aotcuda.builder import jit_older as older
 from aotcuda.builder import manifest_dependencies as depends
+from aotcuda.builder import plan, stages
 from aotcuda.builder import wheel_files as artifacts
 from aotcuda.builder.config import checks as clashes
-from aotcuda.builder.config import model as config
+from aotcuda.builder.config import parser as config
+from aotcuda.builder.frontends import loading
+from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from aotcuda.builder.config.model import Config, Module
 
 CUBIN = "kernels.cubin"
 
@@ -78,7 +82,7 @@ def build(request: Request) -> Built:
     table = {**request.table, "arch": [request.target]}
     settings = config.parse(table, environ={})
     whole = plan.make(settings)
-    settings = replace(settings, modules=_wanted(settings.modules, request))
+    settings = replace(settings, modules=_wanted(settings.modules, settings.frontend, request))
     root = Path(request.root if Path(request.root).is_dir() else request.package_root).resolve()
     package_root = Path(request.package_root).resolve()
     linked = older.compiled(settings.modules, settings.arch[0], package_root, _ENVIRONMENT)
@@ -98,7 +102,7 @@ def build(request: Request) -> Built:
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
     ((_, image),) = built.images
-    described = artifacts.describe(settings, built, result, version=aotcuda.__version__)
+    described = artifacts.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     project = depends.Project(
         root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
@@ -106,14 +110,14 @@ def build(request: Request) -> Built:
     found = depends.of([*linked, result], project, own_variables=_ENVIRONMENT)
     if request.project:
         pyproject = project.relative(root / "pyproject.toml")
-        found.sources.append({"path": f"{pyproject}#tool.aotcuda", "sha256": api.table_digest(request.table)})
+        found.sources.append({"path": f"{pyproject}{reads.TABLE}", "sha256": reads.table_digest(request.table)})
     described["sources"] = found.sources
     described["reads"] = found.reads
     described["variables"] = found.variables
     return Built(manifest=described, image=image)
 
 
-def _wanted(modules: Sequence[config.Module], request: Request) -> tuple[config.Module, ...]:
+def _wanted(modules: Sequence[Module], front_end: str, request: Request) -> tuple[Module, ...]:
     """What has to be built: the module with what is wanted of it, and the functions of those of the project it links.
 
     A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
@@ -121,8 +125,9 @@ def _wanted(modules: Sequence[config.Module], request: Request) -> tuple[config.
     (module,) = [item for item in modules if item.name == request.module]
     linked = clashes.all_linked(module, modules) if request.project else []
     if request.kernel is not None:
+        tables = loading.tables(module.frontend or front_end)
         kernels = tuple(
-            replace(kernel, signatures=(request.signature,) if request.signature else kernel.signatures)
+            tables.widened(kernel, request.signature) if request.signature else kernel
             for kernel in module.kernels
             if kernel.name == request.kernel
         )
@@ -130,5 +135,9 @@ def _wanted(modules: Sequence[config.Module], request: Request) -> tuple[config.
     return (module, *(replace(item, kernels=()) for item in linked))
 
 
-def _tops(settings: config.Config) -> frozenset[str]:
-    return frozenset(name.partition(".")[0] for module in settings.modules for name in (module.name, module.source))
+def _tops(settings: Config) -> frozenset[str]:
+    """The packages that are the project's: those of its modules, and of the sources that are Python modules."""
+    found = [module.name for module in settings.modules]
+    for module in settings.modules:
+        found += loading.tables(module.frontend or settings.frontend).modules(module)
+    return frozenset(name.partition(".")[0] for name in found)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aotcuda import arch, manifest
 from aotcuda import dependencies as reads
 from aotcuda.builder import plan, stages
-from aotcuda.builder.config import model as config
+from aotcuda.builder.config import parser as config
 from aotcuda.builder.worker import dependency_trace as witness
 from aotcuda.builder.worker.dependency_trace import Witness
 from aotcuda.builder.worker.job import Job

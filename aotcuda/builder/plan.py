@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from aotcuda.arch import Target
+from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aotcuda.builder.config.model import Config, Kernel, Module, Options
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """One Python function for one signature: what a front end compiles at a time, once for each capability.
-
-    Attributes:
-        key: The configuration key it comes from; errors name it.
-        signature_key: The key that holds its signature.
-        kind: `"kernel"`, or `"function"` for an exported device function.
-        module: Name of the module that the wheel gains.
-        source: Name of the Python module that holds the function.
-        python: Name of the function in there.
-        name: Name under which users launch or call it.
-        symbol: Name of the entry point in the images.
-        signature: As the user wrote it.
-        options: Compile options of its module.
-        launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
-        cooperative: The kernel is to be launched cooperatively.
-    """
-
-    key: str
-    signature_key: str
-    kind: Literal["kernel", "function"]
-    module: str
-    source: str
-    python: str
-    name: str
-    symbol: str
-    signature: str
-    options: Options
-    launch_bounds: tuple[int, ...] = ()
-    cooperative: bool = False
-
-    @property
-    def title(self) -> str:
-        """What progress and errors call it."""
-        return f"{self.module}.{self.name} {self.signature}"
+    from aotcuda.builder.config.model import Config, Module
+    from aotcuda.builder.frontends.protocol import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +24,7 @@ class ModulePlan:
         config: The module's configuration.
         frontend: Name of its front end.
         frontend_key: The key that names it, or would.
-        units: Its kernels, one unit a signature, then its functions, in the configuration's order.
+        units: Its kernels', then its functions', in the configuration's order.
         targets: What to link the kernels for, in order.
         ltoir_targets: The compute capabilities that the exported functions are compiled for, as `sm_*` targets.
     """
@@ -111,8 +75,8 @@ def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
 
 
 def _overloaded(functions: Iterable[Unit]) -> list[str]:
-    names = [unit.python for unit in functions]
-    return [name for name in names if names.count(name) > 1]
+    names = [unit.shared_name for unit in functions]
+    return [name for name in names if name and names.count(name) > 1]
 
 
 def code_target(target: Target) -> Target:
@@ -121,22 +85,8 @@ def code_target(target: Target) -> Target:
 
 
 def _plan_module(config: Config, module: Module) -> ModulePlan:
-    units = [unit for kernel in module.kernels for unit in _kernel_units(module, kernel)]
-    units += [
-        Unit(
-            key=function.key,
-            signature_key=function.short_key,
-            kind="function",
-            module=module.name,
-            source=module.source,
-            python=function.python,
-            name=function.name,
-            symbol=function.name,
-            signature=function.signature,
-            options=module.options,
-        )
-        for function in module.functions
-    ]
+    frontend = module.frontend or config.frontend
+    units = loading.tables(frontend).units(module)
     seen: dict[str, Unit] = {}
     for unit in units:
         if unit.symbol in seen:
@@ -154,30 +104,9 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
         raise ConfigError(message)
     return ModulePlan(
         config=module,
-        frontend=module.frontend or config.frontend,
+        frontend=frontend,
         frontend_key=f"{module.key}.frontend" if module.frontend else config.frontend_key,
         units=tuple(units),
         targets=config.arch,
         ltoir_targets=tuple(sorted({code_target(target) for target in config.arch}, key=Target.sort_key)),
     )
-
-
-def _kernel_units(module: Module, kernel: Kernel) -> list[Unit]:
-    several = len(kernel.signatures) > 1
-    return [
-        Unit(
-            key=kernel.key,
-            signature_key=f"{kernel.short_key}[{number}]" if several else kernel.short_key,
-            kind="kernel",
-            module=module.name,
-            source=module.source,
-            python=kernel.python,
-            name=kernel.name,
-            symbol=f"{kernel.name}__{number}" if several else kernel.name,
-            signature=signature,
-            options=module.options,
-            launch_bounds=kernel.launch_bounds,
-            cooperative=kernel.cooperative,
-        )
-        for number, signature in enumerate(kernel.signatures)
-    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from aotcuda import frontends
 from aotcuda.compatibility import tables
 from aotcuda.runtime.driver import LOWEST
 from aotcuda.runtime.images.choice import choose
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.choice import Choice
 
 Taken = Literal["exact", "same-major", "ptx", "jit", "nothing"]
-
-_EXTRAS = {"numba-cuda": "jit-cu", "numba-cuda-mlir": "jit-mlir-cu"}
-"""By front end, the extras that bring its compiler for the JIT fallback; the CUDA major version follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +95,6 @@ def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> t
     row = tables.capability(gpu.capability)
     if row is not None and row.last_cuda is not None:
         return "nothing", f"{choice.why}; the JIT fallback has no compiler for it either"
-    extra = _EXTRAS.get(manifest["frontend"])
-    compiler = f"aotcuda[{extra}{driver.cuda[0]}]" if extra else f"the compiler of {manifest['frontend']}"
+    known = frontends.BUILT_IN.get(manifest["frontend"])
+    compiler = known.requirement(jit=True, cuda=driver.cuda[0]) if known else f"the compiler of {manifest['frontend']}"
     return "jit", f"{choice.why}; the JIT fallback compiles it where {compiler} is installed"

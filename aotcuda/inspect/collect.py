@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda import frontends
 from aotcuda.binary import cubin, fatbin
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.errors import ImageError, ManifestError
+from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.inspect import images, mangling, targets
 from aotcuda.inspect.report import Module, Report, Symbol
 from aotcuda.inspect.text import shown
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from aotcuda import manifest
     from aotcuda.inspect.images import Image
     from aotcuda.inspect.report import SymbolImage
-
-_KERNEL_ABI = {"numba-cuda": "numba"}
-"""By front end: how its kernels take their arguments. Others are called by the front end's own name."""
 
 _SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
 """What a symbol and each of its images takes of the budget, to be listed."""
@@ -163,12 +161,21 @@ def _kernel(
         name=kernel["name"],
         symbol=symbol,
         kind="kernel",
-        abi=_KERNEL_ABI.get(frontend, frontend),
+        abi=_kernel_abi(frontend),
         prototype=None,
         signature=overload["signature"],
         origin=kernel["origin"],
         images=tuple(image.kernels[symbol] for image in found),
     )
+
+
+def _kernel_abi(frontend: str) -> str:
+    """How a front end's kernels take their arguments; for one that nobody registers here, its own name."""
+    try:
+        found = frontends.find(frontend)
+    except ToolchainError:
+        found = None
+    return frontend if found is None else found.kernel_abi
 
 
 def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:

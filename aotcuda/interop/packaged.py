@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aotcuda import linkable
 from aotcuda import manifest as manifests
 
 if TYPE_CHECKING:
@@ -13,16 +14,6 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Callbacks, Function
     from aotcuda.runtime.module import Module
-
-KINDS = {
-    ".ptx": "PTXSource",
-    ".cubin": "Cubin",
-    ".fatbin": "Fatbin",
-    ".a": "Archive",
-    ".o": "Object",
-    ".ltoir": "LTOIR",
-}
-"""By suffix: the class that stands for such a file in Numba's compilers, which share the names."""
 
 
 class LinkCallbacks(NamedTuple):
@@ -40,7 +31,7 @@ def link_items(module: Module, classes: Any) -> list[Any]:
 
     Args:
         module: The packaged module.
-        classes: Whatever has the compiler's classes of `KINDS` as attributes.
+        classes: Whatever has the compiler's classes of `linkable.CLASSES` as attributes.
 
     Raises:
         ManifestError: A packaged file is missing or altered.
@@ -57,7 +48,7 @@ def link_items(module: Module, classes: Any) -> list[Any]:
         first.aotcuda_callbacks = manifest["callbacks"]
         _items[key] = [first]
         for file in manifest["function_links"]:
-            made = getattr(classes, KINDS[os.path.splitext(file["path"])[1]])
+            made = getattr(classes, linkable.CLASS_NAMES[os.path.splitext(file["path"])[1]])
             _items[key].append(made(manifests.read_file(folder, file), name=f"{module.name} {file['path']}"))
     return _items[key]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from aotcuda import frontends
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
 
     from aotcuda import manifest as manifests
     from aotcuda.runtime.module import Module
-
-_COMPILERS = {"numba.cuda": "numba_cuda", "numba_cuda_mlir": "numba_cuda_mlir"}
-"""By the package whose code asks for `_numba_type_`: the module of `aotcuda.interop` that answers."""
 
 
 class _Callable:
@@ -55,16 +54,17 @@ class _Callable:
             AttributeError: Something else asks, such as Numba's compiler for the host.
         """
         asking = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (nothing else tells who asks)
-        compiler = next((found for name, found in _COMPILERS.items() if f"{asking}.".startswith(f"{name}.")), None)
+        compiler = frontends.calling(asking)
         if compiler is None:
-            message = f"{self} has no type here; it can be called inside kernels of numba-cuda and numba-cuda-mlir"
+            callers = " and ".join(found.name for found in frontends.BUILT_IN.values() if found.caller)
+            message = f"{self} has no type here; it can be called inside kernels of {callers}"
             raise AttributeError(message, name="_numba_type_", obj=self)
-        if compiler not in self._types:
+        if compiler.name not in self._types:
             from importlib import import_module  # noqa: PLC0415 (only where a compiler has been imported already)
 
-            interop = import_module(f"aotcuda.interop.{compiler}")
-            self._types[compiler] = interop.numba_type(self.module, self.__name__, self._records)
-        return self._types[compiler]
+            interop = import_module(compiler.interop)
+            self._types[compiler.name] = interop.numba_type(self.module, self.__name__, self._records)
+        return self._types[compiler.name]
 
 
 class DeviceFunction(_Callable):

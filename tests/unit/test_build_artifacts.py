@@ -11,7 +11,7 @@ from aotcuda import arch
 from aotcuda.binary import cubin
 from aotcuda.builder import plan
 from aotcuda.builder import wheel_files as artifacts
-from aotcuda.builder.config import model as config
+from aotcuda.builder.config import parser as config
 from aotcuda.errors import LinkError
 from support import images
 

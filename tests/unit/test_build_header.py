@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from aotcuda.builder.c_header import header
-from aotcuda.builder.frontends import CompiledFunction
+from aotcuda.builder.frontends.protocol import CompiledFunction
 
 
 def function(result: str, *parameters: tuple[str, str]) -> CompiledFunction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.builder.frontends import LinkInput
+from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link.included_headers import elsewhere, project_files
 
 

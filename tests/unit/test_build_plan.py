@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from aotcuda.builder import plan
-from aotcuda.builder.config import model as config
+from aotcuda.builder.config import parser as config
 from aotcuda.errors import ConfigError
 
 M = 'tool.aotcuda.modules."pkg.k"'

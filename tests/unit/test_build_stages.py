@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from aotcuda.builder import plan, stages
-from aotcuda.builder.config import model as config
+from aotcuda.builder.config import parser as config
 from aotcuda.builder.worker.dependency_trace import Witness
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.errors import AotcudaError, CompileError

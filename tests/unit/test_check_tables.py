@@ -9,7 +9,7 @@ import pytest
 from aotcuda.arch import parse
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
-from aotcuda.builder.link import nvrtc
+from aotcuda.builder import toolchain
 from aotcuda.compatibility import gpus, tables
 from support import images
 
@@ -46,15 +46,15 @@ def test_every_gpu_is_found_by_each_of_its_names():
 
 
 def test_the_toolchain_here_knows_what_the_tables_say():
-    here = nvrtc.toolkit_version()
+    here = toolchain.toolkit_version()
     known = [row.number for row in tables.capabilities() if row.known_to(here)]
-    assert known == [capability for capability in nvrtc.supported_capabilities() if capability >= (7, 5)]
+    assert known == [capability for capability in toolchain.supported_capabilities() if capability >= (7, 5)]
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 def test_cubins_made_here_have_the_abi_of_the_tables(arch):
     rows = {row["cuda"]: row["abi"] for row in tables.data()["cubin-abi"]["rows"]}
-    assert nvrtc.toolkit_version() == (13, 0)
+    assert toolchain.toolkit_version() == (13, 0)
     assert Elf(images.numba_cubin(arch), machine=190, budget=Budget(1 << 20)).abi_version == rows["13.0 to 13.5"]
 
 

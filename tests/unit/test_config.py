@@ -8,7 +8,9 @@ import tomllib
 import pytest
 
 from aotcuda.arch import parse as target
-from aotcuda.builder.config.model import Config, Function, Kernel, LinkItem, Options, parse
+from aotcuda.builder.config.model import Config, LinkItem, Options
+from aotcuda.builder.config.parser import parse
+from aotcuda.builder.frontends.numba.tables import Function, Kernel
 
 FULL = """
 arch = ["sm_90", "compute_75", "sm_75", "sm_90", "sm_90a", "compute_120f"]

@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from aotcuda.builder.config.model import parse
+from aotcuda.builder.config.parser import parse
 from aotcuda.errors import ConfigError
 
 M = 'tool.aotcuda.modules."pkg.k"'
@@ -65,8 +65,8 @@ host_abi = true
     tool.aotcuda.host_abi: unknown key; did you mean host-abi?
 
 "two words" = 1
-    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, watch, host-abi, options,
-    modules
+    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, watch, host-abi,
+    options, modules
 
 options = { fast-math = true }
     tool.aotcuda.options.fast-math: unknown key; did you mean fastmath?
@@ -75,8 +75,8 @@ options = { OPT_LEVEL = 1 }
     tool.aotcuda.options.OPT_LEVEL: unknown key; did you mean opt-level?
 
 frontend = "numba"
-    tool.aotcuda.frontend: expected "numba-cuda" or "numba-cuda-mlir", found the string "numba"; write for example
-    frontend = "numba-cuda"
+    tool.aotcuda.frontend: expected "numba-cuda" or "numba-cuda-mlir", found the string "numba"; did you mean
+    "numba-cuda"?
 
 load = "lazy"
     tool.aotcuda.load: expected "import" or "first-use", found the string "lazy"; write for example load =
@@ -232,8 +232,7 @@ source = "pkg.k.x"
     {M}.source: "pkg.k.x" needs a package "pkg.k", but {M} makes a single file of that name; rename one of them
 
 frontend = "numba"
-    {M}.frontend: expected "numba-cuda" or "numba-cuda-mlir", found the string "numba"; write for example frontend =
-    "numba-cuda-mlir"
+    {M}.frontend: expected "numba-cuda" or "numba-cuda-mlir", found the string "numba"; did you mean "numba-cuda"?
 
 front-end = "numba-cuda-mlir"
     {M}.front-end: unknown key; did you mean frontend?

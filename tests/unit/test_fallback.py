@@ -446,7 +446,7 @@ class TestError:
 
 
 def test_without_the_front_end_the_error_says_what_to_install(cuda, package, builder, monkeypatch):
-    monkeypatch.setattr(keys, "installed", dict)
+    monkeypatch.setattr(keys, "installed", lambda *_: {})
     from aotcuda.runtime.jit import compile as obtain
 
     monkeypatch.setattr(obtain, "_is_importable", lambda _: False)

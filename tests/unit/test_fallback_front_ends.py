@@ -125,7 +125,7 @@ def test_the_extra_of_the_missing_front_end_is_named_whatever_else_is_there(
 ):
     front_end, _ = way
     other = PACKAGES[NEW if front_end == OLD else OLD]
-    monkeypatch.setattr(keys, "installed", lambda: {other: "1.0"})
+    monkeypatch.setattr(keys, "installed", lambda *_: {other: "1.0"})
     monkeypatch.setattr(obtain, "_is_importable", lambda package: package == other)
     module = package(kernel("axpy", SAXPY), targets=("sm_80",) if case == "gpu" else ("sm_90",))
     with pytest.raises(NoImageError if case == "gpu" else ArgumentError) as caught:

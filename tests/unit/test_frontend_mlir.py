@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="extra mlir-cu13")
-from aotcuda.builder.frontends import External
 from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir
 from aotcuda.builder.frontends.numba_cuda_mlir import types as mlir
+from aotcuda.builder.frontends.protocol import External
 from aotcuda.errors import CompileError
 
 OLD = """\

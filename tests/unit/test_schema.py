@@ -21,8 +21,10 @@ import validate_pyproject.errors
 import validate_pyproject.plugins
 
 from aotcuda.builder.config import schema
-from aotcuda.builder.config.model import Config, Function, Kernel, LinkItem, Module, Options, parse
+from aotcuda.builder.config.model import Config, LinkItem, Module, Options
+from aotcuda.builder.config.parser import parse
 from aotcuda.builder.config.settings import settings
+from aotcuda.builder.frontends.numba.tables import Function, Kernel
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -218,7 +220,7 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         | {"signature"},
     }
     assert in_schema == {frozenset(names) for names in by_hand.values()}
-    assert {cls for _, _, cls in schema._SECTIONS} == set(by_hand)
+    assert {cls for _, _, cls in schema.sections()} == set(by_hand)
 
 
 def _key(name: str) -> str:

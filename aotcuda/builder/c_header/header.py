@@ -10,7 +10,7 @@ from aotcuda.builder.c_header.c_types import declare, identifier
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aotcuda.builder.frontends import CompiledFunction
+    from aotcuda.builder.frontends.protocol import CompiledFunction
     from aotcuda.manifest import Kernel
 
 _COMPLEX = {

@@ -9,12 +9,13 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.config import keys
+from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.builder.config.model import Config, Kernel, Module, Options
+    from aotcuda.builder.config.model import Config, Module, Options
 
 
 def check(config: Config) -> None:
@@ -24,9 +25,8 @@ def check(config: Config) -> None:
         _check_options(f"{module.key}.options", module.options)
         _check_content(module)
         _check_links(module)
-        for kernel in module.kernels:
-            _check_signatures(kernel)
-    _check_module_names(config.modules)
+        loading.tables(module.frontend or config.frontend).check(module)
+    _check_module_names(config)
     _check_linked_modules(config.modules)
     _check_function_names(config.modules)
 
@@ -62,28 +62,19 @@ def _check_links(module: Module) -> None:
         seen[path] = item.key
 
 
-def _check_signatures(kernel: Kernel) -> None:
-    seen: set[str] = set()
-    for signature in kernel.signatures:
-        text = "".join(signature.split())
-        if text in seen:
-            message = f"{kernel.key}: the signature {keys.string(signature)} is listed twice; remove one of them"
-            raise ConfigError(message)
-        seen.add(text)
-
-
-def _check_module_names(modules: Sequence[Module]) -> None:
+def _check_module_names(config: Config) -> None:
     """A generated module is a file: it is nobody's source, and no package that could hold another module."""
-    for module in modules:
-        for other in modules:
-            if module.source == other.name:
+    for module in config.modules:
+        sources = loading.tables(module.frontend or config.frontend).modules(module)
+        for other in config.modules:
+            if other.name in sources:
                 whose = "this very module" if other is module else f"the module of {other.key}"
                 message = (
-                    f"{module.key}.source: {keys.string(module.source)} is {whose}, which the build writes; name the "
+                    f"{module.key}.source: {keys.string(other.name)} is {whose}, which the build writes; name the "
                     "module that holds the Python functions"
                 )
                 raise ConfigError(message)
-            for key, name in ((module.key, module.name), (f"{module.key}.source", module.source)):
+            for key, name in ((module.key, module.name), *((f"{module.key}.source", name) for name in sources)):
                 if name.startswith(f"{other.name}."):
                     message = (
                         f"{key}: {keys.string(name)} needs a package {keys.string(other.name)}, but {other.key} makes "

@@ -1,4 +1,4 @@
-"""The content of `[tool.aotcuda]`: one frozen dataclass for each kind of table, and `parse`, which makes them.
+"""The content of `[tool.aotcuda]`: one frozen dataclass for each kind of table; `config.parser` makes them.
 
 The fields' metadata says how each key is read and what it means. The schema and the tables in docs/configuration.md are
 generated from it: after a change, run `python -m aotcuda.builder.config.schema --markdown docs/configuration.md`.
@@ -6,25 +6,22 @@ generated from it: after a change, run `python -m aotcuda.builder.config.schema 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from aotcuda.arch import Target
-from aotcuda.builder import frontends
-from aotcuda.builder.config import checks as clashes
-from aotcuda.builder.config import overrides, rules
-from aotcuda.builder.config.keys import ROOT
+from aotcuda import frontends
+from aotcuda.builder.config import rules
+from aotcuda.builder.config.front_end_shapes import FrontEndName, OfFrontEnd
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
 from aotcuda.builder.config.target_list import TargetList
 
+if TYPE_CHECKING:
+    from aotcuda.arch import Target
+
 _FLAG = Flag()
-_FRONT_END = Choice(frontends.NAMES)
+_FRONT_END = FrontEndName()
 _STRINGS = ListOf(item=Text(), expected="a list of strings that are not empty")
-_BOUNDS = ListOf(
-    item=Integer(1, 1024), expected="an integer or a list of 1 to 3 integers", shortest=1, longest=3, single=True
-)
-_SIGNATURES = ListOf(item=rules.SIGNATURE, expected="a signature or a list of signatures", shortest=1, single=True)
 _AXPY = '"void(float32, float32[::1], float32[::1])"'
 
 
@@ -114,59 +111,16 @@ class LinkItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
-    """A device function that the module exports under a C name."""
+class Entry:
+    """A kernel or a device function, as far as all front ends have the same; each reads its own keys besides.
+
+    Attributes:
+        key: Where it stands.
+        name: The name under which users launch or call it.
+    """
 
     key: str
     name: str
-    python: str = field(
-        metadata=setting(
-            rules.PYTHON_NAME, "The Python function in `source`.", '"add"', default="the C name", from_name=True
-        )
-    )
-    signature: str = field(
-        metadata=setting(rules.SIGNATURE, "Its types, in Numba's notation.", '"int32(int32, int32)"')
-    )
-    short_key: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """A kernel that the module offers for launching."""
-
-    key: str
-    name: str
-    python: str = field(
-        metadata=setting(
-            rules.PYTHON_NAME,
-            "The Python function in `source`.",
-            '"matmul"',
-            default="the kernel's name",
-            from_name=True,
-        )
-    )
-    signatures: tuple[str, ...] = field(
-        metadata=setting(
-            _SIGNATURES,
-            "The types that it is compiled for: one signature or a list of them.",
-            '["void(float32[:,::1], float32[:,::1], float32[:,::1])"]',
-            alias="signature",
-        )
-    )
-    launch_bounds: tuple[int, ...] = field(
-        default=(),
-        metadata=setting(
-            _BOUNDS,
-            "Most threads a block, then fewest blocks a multiprocessor, then most blocks a cluster.",
-            "256",
-            default="none",
-        ),
-    )
-    cooperative: bool = field(
-        default=False,
-        metadata=setting(_FLAG, "Launch so that the whole grid can synchronise.", "true"),
-    )
-    short_key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +129,8 @@ class Module:
 
     key: str
     name: str
-    source: str = field(
-        metadata=setting(rules.PYTHON_MODULE, "The Python module that holds the functions.", '"mypkg._kernels"')
+    source: Any = field(
+        metadata=setting(OfFrontEnd("source"), "The Python module that holds the functions.", '"mypkg._kernels"')
     )
     frontend: str | None = field(
         default=None,
@@ -207,28 +161,18 @@ class Module:
             '["csrc/functions.cu"]',
         ),
     )
-    functions: tuple[Function, ...] = field(
+    functions: tuple[Entry, ...] = field(
         default=(),
         metadata=setting(
-            TableOf(
-                name=rules.C_NAME,
-                value=Record(cls=Function, expected="a signature or a table", short="signature"),
-                expected="a table of functions",
-                named=True,
-            ),
+            OfFrontEnd("functions"),
             "Device functions; the key is the C ABI name, the value a signature or a table.",
             '{ add_i32 = { python = "add", signature = "int32(int32, int32)" } }',
         ),
     )
-    kernels: tuple[Kernel, ...] = field(
+    kernels: tuple[Entry, ...] = field(
         default=(),
         metadata=setting(
-            TableOf(
-                name=rules.KERNEL_NAME,
-                value=Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures"),
-                expected="a table of kernels",
-                named=True,
-            ),
+            OfFrontEnd("kernels"),
             "Kernels; the key is the name they are launched by, the value a signature, a list of them or a table.",
             f"{{ axpy = [{_AXPY}] }}",
         ),
@@ -248,7 +192,7 @@ class Config:
         )
     )
     frontend: str = field(
-        default="numba-cuda",
+        default=frontends.DEFAULT,
         metadata=setting(
             _FRONT_END, "The compiler of the Python functions; a module may name another one.", '"numba-cuda"'
         ),
@@ -306,35 +250,3 @@ class Config:
     )
     arch_key: str = "tool.aotcuda.arch"
     frontend_key: str = "tool.aotcuda.frontend"
-
-
-def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
-    """Read the content of `[tool.aotcuda]`.
-
-    Args:
-        table: The table as a TOML parser gives it.
-        environ: Environment variables; `AOTCUDA_ARCH` replaces `arch`.
-
-    Raises:
-        ConfigError: The first thing found wrong. Keys are looked at in the order of the dataclasses' fields, and what
-            lies between several keys (names used twice, options that exclude each other) after that.
-    """
-    if not isinstance(table, Mapping):
-        raise ROOT.mismatch(expected="a table", value=table)
-    override = overrides.targets(environ.get("AOTCUDA_ARCH", ""))
-    if override and "arch" not in table:
-        table = {**table, "arch": [str(target) for target in override]}
-    config: Config = Record(cls=Config, expected="a table").read(overrides.inherit_options(table), ROOT)
-    clashes.check(config)
-    return replace(
-        config,
-        arch=tuple(sorted({*(override or config.arch)}, key=Target.sort_key)),
-        arch_key="AOTCUDA_ARCH" if override else config.arch_key,
-        options=_settled(config.options),
-        modules=tuple(replace(module, options=_settled(module.options)) for module in config.modules),
-    )
-
-
-def _settled(options: Options) -> Options:
-    """The options as compilers see them."""
-    return replace(options, opt_level=0) if options.debug else options

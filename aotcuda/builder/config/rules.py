@@ -10,10 +10,11 @@ from __future__ import annotations
 import keyword
 import re
 
+from aotcuda import linkable
 from aotcuda.builder.config import keys
 from aotcuda.builder.config.shapes import Text
 
-LINK_SUFFIXES = (".cu", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o", ".a")
+LINK_SUFFIXES = tuple(linkable.KINDS)
 
 _C_KEYWORDS = """
 alignas alignof auto bool break case char const constexpr continue default do double else enum extern false float

@@ -15,9 +15,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.config.model import Config, Function, Kernel, LinkItem, Module, Options
+from aotcuda import frontends
+from aotcuda.builder.config.front_end_shapes import OfFrontEnd
+from aotcuda.builder.config.model import Config, LinkItem, Module, Options
 from aotcuda.builder.config.settings import Record, constant_default, required, settings
 from aotcuda.builder.config.shapes import ListOf, TableOf
+from aotcuda.builder.frontends import loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +37,6 @@ _SECTIONS = (
     ("Compile options", "[tool.aotcuda.options]", Options),
     ("A module", f"[{_MODULE}]", Module),
     ("A file to link", f"[[{_MODULE}.link]]", LinkItem),
-    ("A device function", f"[{_MODULE}.functions.add_i32]", Function),
-    ("A kernel", f"[{_MODULE}.kernels.tiled]", Kernel),
 )
 
 
@@ -52,7 +53,13 @@ def tool_schema(tool_name: str) -> dict[str, Any]:
 
 def markdown() -> str:
     """The tables of docs/configuration.md: for each kind of table its keys, then each of them in an example."""
-    return "\n".join(line for title, header, cls in _SECTIONS for line in _section(title, header, cls))
+    return "\n".join(line for title, header, cls in sections() for line in _section(title, header, cls))
+
+
+def sections() -> tuple[tuple[str, str, type], ...]:
+    """What the reference describes: title, table header as in TOML, class; those of the default front end last."""
+    of_front_end = loading.tables(frontends.DEFAULT).SECTIONS
+    return (*_SECTIONS, *((title, f"[{_MODULE}.{name}]", cls) for title, name, cls in of_front_end))
 
 
 def replace_generated(page: str) -> str:
@@ -89,7 +96,7 @@ def _default(constant: object, entry: Setting) -> str:
 
 def _has_own_section(entry: Setting) -> bool:
     """Whether the value holds tables with known keys, which are described by themselves."""
-    shape = entry.shape
+    shape = entry.shape.default if isinstance(entry.shape, OfFrontEnd) else entry.shape
     inner = shape.item if isinstance(shape, ListOf) else shape.value if isinstance(shape, TableOf) else shape
     return isinstance(inner, Record)
 

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import arch
+from aotcuda import arch, frontends
 from aotcuda.arch import Target
 from aotcuda.builder.config import keys
 from aotcuda.errors import AotcudaError
@@ -167,12 +167,12 @@ def _keyword(key: Key, text: str) -> Iterator[Target]:
 def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
     """The compute capabilities that the toolchain builds for, in order."""
     try:
-        from aotcuda.builder.link import nvrtc  # noqa: PLC0415 (most lists name their targets, and need no toolchain)
+        from aotcuda.builder import toolchain  # noqa: PLC0415 (most lists name their targets, and need no toolchain)
 
-        return nvrtc.supported_capabilities()
+        return toolchain.supported_capabilities()
     except ImportError as error:
         problem = f"{keys.string(text)} means what the toolchain builds for, and {error.name} is not installed"
-        raise key.error(problem, "install aotcuda[cu13], or name the targets") from None
+        raise key.error(problem, f"install {frontends.requirement(frontends.DEFAULT)}, or name the targets") from None
 
 
 def _gpus_here(key: Key) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aotcuda.builder.frontends import LinkInput
+    from aotcuda.builder.frontends.protocol import LinkInput
 
 _INCLUDE = re.compile(rb"""^[ \t]*\#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""", re.MULTILINE)
 

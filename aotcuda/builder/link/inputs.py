@@ -8,9 +8,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from aotcuda import manifest
-from aotcuda.builder.frontends import Callbacks, LinkInput
+from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
 from aotcuda.inspect import targets
+from aotcuda.linkable import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
     from types import FunctionType
 
     from aotcuda.builder.config.model import LinkItem
-
-KINDS = {
-    ".cu": "cu",
-    ".ptx": "ptx",
-    ".cubin": "cubin",
-    ".fatbin": "fatbin",
-    ".ltoir": "ltoir",
-    ".o": "object",
-    ".a": "library",
-}
-"""What a file is, by its suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +77,7 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
         raise ConfigError(message) from None
     absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
-    return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))  # type: ignore[arg-type]
+    return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
 
 
 def from_module(name: str, key: str) -> Linked:
@@ -122,10 +112,7 @@ def packaged(
         needed: Name and content of each file that has to be linked with it.
         callbacks: Those of the module.
     """
-    others = [
-        LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data)  # type: ignore[arg-type]
-        for path, data in needed
-    ]
+    others = [LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in needed]
     first = LinkInput(kind="fatbin", name=name, data=functions, header=header)
     return Linked(inputs=(first, *others), callbacks=callbacks)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends import LinkInput
+    from aotcuda.builder.frontends.protocol import LinkInput
 
 _KINDS = {
     "ltoir": nvjitlink.InputType.LTOIR,

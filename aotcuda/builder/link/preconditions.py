@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import arch
 from aotcuda.arch import Target
+from aotcuda.builder import toolchain
 from aotcuda.builder.link import nvjitlink as link
 from aotcuda.builder.link import nvrtc, prototypes, symbols
 from aotcuda.errors import CompileError, ImageError, LinkError
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends import External, LinkInput
+    from aotcuda.builder.frontends.protocol import External, LinkInput, Unit
     from aotcuda.builder.link.symbols import Symbols
-    from aotcuda.builder.plan import Unit
 
 _CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
 
@@ -61,7 +61,7 @@ def _not_compiled(
     head, _, log = said.partition("\n")
     found = _CUDA_ERROR.search(log)
     reason = f"{found[3].strip()} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
-    for capability in nvrtc.supported_capabilities():
+    for capability in toolchain.supported_capabilities():
         if capability <= target.capability:
             continue
         higher = Target("sass", *capability, "")

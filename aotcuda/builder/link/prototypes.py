@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends import CType, External, LinkInput
+    from aotcuda.builder.frontends.protocol import CType, External, LinkInput
 
 _CHECKER = """
 namespace aotcuda_check {

@@ -44,7 +44,7 @@ INSTALLED = frozenset(["site-packages", "dist-packages"])
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _HERE = __file__
 _IMPORTS = ("<frozen importlib", "<frozen zipimport")
-_COMPILERS = ("numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "cuda", "nvidia")
+_TOOLCHAIN = ("cuda", "nvidia")
 # Functions of the standard library that ask no more of a path than whether something is there, and of which kind.
 _MERE_LOOKS = frozenset(
     [
@@ -91,14 +91,17 @@ class Witness:
 
 
 @contextmanager
-def watch(patterns: Iterable[str] = (), generated: Iterable[str] = ()) -> Iterator[Witness]:
+def watch(
+    patterns: Iterable[str] = (), generated: Iterable[str] = (), compilers: Iterable[str] = ()
+) -> Iterator[Witness]:
     """Note what is imported and asked inside the block.
 
     Args:
         patterns: Absolute globs of more files to depend on, and on there being no others.
         generated: Modules that the wheel gains; nobody looks for them in files.
+        compilers: Packages of the compiler's, beside the toolchain's own.
     """
-    trace = _Trace(frozenset(generated))
+    trace = _Trace(frozenset(generated), compilers)
     sys.addaudithook(trace.audit)  # it cannot be taken away again
     before = set(sys.modules)
     with ExitStack() as stack:
@@ -135,7 +138,7 @@ class _Trace:
         active: Whether notes are taken.
     """
 
-    def __init__(self, generated: frozenset[str]) -> None:
+    def __init__(self, generated: frozenset[str], compilers: Iterable[str]) -> None:
         self.seen = Witness()
         self.assigned: set[str] = set()
         self.active = True
@@ -145,7 +148,7 @@ class _Trace:
         self._made: set[str] = set()
         self._busy = threading.local()
         self._everything = False
-        self._compilers = tuple(_folders(_COMPILERS))
+        self._compilers = tuple(_folders((*_TOOLCHAIN, *compilers)))
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The hook for audit events."""

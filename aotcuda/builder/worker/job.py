@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aotcuda.arch import Target
-    from aotcuda.builder.frontends import Callbacks, CompiledFunction, CompiledKernel
+    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.dependency_trace import Witness

@@ -14,11 +14,11 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from aotcuda import manifest
-from aotcuda.builder import frontends
+from aotcuda import frontends, manifest
+from aotcuda.builder import toolchain
+from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvfatbin as pack
 from aotcuda.builder.link import nvjitlink as link
-from aotcuda.builder.link import nvrtc
 from aotcuda.builder.worker import dependency_trace as witness
 from aotcuda.builder.worker import imports as sources
 from aotcuda.builder.worker import pool
@@ -30,7 +30,7 @@ from aotcuda.errors import AotcudaError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.builder.plan import Unit
+    from aotcuda.builder.frontends.protocol import Unit
 
 
 def main(tell: Callable[..., None], descriptor: int) -> int:
@@ -71,20 +71,20 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     """
     for plan in job.plans:
         for target in plan.targets:
-            nvrtc.check_target(target, job.arch_key)
-    front = frontends.get(job.frontend, _askers(job), late=job.late)
+            toolchain.check_target(target, job.arch_key)
+    front = loading.compiler(job.frontend, _askers(job), jit=job.late)
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
     sources.prepare_imports(job.import_roots, job.names)
     units = [unit for plan in job.plans for unit in plan.units]
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
-    watch = witness.watch(job.watched, job.names) if job.trace else nullcontext()
+    watch = witness.watch(job.watched, job.names, frontends.internals(job.frontend)) if job.trace else nullcontext()
     with pool.gathered() as attempt, watch as seen:
         for unit in units:
-            tell(step=f"importing {unit.source}", done=0, total=0)
+            tell(step=unit.loading, done=0, total=0)
             with attempt():
-                functions[unit] = sources.load(unit, job.root)
+                functions[unit] = front.load(unit, job.root)
                 signature = front.resolve(unit, functions[unit])
                 _check_new(unit, understood.setdefault((unit.module, unit.name, signature), unit))
         tell(step="reading what is linked", done=0, total=0)
@@ -93,15 +93,15 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     modules = steps.run()
     if seen is not None:
         seen.reads = steps.headers_elsewhere() | seen.reads
-    toolchain = {
-        "cuda": ".".join(map(str, nvrtc.toolkit_version())),
+    versions_of = {
+        "cuda": ".".join(map(str, toolchain.toolkit_version())),
         "nvjitlink": link.version(),
         **({} if job.late else {"nvfatbin": pack.version()}),
         "python": ".".join(map(str, sys.version_info[:2])),
         **versions,
     }
     return Result(
-        toolchain=toolchain,
+        toolchain=versions_of,
         modules=tuple(modules),
         sources=(*([] if job.late else sources.project_files(job.import_roots)), *steps.linked_files()),
         warnings=tuple(dict.fromkeys(steps.warnings)),

@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
 from aotcuda import dependencies as reads
-from aotcuda import errors, manifest
-from aotcuda.builder import frontends
+from aotcuda import errors, frontends, manifest
 from aotcuda.builder.worker import channel
 from aotcuda.errors import AotcudaError, BuildError
 
@@ -85,7 +84,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> Result
 
 def _start(job: Job, variables: Mapping[str, str], arguments: list[str]) -> subprocess.Popen[bytes]:
     paths = json.dumps([path for path in sys.path if path])
-    extra = frontends.extra_of(job.frontend, late=job.late)
+    extra = frontends.requirement(job.frontend, jit=job.late)
     return subprocess.Popen(
         [sys.executable, "-P", "-c", _START, paths, *arguments, extra],
         stdin=subprocess.PIPE,
@@ -124,13 +123,13 @@ def environment(current: Mapping[str, str]) -> dict[str, str]:
 
 
 def _toolkit(paths: list[str]) -> Path | None:
-    """The CUDA toolkit among the installed packages: the folder that `nvidia-*` wheels of CUDA 13 share.
+    """The CUDA toolkit among the installed packages: the folder that `nvidia-*` wheels of one CUDA share.
 
     A folder without compilers, as other packages need it for their libraries, is none: there the machine's toolkit is
     the one to use.
     """
     for path in paths:
-        candidate = Path(path, "nvidia", "cu13")
+        candidate = Path(path, "nvidia", frontends.TOOLKIT)
         if any(candidate.glob("lib/libnvrtc.so.*")) and any(candidate.glob("lib/libnvvm.so.*")):
             return candidate
     return None

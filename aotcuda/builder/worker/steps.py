@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import linkable, manifest
 from aotcuda.builder.c_header import header
-from aotcuda.builder.frontends import LinkInput
-from aotcuda.builder.frontends.numba import declarations
+from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers as headers
 from aotcuda.builder.link import inputs as links
 from aotcuda.builder.link import nvfatbin as pack
@@ -30,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from aotcuda.arch import Target
-    from aotcuda.builder.frontends import Callbacks, CompiledFunction, CompiledKernel, FrontEnd
+    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
     from aotcuda.builder.link.symbols import Symbols
-    from aotcuda.builder.plan import ModulePlan, Unit
+    from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job
     from aotcuda.dependencies import Answer
 
@@ -94,8 +92,9 @@ class Steps:
         """What the compiler of CUDA C++ asked for besides, as `aotcuda.dependencies` has it."""
         asked: dict[tuple[str, str], Answer] = {}
         for plan in self.job.plans:
-            surveyed = self.surveyed.get(plan.config.name, {})
-            others, missing = headers.elsewhere(surveyed, Path(self.job.root), plan.config.options.include_dirs)
+            others, missing = headers.elsewhere(
+                self._files(plan), Path(self.job.root), plan.config.options.include_dirs
+            )
             asked |= {("kind", os.path.normpath(path)): None for path in missing}
             asked |= {("content", str(path)): reads.answer("content", str(path)) for path in others}
         return asked
@@ -134,10 +133,7 @@ class Steps:
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
         first = plan.ltoir_targets[0]
-        wanted = {
-            unit: [replace(item, place=self._declared(unit, item.name)) for item in compiled[unit, first].externals]
-            for unit in plan.units
-        }
+        wanted = {unit: compiled[unit, first].externals for unit in plan.units}
         externals = [external for found in wanted.values() for external in found]
         foreign = self._foreign(plan, [compiled[unit, first] for unit in plan.units])
         if not foreign and not externals:
@@ -161,14 +157,6 @@ class Steps:
                 return given.key
         users = [unit for unit in plan.units if item.identity in _identities(compiled[unit, plan.ltoir_targets[0]])]
         return users[0].key if users else plan.config.key
-
-    def _declared(self, unit: Unit, name: str) -> str:
-        """Where a unit's module declares the foreign function called `name`, as `mypkg/_kernels.py:12`."""
-        function = self.functions[unit]
-        path = getattr(sys.modules.get(getattr(function, "__module__", "")), "__file__", None) or ""
-        line = declarations.line(path, name)
-        inside = path.removeprefix(f"{self.job.root}/")
-        return f"{inside}:{line}" if line else ""
 
     def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
         """The names that other modules of the wheel have for others to link, with the module's name."""
@@ -210,9 +198,12 @@ class Steps:
         return link.unique(items)
 
     def _project_files(self, plan: ModulePlan) -> tuple[Path, ...]:
-        """The project's files that a module links, and their headers."""
-        found = self.surveyed.get(plan.config.name, {})
-        return headers.project_files(found, Path(self.job.root), plan.config.options.include_dirs)
+        """The project's files that a module links or is compiled from, and their headers."""
+        return headers.project_files(self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
+
+    def _files(self, plan: ModulePlan) -> list[LinkInput]:
+        own = [item for unit in plan.units for item in self.front.sources(unit, self.functions[unit], self.job.root)]
+        return [*self.surveyed.get(plan.config.name, {}), *own]
 
     def _folders(self, plan: ModulePlan) -> list[str]:
         given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
@@ -267,16 +258,15 @@ class Steps:
 
     def _function_links(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> Iterable[tuple[str, bytes]]:
         """What the exported functions call, for whoever links them: CUDA C++ compiled to LTOIR, the rest as it is."""
-        suffixes = {kind: suffix for suffix, kind in links.KINDS.items()}
         for number, item in enumerate(self._called(plan, functions)):
             path = Path(item.name)  # or the name of a module, maybe with a file of its
-            plain = path.stem if path.suffix in links.KINDS else path.name
+            plain = path.stem if path.suffix in linkable.KINDS else path.name
             stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
             if item.kind == "cu":
                 compiled = self._sources_compiled(plan, item, plan.function_targets)
                 yield f"{stem}.fatbin", pack.functions(compiled.items(), item.name)
             else:
-                yield f"{stem}{suffixes[item.kind]}", item.data
+                yield f"{stem}{linkable.SUFFIXES[item.kind]}", item.data
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
         """What has to be linked wherever the exported functions are."""

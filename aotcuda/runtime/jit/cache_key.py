@@ -14,9 +14,9 @@ import sys
 
 import aotcuda
 from aotcuda import dependencies as reads
+from aotcuda import frontends
 from aotcuda import manifest as manifests
 from aotcuda.runtime.jit.edits import Sources
-from aotcuda.runtime.jit.recipe import COMPILERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Grows when what is compiled changes though everything below stays the same."""
 
-_COMPILERS = ("numba", "llvmlite", "numpy", "cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm")
+_TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm")
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 
 
 def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> str:
     """The key of a case: hexadecimal, equal in every process for which the result is the same."""
-    compilers = installed()
-    package, _ = COMPILERS.get(recipe.frontend, ("", ""))
+    front_end = frontends.find(recipe.frontend)
+    compilers = installed(front_end.distributions if front_end is not None else ())
+    package = front_end.package if front_end is not None else ""
     parts = {
         "format": FORMAT,
         "aotcuda": aotcuda.__version__,
@@ -58,16 +59,22 @@ def is_good(artifact: Artifact, recipe: Recipe) -> bool:
     return Sources(recipe.package_root, artifact.manifest).changed() is None
 
 
-def installed() -> dict[str, str]:
-    """The versions of installed packages that take part in compiling, as their folders' names give them."""
+def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
+    """The versions of installed packages that take part in compiling, as their folders' names give them.
+
+    Args:
+        distributions: How the names of those begin that a front end from outside has.
+    """
     found: dict[str, str] = {}
+    own = [name for item in frontends.BUILT_IN.values() for name in item.distributions]
+    taken = (*_TOOLCHAIN, *own, *distributions)
     for entry in sys.path:
         try:
             names = os.listdir(entry or ".")
         except OSError:
             continue
         for name in names:
-            if name.endswith(".dist-info") and name.lower().startswith(_COMPILERS):
+            if name.endswith(".dist-info") and name.lower().startswith(taken):
                 package, _, version = name.removesuffix(".dist-info").partition("-")
                 found.setdefault(package.lower(), version)
     return found

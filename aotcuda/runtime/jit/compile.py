@@ -6,13 +6,13 @@ import os
 import sys
 import warnings
 
+from aotcuda import frontends
 from aotcuda import manifest as manifests
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_key as keys
 from aotcuda.runtime.jit.cache import Artifact, Cache
 from aotcuda.runtime.jit.cache_files import size_cap
-from aotcuda.runtime.jit.recipe import COMPILERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,14 +98,27 @@ def warn(text: str) -> None:
 
 
 def _check_installed(recipe: Recipe, what: str) -> None:
-    front_end = recipe.frontend
-    package, extra = COMPILERS.get(front_end, (None, ""))  # an unknown one is for the configuration's check to refuse
-    if package and package not in keys.installed() and not _is_importable(package):
-        message = f"{what}: compiling it here needs {front_end}, which is not installed: pip install 'aotcuda[{extra}]'"
+    front_end = frontends.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
+    package = front_end.package if front_end is not None else ""
+    if (
+        front_end is not None
+        and package
+        and package not in keys.installed(front_end.distributions)
+        and not _is_importable(package)
+    ):
+        message = (
+            f"{what}: compiling it here needs {front_end.name}, which is not installed: "
+            f"pip install {front_end.requirement(jit=True)!r}"
+        )
         raise DependencyError(message)
     if not sys.executable:
         message = f"{what}: compiling it here needs another Python process, and sys.executable names none to start"
         raise DependencyError(message)
+
+
+def _is_installed(front_end: frontends.Registration) -> bool:
+    package = front_end.package
+    return not package or package in keys.installed(front_end.distributions) or _is_importable(package)
 
 
 def _is_importable(package: str) -> bool:

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     _State = tuple[int, int, int]
 
-_TABLE = "#tool.aotcuda"
-"""Ends the path of the source that is not a file but the `[tool.aotcuda]` table of a pyproject.toml."""
-
 _PRESENCE = ("kind", "module")
 _MOMENT = 2_000_000_000
 """How old (ns) a file's time must be to be relied on: file systems count in steps of up to two seconds."""
@@ -88,7 +85,7 @@ class Sources:
         self._root = root
         self._seen: dict[str, _State] = {}
         self._values: dict[str, str | None] = {}
-        self._sources = [(self._path(item["path"].removesuffix(_TABLE)), item) for item in manifest["sources"]]
+        self._sources = [(self._path(item["path"].removesuffix(reads.TABLE)), item) for item in manifest["sources"]]
         self._variables = manifest.get("variables", {})
         self._reads: list[tuple[str, Read]] = []
         self._absent: dict[str, list[str]] = {}  # by folder
@@ -111,11 +108,11 @@ class Sources:
                 state = _state(file)
                 if self._seen.get(path) == state:
                     continue
-                digest = _table_digest(file) if path.endswith(_TABLE) else _digest(file)
+                digest = _table_digest(file) if path.endswith(reads.TABLE) else _digest(file)
             except OSError:
                 return f"{file} is gone"
             if digest != source["sha256"]:
-                what = f"[tool.aotcuda] in {file}" if path.endswith(_TABLE) else file
+                what = f"[tool.aotcuda] in {file}" if path.endswith(reads.TABLE) else file
                 return f"{what} was edited"
             self._remember(path, state)
         return None
@@ -200,12 +197,11 @@ def _digest(file: str) -> str:
 
 def _table_digest(file: str) -> str | None:
     """The digest of the `[tool.aotcuda]` table as canonical JSON, None if the file cannot be parsed."""
-    import json  # noqa: PLC0415 (only editable installs come here)
-    import tomllib  # noqa: PLC0415
+    import tomllib  # noqa: PLC0415 (only editable installs come here)
 
     with open(file, "rb") as stream:
         try:
             table = tomllib.load(stream).get("tool", {}).get("aotcuda", {})
         except ValueError:
             return None
-    return manifests.digest(json.dumps(table, sort_keys=True, separators=(",", ":")).encode())
+    return reads.table_digest(table)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 
+from aotcuda import frontends
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
 
 PYPROJECT = "pyproject.toml"
-
-COMPILERS = {"numba-cuda": ("numba_cuda", "jit-cu13"), "numba-cuda-mlir": ("numba_cuda_mlir", "jit-mlir-cu13")}
-"""By front end: its package, and the extra that brings it for late builds."""
 
 
 class Recipe:
@@ -51,7 +50,7 @@ class Recipe:
         modules = self.table.get("modules")
         own = modules.get(self.module) if isinstance(modules, dict) else None
         named = own.get("frontend") if isinstance(own, dict) else None
-        return str(named or self.table.get("frontend") or "numba-cuda")
+        return str(named or self.table.get("frontend") or frontends.DEFAULT)
 
 
 def packaged(manifest: Manifest, package_root: str) -> Recipe | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import FunctionType
 
     from aotcuda.builder.frontends.numba.calling_convention import Passing
-    from aotcuda.builder.plan import Unit
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Prototype:
     records: tuple[tuple[str, object], ...]
 
 
-def prototype(passing: Passing, unit: Unit, python: FunctionType, args: Sequence[Any], result: Any) -> Prototype:
+def prototype(passing: Passing, unit: NumbaUnit, python: FunctionType, args: Sequence[Any], result: Any) -> Prototype:
     """The prototype of `python`, compiled for `args` and returning `result`.
 
     Raises:
@@ -60,7 +60,7 @@ def prototype(passing: Passing, unit: Unit, python: FunctionType, args: Sequence
 
 
 class _Abi:
-    def __init__(self, passing: Passing, unit: Unit, python: FunctionType) -> None:
+    def __init__(self, passing: Passing, unit: NumbaUnit, python: FunctionType) -> None:
         self._passing = passing
         self._notation = passing.notation
         self._types = passing.notation.types
@@ -147,7 +147,7 @@ class _Abi:
             return None
 
 
-def _named_records(unit: Unit, python: FunctionType, passing: Passing) -> dict[str, Any]:
+def _named_records(unit: NumbaUnit, python: FunctionType, passing: Passing) -> dict[str, Any]:
     """The structured dtypes that a signature may name."""
     found = {}
     for name, value in units.namespace(unit, python).items():

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FunctionType
+
+    from aotcuda.builder.frontends.protocol import External
+
+
+def placed(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
+    """`externals` with the places where the module of `python` declares them, as `mypkg/_kernels.py:12`."""
+    path = getattr(sys.modules.get(python.__module__ or ""), "__file__", None) or ""
+    inside = path.removeprefix(f"{root}/")
+    found = [(external, line(path, external.name)) for external in externals]
+    return tuple(replace(external, place=f"{inside}:{where}" if where else "") for external, where in found)
 
 
 def line(path: str, name: str) -> int | None:

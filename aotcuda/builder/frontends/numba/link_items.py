@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends import Callbacks, LinkInput
+from aotcuda import linkable
+from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 from aotcuda.builder.link import inputs as links
 from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_KINDS = {
-    "PTXSource": "ptx",
-    "CUSource": "cu",
-    "Fatbin": "fatbin",
-    "Cubin": "cubin",
-    "Archive": "library",
-    "Object": "object",
-    "LTOIR": "ltoir",
-}
 
 GRID_GROUP = LinkInput(
     kind="cu",
@@ -49,15 +40,17 @@ def link_input(item: Any, root: Path) -> LinkInput:
             return links.from_file(root / item, root, f"it links {item}")
         except ConfigError as error:
             raise CompileError(str(error)) from None
-    kind = _KINDS.get(type(item).__name__)
+    kind = linkable.CLASSES.get(type(item).__name__)
     if kind is None:
-        message = f"it links a {type(item).__name__}, which is neither a file name nor one of {', '.join(_KINDS)}"
+        message = (
+            f"it links a {type(item).__name__}, which is neither a file name nor one of {', '.join(linkable.CLASSES)}"
+        )
         raise CompileError(message)
     if item.nrt:
         message = f"it links {item.name} with nrt=True; Numba's memory allocation on the device cannot be packaged"
         raise CompileError(message)
     data = item.data
-    return LinkInput(kind=kind, name=item.name, data=data.encode() if isinstance(data, str) else bytes(data))  # type: ignore[arg-type]
+    return LinkInput(kind=kind, name=item.name, data=data.encode() if isinstance(data, str) else bytes(data))
 
 
 def callbacks(item: Any) -> tuple[Callbacks, ...]:

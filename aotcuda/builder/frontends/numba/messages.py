@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, FunctionType
 
-    from aotcuda.builder.plan import Unit
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
 
 _RETURNS = re.compile(r"No conversion from (.+) to (.+) for '\$.*return_value")
 _PLACES = re.compile(r'File "([^"]+)", line (\d+)|(?: at|Raised from) (\S+) \((\d+)\)|\((\S+):(\d+)\)')
@@ -71,7 +71,7 @@ class RaisesError(Exception):
 
 
 @contextmanager
-def explained(unit: Unit, python: FunctionType, root: str, compiler_error: type[Exception]) -> Iterator[None]:
+def explained(unit: NumbaUnit, python: FunctionType, root: str, compiler_error: type[Exception]) -> Iterator[None]:
     """Turn what is raised while `python` is compiled into a CompileError that names the unit.
 
     Paths are shown relative to `root`; `compiler_error` is the class of the errors that the compiler words for users.
@@ -106,7 +106,7 @@ def place(function: FunctionType, root: str) -> str:
 
 
 def _message(
-    head: str, error: Exception, unit: Unit, python: FunctionType, root: str, compiler_error: type[Exception]
+    head: str, error: Exception, unit: NumbaUnit, python: FunctionType, root: str, compiler_error: type[Exception]
 ) -> str:
     """The reason and the user's file and line in the first line; the compiler's whole message, indented, below it."""
     said = relative(_COLOUR.sub("", str(error)), root) or _failed_assertion(error)
@@ -121,7 +121,7 @@ def _message(
     return "\n".join(filter(None, [message, _indented(rest)]))
 
 
-def _compiler_message(head: str, plain: str, error: Exception, unit: Unit, python: FunctionType, root: str) -> str:
+def _compiler_message(head: str, plain: str, error: Exception, unit: NumbaUnit, python: FunctionType, root: str) -> str:
     start = found.start() if (found := _REASON.search(plain)) else 0
     where = _place(plain[start:], error, python, root)
     if returned := _RETURNS.search(plain):
@@ -215,7 +215,7 @@ def _beginnings(python: FunctionType, root: str) -> set[str]:
     return {f"{path}:{line}" for line in (*first, code.co_firstlineno)}
 
 
-def _returned(unit: Unit, found: str, promised: str) -> str:
+def _returned(unit: NumbaUnit, found: str, promised: str) -> str:
     if unit.kind == "kernel":
         return f"a kernel returns nothing, and this one returns {found}"
     if found == "none":
@@ -223,7 +223,7 @@ def _returned(unit: Unit, found: str, promised: str) -> str:
     return f"it returns {found}, where its signature says {promised}"
 
 
-def _remedy(unit: Unit) -> str:
+def _remedy(unit: NumbaUnit) -> str:
     return "store the result in an array" if unit.kind == "kernel" else "make the two agree"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from aotcuda import frontends
 from aotcuda.builder.frontends.numba import gpu
 from aotcuda.builder.frontends.numba.messages import place
 from aotcuda.builder.worker.imports import Placeholder
@@ -17,19 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.type_notation import Notation
-    from aotcuda.builder.plan import Unit
-
-
-_COMPILERS = (
-    ("numba_cuda_mlir", "numba-cuda-mlir"),
-    ("numba_cuda", "numba-cuda"),
-    ("numba.cuda", "numba-cuda"),
-    ("numba.core.types", "numba-cuda"),
-)
-"""Packages of the compilers, and their front ends."""
-
-_IMPORTS = {"numba-cuda": "numba", "numba-cuda-mlir": "numba_cuda_mlir", "": "its own compiler"}
+    from aotcuda.builder.frontends.protocol import LinkInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +56,7 @@ def _is_vectorized(kind: str) -> bool:
     return kind == Vectorized.__name__ or kind.lower().endswith(("ufunc", "ufuncdispatcher"))
 
 
-def python_function(unit: Unit, function: object, dispatcher: Any, notation: Notation, root: str) -> FunctionType:
+def python_function(unit: NumbaUnit, function: object, dispatcher: Any, notation: Notation, root: str) -> FunctionType:
     """The plain Python function behind `function`, which may be of class `dispatcher`.
 
     Raises:
@@ -94,12 +85,18 @@ def python_function(unit: Unit, function: object, dispatcher: Any, notation: Not
     return python
 
 
-def namespace(unit: Unit, python: FunctionType) -> Mapping[str, object]:
+def sources(unit: NumbaUnit, loaded: object, root: str) -> tuple[LinkInput, ...]:
+    """See FrontEnd: Python modules alone."""
+    del unit, loaded, root
+    return ()
+
+
+def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
     """What a unit's signature may name: what the module has that the configuration names, then the function's own."""
     return {**python.__globals__, **vars(sys.modules[unit.source])}
 
 
-def signature(unit: Unit, python: FunctionType, notation: Notation) -> tuple[tuple[Any, ...], Any]:
+def signature(unit: NumbaUnit, python: FunctionType, notation: Notation) -> tuple[tuple[Any, ...], Any]:
     """Argument types and return type (None if not given) of the unit's signature.
 
     Raises:
@@ -112,7 +109,7 @@ def signature(unit: Unit, python: FunctionType, notation: Notation) -> tuple[tup
         raise CompileError(message) from None
 
 
-def resolve(unit: Unit, python: FunctionType, notation: Notation, root: str) -> str:
+def resolve(unit: NumbaUnit, python: FunctionType, notation: Notation, root: str) -> str:
     """Check that `python` can be compiled and that the unit's signature fits it; the signature as understood.
 
     Raises:
@@ -136,7 +133,7 @@ def resolve(unit: Unit, python: FunctionType, notation: Notation, root: str) -> 
     return notation.spell_signature(result or none, args)
 
 
-def _check_kind(unit: Unit, python: FunctionType, root: str) -> None:
+def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
     """Refuse what would be compiled to something else than what was written."""
     where = f"{unit.key}: {unit.python} ({place(python, root)})"
     if python.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
@@ -149,7 +146,7 @@ def _check_kind(unit: Unit, python: FunctionType, root: str) -> None:
             raise SourceError(message)
 
 
-def _check_globals(unit: Unit, python: FunctionType, own: str | None, root: str) -> None:
+def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root: str) -> None:
     """Refuse what no compiler would explain: another compiler's names, and what the wheel is only about to gain."""
     waiting, seen = [python], set()
     while waiting:
@@ -194,18 +191,20 @@ def _made_by(value: object) -> str | None:
 
 
 def _compiler(module: str) -> str | None:
-    found = (name for package, name in _COMPILERS if f"{module}.".startswith(f"{package}."))
-    return next(found, None)
+    found = frontends.owning(module)
+    return None if found is None else found.name
 
 
-def _foreign(unit: Unit, what: str, other: str | None, own: str | None) -> SourceError:
+def _foreign(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
+    registered = frontends.find(own) if own else None
+    imports = registered.imports if registered is not None else "its own compiler"
     return SourceError(
         f"{unit.key}: {what} is made by {other}, and the front end of {unit.module} is {own}; "
-        f'set frontend = "{other}" for the module, or import it from {_IMPORTS[own or ""]}'
+        f'set frontend = "{other}" for the module, or import it from {imports}'
     )
 
 
-def jit_options(unit: Unit, given: Mapping[str, Any]) -> JitOptions:
+def jit_options(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
     """The options that a decorator was `given`, joined with those of the unit."""
     bounds = given.get("launch_bounds") or ()
     unoptimised = given.get("opt") is False or given.get("opt_level") == 0

@@ -4,6 +4,7 @@
 # folders where Python reads such files.
 import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401
 
+from aotcuda.builder.frontends.numba.units import sources
 from aotcuda.builder.frontends.numba_cuda.compiler import (
     compile_function,
     compile_kernel,
@@ -12,5 +13,15 @@ from aotcuda.builder.frontends.numba_cuda.compiler import (
     resolve,
 )
 from aotcuda.builder.frontends.numba_cuda.linking import include_dirs
+from aotcuda.builder.frontends.python_source import load
 
-__all__ = ["compile_function", "compile_kernel", "include_dirs", "merge_functions", "prepare", "resolve"]
+__all__ = [
+    "compile_function",
+    "compile_kernel",
+    "include_dirs",
+    "load",
+    "merge_functions",
+    "prepare",
+    "resolve",
+    "sources",
+]

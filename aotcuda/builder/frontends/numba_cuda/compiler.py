@@ -18,20 +18,20 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
-from aotcuda.builder.frontends import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.frontends.numba import c_abi, units
+from aotcuda.builder.frontends.numba import c_abi, declarations, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba_cuda import linking
 from aotcuda.builder.frontends.numba_cuda import patches as adapt
 from aotcuda.builder.frontends.numba_cuda.types import notation, passing
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.units import JitOptions
-    from aotcuda.builder.plan import Unit
 
 _state: dict[str, str] = {"root": ""}
 
@@ -50,7 +50,7 @@ def prepare(root: str) -> dict[str, str]:
     }
 
 
-def resolve(unit: Unit, function: object) -> str:
+def resolve(unit: NumbaUnit, function: object) -> str:
     """Check that `function` can be compiled and that the unit's signature parses and fits it; returns it as understood.
 
     Raises:
@@ -60,7 +60,7 @@ def resolve(unit: Unit, function: object) -> str:
     return units.resolve(unit, _python(unit, function), notation, _state["root"])
 
 
-def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKernel:
+def compile_kernel(unit: NumbaUnit, function: object, target: Target) -> CompiledKernel:
     """Compile a kernel to LTOIR (to PTX for debugging) for one target.
 
     Raises:
@@ -96,12 +96,12 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
         launch_bounds=jit.launch_bounds,
         carveout=jit.carveout,
         callbacks=needed.callbacks,
-        externals=needed.externals,
+        externals=declarations.placed(needed.externals, python, _state["root"]),
         exceptions=_exceptions(compiled) if jit.options.debug else None,
     )
 
 
-def compile_function(unit: Unit, function: object, target: Target) -> CompiledFunction:
+def compile_function(unit: NumbaUnit, function: object, target: Target) -> CompiledFunction:
     """Compile a device function with the C ABI, down to LLVM IR.
 
     Raises:
@@ -132,7 +132,7 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
         records=declared.records,
         needed=needed.inputs,
         callbacks=needed.callbacks,
-        externals=needed.externals,
+        externals=declarations.placed(needed.externals, python, _state["root"]),
         warnings=tuple(
             f"{unit.key}: a helper that it calls {relative(reason, _state['root'])}; the C ABI has no way to report "
             "it, so callers get an undefined value there"
@@ -156,7 +156,7 @@ def merge_functions(
 
 
 def _lower(
-    unit: Unit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target, *, abi: str
+    unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target, *, abi: str
 ) -> Any:
     options = jit.options
     with warnings.catch_warnings():
@@ -232,7 +232,7 @@ def _annotate(entry: Any, name: str, value: int) -> None:
     module.get_named_metadata("nvvm.annotations").add(node)
 
 
-def _python(unit: Unit, function: object) -> FunctionType:
+def _python(unit: NumbaUnit, function: object) -> FunctionType:
     return units.python_function(unit, function, CUDADispatcher | Dispatcher, notation, _state["root"])
 
 
@@ -250,7 +250,7 @@ def _copy(function: FunctionType) -> FunctionType:
     return copy
 
 
-def _jit_options(unit: Unit, function: object) -> JitOptions:
+def _jit_options(unit: NumbaUnit, function: object) -> JitOptions:
     return units.jit_options(unit, function.targetoptions if isinstance(function, CUDADispatcher) else {})
 
 

@@ -13,15 +13,15 @@ from numba.cuda.core import config
 from numba.cuda.cuda_paths import get_cuda_paths
 from numba.cuda.cudadrv import nvrtc
 
-from aotcuda.builder.frontends import Callbacks, External, LinkInput
 from aotcuda.builder.frontends.numba import link_items as items
 from aotcuda.builder.frontends.numba_cuda import patches as adapt
+from aotcuda.builder.frontends.protocol import Callbacks, External, LinkInput
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aotcuda.builder.frontends import CType
+    from aotcuda.builder.frontends.protocol import CType
 
 # Functions of Numba's own that it links as CUDA C++ when they are used (numba.cuda.dispatcher._Kernel.__init__).
 _RESHAPE = re.compile(r'declare [^\n]*@"?(nocopy_empty_reshape|numba_attempt_nocopy_reshape)"?')

@@ -13,12 +13,12 @@ from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core.errors import NumbaError
 from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
-from aotcuda.builder.frontends import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.frontends.numba import c_abi, units
+from aotcuda.builder.frontends.numba import c_abi, declarations, units
 from aotcuda.builder.frontends.numba.messages import RaisesError, explained, relative
 from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir
 from aotcuda.builder.frontends.numba_cuda_mlir import patches as adapt
 from aotcuda.builder.frontends.numba_cuda_mlir.types import check, notation, passing
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.units import JitOptions
-    from aotcuda.builder.plan import Unit
 
 _state: dict[str, str] = {"root": ""}
 
@@ -45,7 +45,7 @@ def prepare(root: str) -> dict[str, str]:
     }
 
 
-def resolve(unit: Unit, function: object) -> str:
+def resolve(unit: NumbaUnit, function: object) -> str:
     """Check that `function` can be compiled and that the unit's signature parses and fits it; returns it as understood.
 
     Raises:
@@ -55,7 +55,7 @@ def resolve(unit: Unit, function: object) -> str:
     return units.resolve(unit, _python(unit, function), notation, _state["root"])
 
 
-def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKernel:
+def compile_kernel(unit: NumbaUnit, function: object, target: Target) -> CompiledKernel:
     """Compile a kernel to LTOIR (to PTX for debugging) for one target.
 
     Raises:
@@ -94,12 +94,12 @@ def compile_kernel(unit: Unit, function: object, target: Target) -> CompiledKern
         launch_bounds=jit.launch_bounds,
         carveout=jit.carveout,
         callbacks=needed.callbacks,
-        externals=llvm_ir.externals(text),
+        externals=declarations.placed(llvm_ir.externals(text), python, root),
         exceptions=tuple(exceptions) if jit.options.debug else None,
     )
 
 
-def compile_function(unit: Unit, function: object, target: Target) -> CompiledFunction:
+def compile_function(unit: NumbaUnit, function: object, target: Target) -> CompiledFunction:
     """Compile a device function with the C ABI, down to LLVM IR.
 
     Raises:
@@ -134,7 +134,7 @@ def compile_function(unit: Unit, function: object, target: Target) -> CompiledFu
         records=declared.records,
         needed=needed.inputs,
         callbacks=needed.callbacks,
-        externals=llvm_ir.externals(text),
+        externals=declarations.placed(llvm_ir.externals(text), python, root),
         warnings=tuple(
             f"{unit.key}: a helper that it calls {relative(reason, root)}; the C ABI has no way to report it, so "
             "callers get an undefined value there"
@@ -152,16 +152,16 @@ def merge_functions(
     return _generate("functions", texts, replace(options, fastmath=fastmath, debug=False), target, form).data
 
 
-def _python(unit: Unit, function: object) -> FunctionType:
+def _python(unit: NumbaUnit, function: object) -> FunctionType:
     return units.python_function(unit, function, adapt.MLIRDispatcher, notation, _state["root"])
 
 
-def _jit_options(unit: Unit, function: object) -> JitOptions:
+def _jit_options(unit: NumbaUnit, function: object) -> JitOptions:
     given = function.targetoptions if isinstance(function, adapt.MLIRDispatcher) else {}
     return units.jit_options(unit, given)
 
 
-def _lower(unit: Unit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target) -> Any:
+def _lower(unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target) -> Any:
     """Compile to MLIR; the result's metadata holds the module."""
     check(inspect.signature(python).parameters, args)
     options = jit.options

@@ -13,7 +13,7 @@ from aotcuda.builder.frontends.numba import link_items as items
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aotcuda.builder.frontends import Callbacks, LinkInput
+    from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 
 # The library behind grid synchronisation; `items.GRID_GROUP` takes its place.
 _DEVICE_RUNTIME = "cudadevrt"

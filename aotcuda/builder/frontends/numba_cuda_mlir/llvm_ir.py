@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from aotcuda.builder.frontends import External
+from aotcuda.builder.frontends.protocol import External
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.builder.frontends import CType
+    from aotcuda.builder.frontends.protocol import CType
 
 _DYNAMIC = "__dynamic_shmem__"
 

@@ -1,0 +1,101 @@
+"""The shapes that depend on which front ends there are: the name of one, and what a module's front end reads itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from aotcuda import frontends
+from aotcuda.builder.config import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aotcuda.builder.config.keys import Key
+    from aotcuda.builder.config.shapes import Shape
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrontEndName:
+    """The name of a front end: one of aotcuda's own, or one that an installed distribution registers."""
+
+    @property
+    def expected(self) -> str:
+        """See Shape."""
+        return " or ".join(f'"{name}"' for name in frontends.names())
+
+    def read(self, value: object, key: Key) -> str:
+        """See Shape."""
+        if isinstance(value, str) and frontends.find(value) is not None:
+            return value
+        near = difflib.get_close_matches(value.lower(), frontends.names(), n=1) if isinstance(value, str) else []
+        remedy = f"did you mean {keys.string(near[0])}?" if near else None
+        problem = f"expected {self.expected}, found {keys.found(value)}"
+        raise key.error(problem, remedy)
+
+    def schema(self) -> dict[str, Any]:
+        """See Shape; with the names that are registered here."""
+        return {"type": "string", "enum": list(frontends.names())}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unread:
+    """A value that waits for the front end that reads it."""
+
+    value: object
+    key: Key
+    which: str
+
+    def read(self, shapes: Mapping[str, Shape], front_end: str) -> Any:
+        """The value as a front end reads it, by its shapes.
+
+        Raises:
+            ConfigError: It is not what that front end takes.
+        """
+        shape = shapes.get(self.which)
+        if shape is None:
+            problem = f"the front end {front_end} has no {self.which}"
+            raise self.key.error(problem, "remove them, or move them to a module of another front end")
+        return shape.read(self.value, self.key)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OfFrontEnd:
+    """What the module's front end reads; which one that is, the whole table tells.
+
+    Attributes:
+        which: `source`, `functions` or `kernels`.
+    """
+
+    which: str
+
+    @property
+    def expected(self) -> str:
+        """See Shape; as for the default front end."""
+        return self.default.expected
+
+    @property
+    def default(self) -> Shape:
+        """The shape of the default front end."""
+        return next(self._shapes((frontends.DEFAULT,)))
+
+    def read(self, value: object, key: Key) -> Unread:
+        """See Shape."""
+        return Unread(value, key, self.which)
+
+    def schema(self) -> dict[str, Any]:
+        """See Shape; what any of the registered front ends takes."""
+        found = {json.dumps(schema): schema for schema in (shape.schema() for shape in self._shapes(frontends.names()))}
+        schemas = list(found.values())
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+    def _shapes(self, names: tuple[str, ...]) -> Iterator[Shape]:
+        for name in names:
+            registered = frontends.find(name)
+            tables = importlib.import_module(registered.tables) if registered is not None else None
+            shape = getattr(tables, "SHAPES", {}).get(self.which)
+            if shape is not None:
+                yield cast("Shape", shape)

@@ -1,0 +1,53 @@
+"""Importing the two modules of a front end that `aotcuda.frontends` names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, cast
+
+from aotcuda import frontends
+from aotcuda.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from aotcuda.builder.frontends.protocol import FrontEnd, Tables
+
+
+def tables(name: str) -> Tables:
+    """How the front end called `name` reads its part of the configuration.
+
+    Raises:
+        ToolchainError: No front end of that name is registered here, or its tables cannot be imported.
+    """
+    try:
+        return cast("Tables", importlib.import_module(_find(name).tables))
+    except ImportError as error:
+        message = f"the front end {name} cannot be imported ({error}); install {frontends.requirement(name)} again"
+        raise ToolchainError(message) from error
+
+
+def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
+    """The compiler of the front end called `name`.
+
+    Args:
+        name: Its name.
+        asker: The configuration key and the modules that ask for it, as errors begin.
+        jit: The JIT fallback asks.
+
+    Raises:
+        ToolchainError: It is not installed.
+    """
+    found = _find(name)
+    try:
+        return cast("FrontEnd", importlib.import_module(found.compiler))
+    except ImportError as error:
+        wanted = found.requirement(jit=jit)
+        message = f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {wanted!r}"
+        raise ToolchainError(message) from error
+
+
+def _find(name: str) -> frontends.Registration:
+    found = frontends.find(name)
+    if found is None:
+        message = f"no front end {name} is registered here; install the package that has it"
+        raise ToolchainError(message)
+    return found

@@ -1,0 +1,286 @@
+"""What a front end offers to the build, whatever compiler stands behind it.
+
+A front end is two modules, which its `aotcuda.frontends.Registration` names:
+
+- its **tables** (`Tables`): how `source`, `functions` and `kernels` of its modules are read from `[tool.aotcuda]`, and
+  which units they make. They are imported in the process that builds, by the JIT fallback and for the schema: without
+  the compiler.
+- its **compiler** (`FrontEnd`), used inside the build's worker process alone: `prepare` once, `load` and `resolve` for
+  each unit, then, in a forked child for each unit and capability, `compile_kernel` or `compile_function`.
+
+Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
+`model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
+until the next minor version of aotcuda, whose CHANGELOG.md says what changed. To compile and to look at CUDA C++ there
+is `aotcuda.builder.link.nvrtc`, likewise. The rest of `aotcuda.builder` may change with any version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Entry, Module, Options
+    from aotcuda.builder.config.shapes import Shape
+    from aotcuda.linkable import Kind
+    from aotcuda.manifest import Parameter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What a front end compiles at a time, once for each capability: a kernel or a device function, for one signature.
+
+    This is what the build knows of it. Each front end makes units of a class of its own, with what it needs besides;
+    they travel to the worker as pickles.
+
+    Attributes:
+        key: The configuration key it comes from; errors name it.
+        kind: `"kernel"`, or `"function"` for an exported device function.
+        module: Name of the module that the wheel gains.
+        name: Name under which users launch or call it.
+        symbol: Name of the entry point in the images.
+        options: Compile options of its module.
+        origin: Where it comes from, as manifests and reports say it: `mypkg._kernels:axpy`.
+        signature: Its types as the user wrote them; empty where the source alone says them.
+        signature_key: The key that holds them.
+        shared_name: A name by which all functions that have it may be called, beside their own; may be empty.
+    """
+
+    key: str
+    kind: Literal["kernel", "function"]
+    module: str
+    name: str
+    symbol: str
+    options: Options
+    origin: str
+    signature: str = ""
+    signature_key: str = ""
+    shared_name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What progress and errors call it."""
+        return f"{self.module}.{self.name} {self.signature}".rstrip()
+
+    @property
+    def head(self) -> str:
+        """What errors about it begin with."""
+        return f"{self.key}: {self.signature}" if self.signature else self.key
+
+    @property
+    def loading(self) -> str:
+        """What the build does while it is loaded, as progress says it."""
+        return f"reading {self.origin}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkInput:
+    """Something to link: a compiled unit, or what a unit brought along.
+
+    Attributes:
+        kind: `cu` is CUDA C++ source still to be compiled; the rest go to the linker as they are.
+        name: What errors call it; for files their name.
+        data: The content.
+        pieces: For `cu`: definitions that follow `data`, by the symbol that each defines. Units that need the same ones
+            bring them separately; of inputs with the same name and data each piece is linked once.
+        internal: It is the front end's own code, of which no line information is kept.
+        folder: For `cu` files: where the file lies; headers are searched there first.
+        header: For another module's functions: their prototypes, as its C header has them.
+    """
+
+    kind: Kind
+    name: str
+    data: bytes
+    pieces: tuple[tuple[str, bytes], ...] = ()
+    internal: bool = False
+    folder: str = ""
+    header: bytes = b""
+
+    @property
+    def identity(self) -> tuple[str, bytes]:
+        """Equal for inputs that are to be linked once."""
+        return (self.kind, self.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Functions that the run time calls with the loaded module, by importable name (`mypkg._hooks:upload`).
+
+    Attributes:
+        setup: Called once after the module was loaded.
+        teardown: Called once before it is unloaded.
+        origin: The linked item that they belong to.
+    """
+
+    setup: str | None
+    teardown: str | None
+    origin: str
+
+
+CType = str
+"""A machine-level type: `void`, `int8` to `int64` (signed or not), `float16` to `float64`, `pointer` or `struct`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class External:
+    """A function that compiled code calls and that something linked has to define.
+
+    Attributes:
+        name: Its symbol.
+        result: What it returns.
+        parameters: What it takes.
+        place: File and line of its declaration, where they are known.
+    """
+
+    name: str
+    result: CType
+    parameters: tuple[CType, ...]
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledKernel:
+    """A kernel for one signature and one compute capability.
+
+    Attributes:
+        code: Its LTOIR, or PTX when the unit is built for debugging.
+        needed: What it needs to be linked with.
+        signature: As the front end understood it.
+        parameters: The Python arguments, with their places in the parameter block.
+        parameter_bytes: Size of that block.
+        layout: `(offset, size)` of each machine-level parameter, to be checked against the linked image.
+        cooperative: It has to be launched cooperatively.
+        launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
+        carveout: Preferred share of shared memory in percent, -1 for the driver's default, None for no preference.
+        callbacks: Those of what it links.
+        externals: The functions that it expects others to define.
+        exceptions: For a debug build: what each error code that the kernel may store stands for, as
+            `(code, exception's name, arguments as text, function, file, line)`.
+    """
+
+    code: tuple[LinkInput, ...]
+    needed: tuple[LinkInput, ...]
+    signature: str
+    parameters: tuple[Parameter, ...]
+    parameter_bytes: int
+    layout: tuple[tuple[int, int], ...]
+    cooperative: bool
+    launch_bounds: tuple[int, ...]
+    carveout: int | None
+    callbacks: tuple[Callbacks, ...] = ()
+    externals: tuple[External, ...] = ()
+    exceptions: tuple[tuple[int, str, str, str, str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledFunction:
+    """A device function for one signature and one compute capability, before it is merged with its module's others.
+
+    Attributes:
+        ir: Its modules in the front end's intermediate language, for `merge_functions`.
+        fastmath: It was compiled with fast math.
+        signature: As the front end understood it.
+        result: C type of its result.
+        parameters: `(C type, name)` of each C parameter.
+        structs: Name and definition of each struct that these types name, in an order that C can read.
+        records: By its spelling in the signature, what `numpy.dtype` takes to make each record that stands there.
+        needed: What it needs to be linked with.
+        callbacks: Those of what it links.
+        externals: The functions that it expects others to define.
+        warnings: What the user should know about it.
+    """
+
+    ir: tuple[str, ...]
+    fastmath: bool
+    signature: str
+    result: str
+    parameters: tuple[tuple[str, str], ...]
+    structs: tuple[tuple[str, str], ...] = ()
+    records: tuple[tuple[str, object], ...] = ()
+    needed: tuple[LinkInput, ...] = ()
+    callbacks: tuple[Callbacks, ...] = ()
+    externals: tuple[External, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Tables(Protocol):
+    """How a front end reads its part of a module's table.
+
+    Attributes:
+        SHAPES: The shapes of `source`, `functions` and `kernels`; a front end without device functions leaves them out.
+            What has an order must be a list: the JIT fallback gets the table with its keys sorted.
+            `functions` and `kernels` give tuples of `aotcuda.builder.config.model.Entry`, or of classes made from it.
+        SECTIONS: For the reference: title, the name of the key as a header shows it, and the class of each table.
+    """
+
+    SHAPES: Mapping[str, Shape]
+    SECTIONS: Sequence[tuple[str, str, type]]
+
+    def check(self, module: Module) -> None:
+        """Refuse what is wrong between several keys of a module that are right by themselves.
+
+        Raises:
+            ConfigError: Something is.
+        """
+
+    def modules(self, module: Module) -> Sequence[str]:
+        """The Python modules that hold the sources; none if they are files of another kind."""
+
+    def units(self, module: Module) -> Sequence[Unit]:
+        """The units of a module: its kernels' in the configuration's order, then its functions'."""
+
+    def widened(self, kernel: Any, signature: str) -> Entry:
+        """The entry of a kernel for other types than those in the table; the JIT fallback asks for it.
+
+        `signature` is as the run time writes the types of a launch's arguments: in Numba's notation.
+
+        Raises:
+            CompileError: The front end compiles kernels for no others.
+        """
+
+
+class FrontEnd(Protocol):
+    """How a front end compiles."""
+
+    def prepare(self, root: str) -> dict[str, str]:
+        """Import and warm up the compiler; returns its components' versions.
+
+        `root` is the project's folder; no path below it may get into the code in absolute form.
+        """
+
+    def load(self, unit: Any, root: str) -> Any:
+        """What `unit` is compiled from: a Python object, the content of a file.
+
+        Raises:
+            SourceError: There is no such thing.
+        """
+
+    def sources(self, unit: Any, loaded: Any, root: str) -> Sequence[LinkInput]:
+        """The files that `unit` is compiled from beside imported Python modules, as link inputs with their `folder`.
+
+        The build depends on them and on the headers that they include, and carries both to the JIT fallback.
+        """
+
+    def resolve(self, unit: Any, loaded: Any) -> str:
+        """Check that `loaded` can be compiled and the signature fits it; the signature as understood."""
+
+    def compile_kernel(self, unit: Any, loaded: Any, target: Target) -> CompiledKernel:
+        """Compile a kernel."""
+
+    def compile_function(self, unit: Any, loaded: Any, target: Target) -> CompiledFunction:
+        """Compile a device function with the C ABI under the name `unit.symbol`."""
+
+    def merge_functions(
+        self,
+        functions: Sequence[CompiledFunction],
+        target: Target,
+        options: Options,
+        form: Literal["ltoir", "ptx"] = "ltoir",
+    ) -> bytes:
+        """One LTOIR or PTX that holds all `functions` (a fatbin takes one of each for a capability)."""
+
+    def include_dirs(self) -> list[str]:
+        """Folders that CUDA C++ sources of the front end's own need."""

@@ -1,0 +1,198 @@
+"""The front ends that there are: what builder, run time, inspection and interoperation know of each by its name.
+
+Those of aotcuda itself stand in `BUILT_IN`. Any other is registered by its distribution, with an entry point:
+
+    [project.entry-points."aotcuda.frontends"]
+    my-front-end = "mypkg.registration:FRONT_END"        # a `Registration`; importing it should cost nothing
+
+Entry points are read only for a name that is not in the table: to read them costs more than a cold start may.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUP = "aotcuda.frontends"
+"""The group of entry points."""
+
+DEFAULT = "numba-cuda"
+
+CUDA = 13
+"""The major version of CUDA whose compilers a build is told to install; the extras in pyproject.toml pin its minor."""
+
+TOOLKIT = f"cu{CUDA}"
+"""The folder, below `nvidia` among installed packages, that wheels of that toolkit share."""
+
+
+class Registration:
+    """What is known of a front end without importing it.
+
+    Attributes:
+        name: As `frontend` in `[tool.aotcuda]` names it, and manifests do.
+        tables: The module that reads its kernels and functions from the configuration: see
+            `aotcuda.builder.frontends.protocol.Tables`.
+        compiler: The module that compiles them: see `aotcuda.builder.frontends.protocol.FrontEnd`.
+        requires: What pip installs for builds; `{cuda}` stands for the major version of CUDA.
+        jit_requires: Likewise for the JIT fallback.
+        package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
+        distributions: How the names of the installed distributions begin whose versions decide what is compiled.
+        packages: The packages that its objects come from: a function of another front end's is refused by them.
+        internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
+            imported is not what the sources ask.
+        imports: What sources import it from.
+        caller: The package whose code asks a device function for its type; empty if kernels cannot call any.
+        interop: The module that answers.
+        kernel_abi: What inspection calls the way in which its kernels take arguments.
+    """
+
+    __slots__ = (
+        "caller",
+        "compiler",
+        "distributions",
+        "imports",
+        "internals",
+        "interop",
+        "jit_requires",
+        "kernel_abi",
+        "name",
+        "package",
+        "packages",
+        "requires",
+        "tables",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        tables: str,
+        compiler: str,
+        requires: str,
+        jit_requires: str = "",
+        package: str = "",
+        distributions: tuple[str, ...] = (),
+        packages: tuple[str, ...] = (),
+        internals: tuple[str, ...] = (),
+        imports: str = "",
+        caller: str = "",
+        interop: str = "",
+        kernel_abi: str = "",
+    ) -> None:
+        self.name = name
+        self.tables = tables
+        self.compiler = compiler
+        self.requires = requires
+        self.jit_requires = jit_requires or requires
+        self.package = package
+        self.distributions = distributions
+        self.packages = packages
+        self.internals = internals
+        self.imports = imports
+        self.caller = caller
+        self.interop = interop
+        self.kernel_abi = kernel_abi or name
+
+    def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
+        """What pip installs for it: `aotcuda[cu13]`."""
+        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(cuda))
+
+
+BUILT_IN: Mapping[str, Registration] = {
+    "numba-cuda": Registration(
+        "numba-cuda",
+        tables="aotcuda.builder.frontends.numba.tables",
+        compiler="aotcuda.builder.frontends.numba_cuda",
+        requires="aotcuda[cu{cuda}]",
+        jit_requires="aotcuda[jit-cu{cuda}]",
+        package="numba_cuda",
+        distributions=("numba", "llvmlite", "numpy"),
+        packages=("numba_cuda", "numba.cuda", "numba.core.types"),
+        internals=("numba", "numba_cuda", "llvmlite"),
+        imports="numba",
+        caller="numba.cuda",
+        interop="aotcuda.interop.numba_cuda",
+        kernel_abi="numba",
+    ),
+    "numba-cuda-mlir": Registration(
+        "numba-cuda-mlir",
+        tables="aotcuda.builder.frontends.numba.tables",
+        compiler="aotcuda.builder.frontends.numba_cuda_mlir",
+        requires="aotcuda[mlir-cu{cuda}]",
+        jit_requires="aotcuda[jit-mlir-cu{cuda}]",
+        package="numba_cuda_mlir",
+        distributions=("numba", "llvmlite", "numpy"),
+        packages=("numba_cuda_mlir",),
+        internals=("numba_cuda_mlir",),
+        imports="numba_cuda_mlir",
+        caller="numba_cuda_mlir",
+        interop="aotcuda.interop.numba_cuda_mlir",
+    ),
+}
+
+
+def find(name: str) -> Registration | None:
+    """The front end called `name`; None if none is registered here under that name.
+
+    Raises:
+        ToolchainError: The distribution that registers it does not do it as it must.
+    """
+    return BUILT_IN.get(name) or _registered(name)
+
+
+def names() -> tuple[str, ...]:
+    """All that are registered here; those of aotcuda first."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 (see the head of this file)
+
+    others = {entry.name for entry in entry_points(group=GROUP)} - BUILT_IN.keys()
+    return (*BUILT_IN, *sorted(others))
+
+
+def calling(module: str) -> Registration | None:
+    """The front end whose compiler's code, in the module called `module`, may call device functions."""
+    for found in BUILT_IN.values():
+        if found.caller and f"{module}.".startswith(f"{found.caller}."):
+            return found
+    return None
+
+
+def owning(module: str) -> Registration | None:
+    """The front end of which the module called `module`, or what it defines, is a part."""
+    for found in BUILT_IN.values():
+        for package in found.packages:
+            if f"{module}.".startswith(f"{package}."):
+                return found
+    return None
+
+
+def internals(name: str) -> tuple[str, ...]:
+    """The packages whose own questions to the machine are not the sources', in a build by the front end `name`."""
+    mine = find(name)
+    found = [*BUILT_IN.values(), *([mine] if mine is not None else [])]
+    return tuple(dict.fromkeys([package for item in found for package in item.internals]))
+
+
+def requirement(name: str, *, jit: bool = False) -> str:
+    """What pip installs for the front end called `name`, which the configuration's check has found."""
+    found = find(name)
+    return found.requirement(jit=jit) if found is not None else f"aotcuda[{TOOLKIT}]"
+
+
+def _registered(name: str) -> Registration | None:
+    from importlib.metadata import entry_points  # noqa: PLC0415 (see the head of this file)
+
+    from aotcuda.errors import ToolchainError  # noqa: PLC0415 (likewise)
+
+    for entry in entry_points(group=GROUP, name=name):
+        whose = f"the front end {name}, registered as {entry.value}"
+        try:
+            found = entry.load()
+        except (ImportError, AttributeError) as error:
+            message = f"{whose}, cannot be imported ({error}); install its distribution again"
+            raise ToolchainError(message) from error
+        if not isinstance(found, Registration) or found.name != name:
+            message = f"{whose}, is no aotcuda.frontends.Registration of that name; mend its entry point"
+            raise ToolchainError(message)
+        return found
+    return None

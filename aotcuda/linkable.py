@@ -1,0 +1,30 @@
+"""What can be linked: each kind of item with the suffix of its files, and what Numba calls objects that hold one."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Kind = Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
+
+_TABLE: tuple[tuple[Kind, str, str], ...] = (
+    ("cu", ".cu", "CUSource"),
+    ("ptx", ".ptx", "PTXSource"),
+    ("cubin", ".cubin", "Cubin"),
+    ("fatbin", ".fatbin", "Fatbin"),
+    ("ltoir", ".ltoir", "LTOIR"),
+    ("object", ".o", "Object"),
+    ("library", ".a", "Archive"),
+)
+
+KINDS: dict[str, Kind] = {suffix: kind for kind, suffix, _ in _TABLE}
+"""What a file is, by its suffix."""
+
+SUFFIXES: dict[str, str] = {kind: suffix for kind, suffix, _ in _TABLE}
+
+CLASSES: dict[str, Kind] = {name: kind for kind, _, name in _TABLE}
+"""What an object is that Numba's compilers link, by the name of its class (`numba.cuda.cudadrv.linkable_code`)."""
+
+CLASS_NAMES: dict[str, str] = {suffix: name for _, suffix, name in _TABLE}
+"""By the suffix of a file, the class of an object that holds it."""
