@@ -5,8 +5,6 @@ Its names are found when they are first asked for: every packaged module imports
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.errors import (
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.module import Module, load
+
+    __version__: str
 
 __all__ = [
     "AotcudaError",
@@ -75,6 +75,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from aotcuda.version import VERSION  # noqa: PLC0415 (found when first asked for; see above)
+
+        return VERSION
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

@@ -25,7 +25,7 @@ from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
 from aotcuda.inspect.collect import collect
 from aotcuda.inspect.table import render
-from aotcuda.runtime.arguments.layout import converter
+from aotcuda.runtime.arguments import parameters
 from aotcuda.runtime.arguments.overloads import Dispatch
 from aotcuda.runtime.images.choice import choose
 from support import hostile, images, modules
@@ -47,12 +47,6 @@ class Job(NamedTuple):
     start: int
     stop: int
     step: int = 1
-
-
-class _Array:
-    """What a launch may be given."""
-
-    __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (256, False), "version": 3}  # noqa: RUF012
 
 
 class Outcome(NamedTuple):
@@ -196,8 +190,7 @@ def _read(data: bytes) -> str:
         for kernel in found["kernels"]:
             for plan in Dispatch(kernel, found["module"]).plans:
                 for parameter in plan.parameters:
-                    if parameter["kind"] in ("array", "record"):
-                        converter(parameter, _Array())
+                    parameters.of(parameter).fit(parameter)
         choose(found, (9, 0), driver=(13, 0))
     except ManifestError as error:
         return "errors" if str(error).isprintable() else "tracebacks"
