@@ -11,10 +11,13 @@ import pytest
 
 from integration import projects
 from support import front_ends
+from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+__all__ = ["cuda", "environment", "features", "from_checkout", "mlir", "stand_in_library", "wheelhouse"]
 
 
 @pytest.fixture(scope="session")

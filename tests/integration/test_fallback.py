@@ -14,8 +14,6 @@ import pytest
 
 from integration import projects
 
-pytest_plugins = ["support.stand_in"]
-
 SOURCE = """\
 import os
 

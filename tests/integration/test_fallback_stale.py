@@ -25,8 +25,6 @@ from integration import projects
 from support import front_ends, reading
 from support.late import forget_cache
 
-pytest_plugins = ["support.stand_in"]
-
 ALL = reading.WAYS | reading.HARMLESS
 BEFORE = {name: value for way in ALL.values() for name, value in way.variables[0].items()}
 SOURCE = """\

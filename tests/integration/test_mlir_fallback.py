@@ -8,8 +8,6 @@ from integration import test_fallback
 from support.front_ends import again
 
 pytestmark = pytest.mark.usefixtures("mlir")
-pytest_plugins = ["support.stand_in"]
-
 _SAME = "locks and files of the cache, which know no compiler"
 globals().update(
     again(

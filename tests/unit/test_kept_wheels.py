@@ -27,8 +27,6 @@ def manifests(wheel):
     return {each["module"]: each for each in found}
 
 
-pytest_plugins = ["support.stand_in"]
-
 MODULES = [pytest.param(wheel, name, id=name) for wheel in WHEELS for name in manifests(wheel)]
 OVERLOADS = [
     pytest.param(wheel, module, kernel["name"], overload, id=f"{module}.{overload['symbol']}")

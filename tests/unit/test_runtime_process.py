@@ -11,8 +11,6 @@ from aotcuda.runtime.module import Module
 from support import manifests
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in"]
-
 # What ctypes brings along, as it does `threading` from Python 3.14 on, is not the run time's doing.
 HEAVY = ["numpy", "numba", "cuda", "pathlib", "dataclasses", "typing", "importlib.metadata", "inspect", "threading"]
 LAUNCH = """
