@@ -36,7 +36,7 @@ class ToolchainError(BuildError):
 
 
 class ManifestError(AotcudaError):
-    """A manifest, or a file that it names, is missing, truncated, altered or of a newer format version."""
+    """A manifest, or a file that it names, is missing, truncated or altered, or needs a newer aotcuda."""
 
 
 class ImageError(AotcudaError):

@@ -16,179 +16,50 @@ object in `manifest.json`, inside the data folder that lies beside the generated
 
 An entry of the fallback's cache is such a data folder too, with a bare cubin, `kernels.cubin`, for its one image.
 
-The classes below give the object's shape. All numbers are in bytes unless they say otherwise.
+`aotcuda.manifest_shape` declares the object's keys.
 """
+
+# ruff: noqa: PLC0414 (a name imported `as` itself is one that this module hands on, to mypy)
 
 from __future__ import annotations
 
 import os
 
+from aotcuda import version as versions
 from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal, NotRequired, TypedDict
+    from typing import Any
 
-    class File(TypedDict):
-        """A file of the data folder."""
-
-        path: str
-        bytes: int
-        sha256: str
-
-    class Image(TypedDict):
-        """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, as it was before it was packed.
-
-        Packing keeps machine code byte for byte; it strips PTX of comments and changes the form of LTOIR.
-        """
-
-        arch: str  # "sm_90", "compute_75"; LTOIR carries the sm_ form of the capability it was compiled for
-        kind: Literal["sass", "ptx", "ltoir"]
-        bytes: int
-        sha256: str
-        min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
-
-    class Parameter(TypedDict):
-        """One Python argument of a kernel, and how it lies in the kernel's parameter block.
-
-        `kind` says which other keys are there:
-
-        - `scalar`: `format` is its `struct` character: `?bBhHiIqQefd` (`e` is float16; a bool takes one byte).
-        - `complex`: two floats, real then imaginary; `format` is `f` or `d`.
-        - `pointer`: an address as a 64-bit integer.
-        - `datetime`: a 64-bit integer counted in the unit of `dtype`, NumPy's `<M8[ns]` or `<m8[ms]`.
-        - `record`: the address of one element of type `dtype` on the GPU.
-        - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
-          `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
-          (strides in elements). Which words, and in what order, is the front end's affair.
-        - `type`: zeros in the place of a type, `dtype`; a 64-bit word with `words`, else of the size of a number of it.
-        - `tuple`: `members` are parameters in their turn; each has its own offset.
-        """
-
-        name: str
-        type: str  # as the front end prints it
-        kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple"]
-        offset: int  # of its first byte in the parameter block
-        format: NotRequired[str]
-        dtype: NotRequired[str]  # NumPy's type string, "<f4"; structured ones as in aotcuda.dtypes; "bfloat16"
-        ndim: NotRequired[int]
-        layout: NotRequired[Literal["C", "F", "A"]]  # C and F: contiguous in that order; A: any strides
-        readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
-        aligned: NotRequired[bool]
-        words: NotRequired[list[str]]
-        members: NotRequired[list[Parameter]]
-
-    class Resources(TypedDict):
-        """What one kernel takes on one architecture, as the machine code itself states it."""
-
-        registers: int  # a thread
-        shared: int  # static, a block
-        local: int | None  # a thread; None when the code itself cannot say (recursion)
-        constant: int
-
-    class Raised(TypedDict):
-        """What an error code means that a debug kernel leaves behind when it raises."""
-
-        code: int
-        exception: str  # the name of a Python exception
-        arguments: str
-        function: str
-        file: str
-        line: int
-
-    class Overload(TypedDict):
-        """A kernel for one signature: one entry point in every image."""
-
-        signature: str
-        symbol: str
-        parameters: list[Parameter]
-        parameter_bytes: int  # size of the whole parameter block
-        cooperative: bool
-        launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
-        carveout: int | None  # preferred share of shared memory in percent, -1 for the driver's default
-        resources: dict[str, Resources]  # by arch, for each SASS image
-        raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
-
-    class Kernel(TypedDict):
-        """A kernel as users launch it."""
-
-        name: str
-        origin: str  # "mypkg._kernels:axpy"
-        overloads: list[Overload]
-
-    class Function(TypedDict):
-        """An exported device function."""
-
-        name: str  # its symbol
-        origin: str
-        signature: str
-        abi: Literal["c"]
-        prototype: str
-        records: NotRequired[dict[str, object]]  # each `Record(...)` in the signature, as `numpy.dtype` takes it
-
-    class Callbacks(TypedDict):
-        """Functions to call with the loaded module, by importable name (`mypkg._hooks:upload`)."""
-
-        setup: str | None  # once after loading, in each context
-        teardown: str | None  # once before unloading, likewise
-        origin: str  # the linked item that they belong to
-
-    class Linked(TypedDict):
-        """Something foreign that was linked into the images."""
-
-        name: str  # a file's path from the project's folder, or the name of an object in memory
-        symbols: list[str]  # the functions that it defines, as far as they can be told
-
-    class Source(TypedDict):
-        """A file of the project that the build read; its path is relative to the folder that holds the package."""
-
-        path: str
-        sha256: str
-
-    class Read(TypedDict):
-        """What a build asked of the machine, and was told; `aotcuda.dependencies` has the questions."""
-
-        ask: str
-        path: str  # of the project: relative to the folder that holds the package; of others: absolute
-        answer: str | bool | list[int] | None
-
-    class Rebuild(TypedDict):
-        """What the JIT fallback needs to build the module once more: for another GPU, or for other types."""
-
-        table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
-        names: dict[str, list[str]]  # every module that the wheel gains, with its names
-        root: str  # the folder that paths in the table are relative to, relative to the folder that holds the package
-        files: list[File]  # what lies in it, for this purpose
-
-    class Manifest(TypedDict):
-        """The whole object."""
-
-        format: int
-        generator: str  # "aotcuda 0.1.0"
-        module: str  # "mypkg.kernels"
-        frontend: str
-        toolchain: dict[str, str]  # component -> version
-        min_driver: str | None  # the lowest driver whose CUDA can load the images: "580.65"
-        load: Literal["import", "first-use"]
-        fallback: Literal["jit", "error"]
-        options: dict[str, object]
-        files: dict[Literal["kernels", "functions", "header"], File]
-        images: list[Image]  # of the kernels
-        ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
-        kernels: list[Kernel]
-        functions: list[Function]
-        callbacks: list[Callbacks]
-        handle: str  # what callbacks are given: "cuda.core.ObjectCode"
-        linked: list[Linked]
-        function_links: list[File]  # what has to be linked together with the exported functions
-        sources: list[Source]
-        rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
-        reads: NotRequired[list[Read]]  # editable installs, and the fallback's cache: what else the images depend on
-        variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
-
+    from aotcuda.manifest_shape import Callbacks as Callbacks
+    from aotcuda.manifest_shape import File as File
+    from aotcuda.manifest_shape import Function as Function
+    from aotcuda.manifest_shape import Image as Image
+    from aotcuda.manifest_shape import Kernel as Kernel
+    from aotcuda.manifest_shape import Linked as Linked
+    from aotcuda.manifest_shape import Manifest as Manifest
+    from aotcuda.manifest_shape import Overload as Overload
+    from aotcuda.manifest_shape import Parameter as Parameter
+    from aotcuda.manifest_shape import Raised as Raised
+    from aotcuda.manifest_shape import Read as Read
+    from aotcuda.manifest_shape import Rebuild as Rebuild
+    from aotcuda.manifest_shape import Resources as Resources
+    from aotcuda.manifest_shape import Source as Source
 
 FORMAT = 1
-"""Version of the object's shape. A reader takes its own version and older ones, and refuses newer ones."""
+"""Version of the object's shape. A reader takes its own version and older ones, and refuses newer ones.
+
+It rises when what older readers make of the object would be wrong. Keys that they may ignore leave it as it is, and
+what is in `upgrade` tells readers what their absence means.
+"""
+
+FLOOR = "0.1.0"
+"""The oldest version of aotcuda whose run time reads what this one builds; manifests say it under `floor`.
+
+It rises with `FORMAT`, and with whatever else an older run time cannot launch: another kind of parameter, say. It is
+the version that first reads such manifests. `tests/unit/test_manifest.py` holds it against the kinds that there are.
+"""
 
 FILE_NAME = "manifest.json"
 FOLDER_SUFFIX = ".aotcuda"
@@ -202,6 +73,15 @@ def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
     for function in manifest["functions"]:
         found.setdefault(function["origin"].rpartition(":")[2], []).append(function)
     return {name: records for name, records in found.items() if len(records) > 1 and name not in taken}
+
+
+def upgrade(manifest: dict[str, Any]) -> None:
+    """Give a manifest of an older build the keys that have come since, with the values that their absence meant."""
+    manifest.setdefault("floor", "0.1.0")
+    manifest.setdefault("callbacks", [])
+    manifest.setdefault("handle", "cuda.core.ObjectCode")
+    manifest.setdefault("linked", [])
+    manifest.setdefault("function_links", [])
 
 
 def dump(manifest: Manifest) -> bytes:
@@ -223,7 +103,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     vouches.
 
     Raises:
-        ManifestError: The bytes were altered, are not a manifest, or are of a newer format version.
+        ManifestError: The bytes were altered, are not a manifest, or need a newer aotcuda.
     """
     if len(data) > LARGEST or (sha256 is None and _is_bomb(data)):
         message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
@@ -234,6 +114,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     except (ValueError, LookupError, TypeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
         raise ManifestError(message) from None
+    _check_floor(manifest, where)
     if isinstance(version, int) and version > FORMAT:
         number = str(version) if version < 1000 else "1000 or later"
         message = (
@@ -246,10 +127,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
             f"{where} does not match the digest in the module that was generated with it; install the package again"
         )
         raise ManifestError(message)
-    missing = sorted(_KEYS - manifest.keys())
-    if missing:
-        message = f"{where} lacks {', '.join(missing)}; it was altered. Install the package again."
-        raise ManifestError(message)
+    upgrade(manifest)
     if sha256 is None:
         _check_shape(manifest, where)
     result: Manifest = manifest
@@ -259,6 +137,18 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
 def _is_bomb(data: bytes) -> bool:
     """Whether there are so many values in it that it was made to fill the memory; builds write far fewer."""
     return data.count(b"{") + data.count(b"[") > _MOST_NESTED or data.count(b",") > _MOST_ITEMS
+
+
+def _check_floor(manifest: dict[str, Any], where: str) -> None:
+    floor = manifest.get("floor")
+    if not isinstance(floor, str) or not floor.replace(".", "").isdecimal() or not floor.isascii():
+        return  # an older build's, or altered
+    if versions.is_older(versions.__version__, floor):
+        message = (
+            f"{where} needs aotcuda {floor[:40]} or later, and this is {versions.__version__}; upgrade it: "
+            f"pip install --upgrade 'aotcuda>={floor[:40]}'"
+        )
+        raise ManifestError(message)
 
 
 def _check_shape(manifest: object, where: str) -> None:
@@ -377,22 +267,3 @@ LARGEST = 16 << 20
 _MOST_NESTED = 1_000_000
 _MOST_ITEMS = 2_000_000
 _LARGE = 1 << 20
-_KEYS = frozenset(
-    [
-        "format",
-        "generator",
-        "module",
-        "frontend",
-        "toolchain",
-        "min_driver",
-        "load",
-        "fallback",
-        "options",
-        "files",
-        "images",
-        "ltoir",
-        "kernels",
-        "functions",
-        "sources",
-    ]
-)

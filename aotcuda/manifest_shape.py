@@ -1,13 +1,19 @@
-"""The shape that a manifest must have, as a table; checked where nothing vouches for a manifest's bytes.
+"""The manifest's shape: its keys as types, and a check of objects against them.
 
-The run time reads manifests whose SHA-256 the generated module knows, so it pays for none of this. `aotcuda inspect`
-reads whatever it is given. The table says what `aotcuda.manifest` declares as types; a test holds the two together.
+The classes are what mypy holds readers and writers to, and what the check is made from: a key is declared here alone.
+They are plain dicts in a program, so nothing imports this at launches. The run time reads manifests whose SHA-256 the
+generated module knows, and pays for no check; `aotcuda inspect` reads whatever it is given, and comes here.
+
+All numbers are in bytes unless they say otherwise; those with no other bound are from 0 to 2**63 - 1.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import types
+import typing
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,131 +21,223 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Optional:
-    """A key that may be missing."""
-
-    def __init__(self, spec: object) -> None:
-        self.spec = spec
-
-
-class Mapping:
-    """An object with any keys, whose values are of one shape."""
-
-    def __init__(self, spec: object) -> None:
-        self.spec = spec
-
-
-class Either:
-    """One of some strings."""
-
-    def __init__(self, *values: str) -> None:
-        self.values = values
-        self.what = f"one of {', '.join(values)}"
-
-
-class Maybe:
-    """Null, or of that shape."""
-
-    def __init__(self, spec: object) -> None:
-        self.spec = spec
-
-
 class Text:
     """A string of some form."""
 
     def __init__(self, pattern: str, what: str) -> None:
-        self.pattern = re.compile(pattern, re.ASCII | re.DOTALL)
+        self._pattern = re.compile(pattern, re.ASCII | re.DOTALL)
         self.what = what
 
-
-class Below:
-    """A whole number from 0 to one less than that."""
-
-    def __init__(self, end: int) -> None:
-        self.end = end
-        self.what = f"a whole number below {end:,}"
+    def fits(self, value: object) -> bool:
+        """Whether a value is such a string."""
+        return isinstance(value, str) and self._pattern.fullmatch(value) is not None
 
 
-ARCH = Text(r"(sm|compute)_\d{2,3}[af]?", "a target such as sm_90")
-VERSION = Text(r"\d{1,4}(\.\d{1,4}){0,3}", "a version")
-DTYPE = Text(r"bfloat16|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")
-BLOCK = Below(1 << 16)
-"""An offset in the parameter block; the driver takes 32,764 bytes."""
+class OneOf:
+    """One of some strings."""
 
-# `int` stands for sizes and counts, `float` for whole numbers that may be negative.
-FILE = {"path": str, "bytes": int, "sha256": str}
-IMAGE = {
-    "arch": ARCH,
-    "kind": Either("sass", "ptx", "ltoir"),
-    "bytes": int,
-    "sha256": str,
-    "min_driver": Optional(Maybe(str)),
-}
-PARAMETER: dict[str, Any] = {
-    "name": str,
-    "type": str,
-    "kind": Either("scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple"),
-    "offset": BLOCK,
-    "format": Optional(Either(*"?bBhHiIqQefd")),
-    "dtype": Optional(DTYPE),
-    "ndim": Optional(Below(65)),
-    "layout": Optional(Either(*"CFA")),
-    "readonly": Optional(bool),
-    "aligned": Optional(bool),
-    "words": Optional([str]),
-}
-PARAMETER["members"] = Optional([PARAMETER])
-RESOURCES = {"registers": int, "shared": int, "local": Maybe(int), "constant": int}
-RAISED = {"code": int, "exception": str, "arguments": str, "function": str, "file": str, "line": int}
-OVERLOAD = {
-    "signature": str,
-    "symbol": str,
-    "parameters": [PARAMETER],
-    "parameter_bytes": BLOCK,
-    "cooperative": bool,
-    "launch_bounds": [int],
-    "carveout": Maybe(float),
-    "resources": Mapping(RESOURCES),
-    "raises": Optional([RAISED]),
-}
-KERNEL = {"name": str, "origin": str, "overloads": [OVERLOAD]}
-FUNCTION = {
-    "name": str,
-    "origin": str,
-    "signature": str,
-    "abi": Either("c"),
-    "prototype": str,
-    "records": Optional(Mapping(object)),
-}
-CALLBACKS = {"setup": Maybe(str), "teardown": Maybe(str), "origin": str}
-LINKED = {"name": str, "symbols": [str]}
-SOURCE = {"path": str, "sha256": str}
-READ = {"ask": str, "path": str, "answer": Maybe(object)}
-REBUILD = {"table": Mapping(object), "names": Mapping([str]), "root": str, "files": [FILE]}
-MANIFEST = {
-    "format": int,
-    "generator": str,
-    "module": str,
-    "frontend": str,
-    "toolchain": Mapping(str),
-    "min_driver": Maybe(str),
-    "load": Either("import", "first-use"),
-    "fallback": Either("jit", "error"),
-    "options": Mapping(object),
-    "files": {"kernels": Optional(FILE), "functions": Optional(FILE), "header": Optional(FILE)},
-    "images": [IMAGE],
-    "ltoir": [IMAGE],
-    "kernels": [KERNEL],
-    "functions": [FUNCTION],
-    "callbacks": Optional([CALLBACKS]),
-    "handle": Optional(str),
-    "linked": Optional([LINKED]),
-    "function_links": Optional([FILE]),
-    "sources": [SOURCE],
-    "reads": Optional([READ]),
-    "variables": Optional(Mapping(Maybe(str))),
-    "rebuild": Optional(REBUILD),
-}
+    def __init__(self, *values: str) -> None:
+        self._values = values
+        self.what = f"one of {', '.join(values)}"
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is one of them."""
+        return isinstance(value, str) and value in self._values
+
+
+class Whole:
+    """A whole number from `start` to one less than `end`; true and false are none."""
+
+    def __init__(self, end: int, *, start: int = 0) -> None:
+        self._start, self._end = start, end
+        of = f" below {end:,}" if end < 2**63 else " from 0 to 2**63 - 1" if start == 0 else ""
+        self.what = f"a whole number{of}"
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is such a number."""
+        return type(value) is int and self._start <= value < self._end
+
+
+Arch = Annotated[str, Text(r"(sm|compute)_\d{2,3}[af]?", "a target such as sm_90")]
+Version = Annotated[str, Text(r"\d{1,4}(\.\d{1,4}){0,3}", "a version")]
+Dtype = Annotated[str, Text(r"bfloat16|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
+Format = Annotated[str, OneOf(*"?bBhHiIqQefd")]
+Signed = Annotated[int, Whole(2**63, start=-(2**63))]
+Block = Annotated[int, Whole(1 << 16)]
+"""An offset in the parameter block, or its size; the driver takes 32,764 bytes."""
+
+
+class File(TypedDict):
+    """A file of the data folder."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Image(TypedDict):
+    """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, as it was before it was packed.
+
+    Packing keeps machine code byte for byte; it strips PTX of comments and changes the form of LTOIR.
+    """
+
+    arch: Arch  # "sm_90", "compute_75"; LTOIR carries the sm_ form of the capability it was compiled for
+    kind: Literal["sass", "ptx", "ltoir"]
+    bytes: int
+    sha256: str
+    min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
+
+
+class Parameter(TypedDict):
+    """One Python argument of a kernel, and how it lies in the kernel's parameter block.
+
+    `kind` says which other keys are there:
+
+    - `scalar`: `format` is its `struct` character: `?bBhHiIqQefd` (`e` is float16; a bool takes one byte).
+    - `complex`: two floats, real then imaginary; `format` is `f` or `d`.
+    - `pointer`: an address as a 64-bit integer.
+    - `datetime`: a 64-bit integer counted in the unit of `dtype`, NumPy's `<M8[ns]` or `<m8[ms]`.
+    - `record`: the address of one element of type `dtype` on the GPU.
+    - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
+      `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
+      (strides in elements). Which words, and in what order, is the front end's affair.
+    - `type`: zeros in the place of a type, `dtype`; a 64-bit word with `words`, else of the size of a number of it.
+    - `tuple`: `members` are parameters in their turn; each has its own offset.
+    """
+
+    name: str
+    type: str  # as the front end prints it
+    kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple"]
+    offset: Block  # of its first byte in the parameter block
+    format: NotRequired[Format]
+    dtype: NotRequired[Dtype]  # NumPy's type string, "<f4"; structured ones as in aotcuda.dtypes; "bfloat16"
+    ndim: NotRequired[Annotated[int, Whole(65)]]
+    layout: NotRequired[Literal["C", "F", "A"]]  # C and F: contiguous in that order; A: any strides
+    readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
+    aligned: NotRequired[bool]
+    words: NotRequired[list[str]]
+    members: NotRequired[list[Parameter]]
+
+
+class Resources(TypedDict):
+    """What one kernel takes on one architecture, as the machine code itself states it."""
+
+    registers: int  # a thread
+    shared: int  # static, a block
+    local: int | None  # a thread; None when the code itself cannot say (recursion)
+    constant: int
+
+
+class Raised(TypedDict):
+    """What an error code means that a debug kernel leaves behind when it raises."""
+
+    code: int
+    exception: str  # the name of a Python exception
+    arguments: str
+    function: str
+    file: str
+    line: int
+
+
+class Overload(TypedDict):
+    """A kernel for one signature: one entry point in every image."""
+
+    signature: str
+    symbol: str
+    parameters: list[Parameter]
+    parameter_bytes: Block  # size of the whole parameter block
+    cooperative: bool
+    launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
+    carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
+    resources: dict[str, Resources]  # by arch, for each SASS image
+    raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
+
+
+class Kernel(TypedDict):
+    """A kernel as users launch it."""
+
+    name: str
+    origin: str  # "mypkg._kernels:axpy"
+    overloads: list[Overload]
+
+
+class Function(TypedDict):
+    """An exported device function."""
+
+    name: str  # its symbol
+    origin: str
+    signature: str
+    abi: Literal["c"]
+    prototype: str
+    records: NotRequired[dict[str, object]]  # each `Record(...)` in the signature, as `numpy.dtype` takes it
+
+
+class Callbacks(TypedDict):
+    """Functions to call with the loaded module, by importable name (`mypkg._hooks:upload`)."""
+
+    setup: str | None  # once after loading, in each context
+    teardown: str | None  # once before unloading, likewise
+    origin: str  # the linked item that they belong to
+
+
+class Linked(TypedDict):
+    """Something foreign that was linked into the images."""
+
+    name: str  # a file's path from the project's folder, or the name of an object in memory
+    symbols: list[str]  # the functions that it defines, as far as they can be told
+
+
+class Source(TypedDict):
+    """A file of the project that the build read; its path is relative to the folder that holds the package."""
+
+    path: str
+    sha256: str
+
+
+class Read(TypedDict):
+    """What a build asked of the machine, and was told; `aotcuda.dependencies` has the questions."""
+
+    ask: str
+    path: str  # of the project: relative to the folder that holds the package; of others: absolute
+    answer: list[int] | str | bool | None
+
+
+class Rebuild(TypedDict):
+    """What the JIT fallback needs to build the module once more: for another GPU, or for other types."""
+
+    table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
+    names: dict[str, list[str]]  # every module that the wheel gains, with its names
+    root: str  # the folder that paths in the table are relative to, relative to the folder that holds the package
+    files: list[File]  # what lies in it, for this purpose
+
+
+class Manifest(TypedDict):
+    """The whole object."""
+
+    format: int
+    floor: Version  # the oldest aotcuda whose run time reads it
+    generator: str  # "aotcuda 0.1.0"
+    module: str  # "mypkg.kernels"
+    frontend: str
+    toolchain: dict[str, str]  # component -> version
+    min_driver: str | None  # the lowest driver whose CUDA can load the images: "580.65"
+    load: Literal["import", "first-use"]
+    fallback: Literal["jit", "error"]
+    options: dict[str, object]
+    files: dict[Literal["kernels", "functions", "header"], File]
+    images: list[Image]  # of the kernels
+    ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
+    kernels: list[Kernel]
+    functions: list[Function]
+    callbacks: list[Callbacks]
+    handle: str  # what callbacks are given: "cuda.core.ObjectCode"
+    linked: list[Linked]
+    function_links: list[File]  # what has to be linked together with the exported functions
+    sources: list[Source]
+    rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
+    reads: NotRequired[list[Read]]  # editable installs, and the fallback's cache: what else the images depend on
+    variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
+
 
 _NEEDED = {
     "scalar": ("format",),
@@ -155,12 +253,8 @@ _NEEDED = {
 
 _WORD = re.compile(r"(?:zero|one|items|itemsize|data|(?:shape|stride|step)(\d{1,2}))", re.ASCII)
 
-_NAMES = {
-    str: "a string",
-    int: "a whole number from 0 to 2**63 - 1",
-    float: "a whole number",
-    bool: "true or false",
-}
+_NAMES = {str: "a string", bool: "true or false"}
+_UNBOUNDED = Whole(2**63)
 
 
 def problem(value: object) -> str | None:
@@ -169,29 +263,101 @@ def problem(value: object) -> str | None:
     Raises:
         RecursionError: Its parameters are nested too deeply.
     """
-    return next(itertools.chain(_problems(value, MANIFEST, ""), _contradictions(value)), None)
+    return next(itertools.chain(_problems(value, _spec(Manifest), ""), _contradictions(value)), None)
 
 
 def _contradictions(value: Any) -> Iterator[str]:
     """What is wrong with a manifest whose parts are right."""
     cuda = value["toolchain"].get("cuda")
     if cuda is not None:
-        yield from _problems(cuda, VERSION, "toolchain.cuda")
+        yield from _problems(cuda, _spec(Version), "toolchain.cuda")
     archs = [image["arch"] for image in value["images"]]
     if len(set(archs)) < len(archs):
         yield "images lists a target twice"
 
 
+class _Keys:
+    """An object with certain keys: what each is to be, and which may be missing."""
+
+    def __init__(self) -> None:
+        self.specs: dict[str, Any] = {}
+        self.optional: set[str] = set()
+        self.is_parameter = False
+
+
+class _Mapping:
+    """An object with any keys, whose values are of one shape."""
+
+    def __init__(self, spec: Any) -> None:
+        self.spec = spec
+
+
+class _AnyOf:
+    """One of several shapes; the first says what is wrong with what is of none."""
+
+    def __init__(self, *specs: Any) -> None:
+        self.specs = specs
+
+
+_declared: dict[type, _Keys] = {}
+
+
+def _keys(declared: type) -> _Keys:
+    """The keys that a TypedDict declares."""
+    if declared in _declared:
+        return _declared[declared]
+    keys = _declared[declared] = _Keys()  # before its keys: the members of a parameter are parameters
+    keys.is_parameter = declared is Parameter
+    for name, hint in typing.get_type_hints(declared, include_extras=True).items():
+        if typing.get_origin(hint) is NotRequired:
+            keys.optional.add(name)
+            (hint,) = typing.get_args(hint)  # noqa: PLW2901
+        keys.specs[name] = _spec(hint)
+    return keys
+
+
+def _spec(hint: Any) -> Any:
+    """What a value is held against, from the annotation of its key."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if typing.is_typeddict(hint):
+        return _keys(hint)
+    if origin is Annotated:
+        return args[1]
+    if origin is Literal:
+        return OneOf(*args)
+    if origin in (typing.Union, types.UnionType):
+        return _AnyOf(*[None if arg is types.NoneType else _spec(arg) for arg in args])
+    if origin is list:
+        return [_spec(args[0])]
+    if origin is dict and typing.get_origin(args[0]) is Literal:
+        keys = _Keys()
+        keys.specs = dict.fromkeys(typing.get_args(args[0]), _spec(args[1]))
+        keys.optional = {*keys.specs}
+        return keys
+    if origin is dict:
+        return _Mapping(_spec(args[1]))
+    return _UNBOUNDED if hint is int else hint
+
+
 def _problems(value: Any, spec: Any, where: str) -> Iterator[str]:
-    if isinstance(spec, Maybe):
-        if value is not None:
-            yield from _problems(value, spec.spec, where)
+    if isinstance(spec, _AnyOf):
+        if not any(value is None if each is None else _is_clean(value, each) for each in spec.specs):
+            yield from _problems(value, spec.specs[0], where)
     elif isinstance(spec, list):
         yield from _list_problems(value, spec[0], where)
-    elif isinstance(spec, (Mapping, dict)):
+    elif isinstance(spec, _Mapping):
+        yield from _mapping_problems(value, spec.spec, where)
+    elif isinstance(spec, _Keys):
         yield from _object_problems(value, spec, where)
-    elif not _fits(value, spec):
-        yield f"{where} is not {_NAMES[spec] if isinstance(spec, type) else spec.what}"
+    elif isinstance(spec, type):
+        if not isinstance(value, spec):
+            yield f"{where} is not {_NAMES[spec]}"
+    elif not spec.fits(value):
+        yield f"{where} is not {spec.what}"
+
+
+def _is_clean(value: object, spec: Any) -> bool:
+    return next(_problems(value, spec, ""), None) is None
 
 
 def _list_problems(value: Any, spec: Any, where: str) -> Iterator[str]:
@@ -202,22 +368,25 @@ def _list_problems(value: Any, spec: Any, where: str) -> Iterator[str]:
             yield from _problems(item, spec, f"{where}[{at}]")
 
 
-def _object_problems(value: Any, spec: Mapping | dict[str, Any], where: str) -> Iterator[str]:
+def _mapping_problems(value: Any, spec: Any, where: str) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{where} is not an object"
+        return
+    for key, item in value.items():
+        yield from _problems(item, spec, f"{where}[{key[:80]!a}]")
+
+
+def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f"{where or 'it'} is not an object"
         return
-    if isinstance(spec, Mapping):
-        for key, item in value.items():
-            yield from _problems(item, spec.spec, f"{where}[{key[:80]!a}]")
-        return
     inner = f"{where}." if where else ""
-    for key, of in spec.items():
-        is_optional = isinstance(of, Optional)
+    for key, spec in keys.specs.items():
         if key in value:
-            yield from _problems(value[key], of.spec if is_optional else of, inner + key)
-        elif not is_optional:
+            yield from _problems(value[key], spec, inner + key)
+        elif key not in keys.optional:
             yield f"{inner}{key} is missing"
-    if spec is PARAMETER:
+    if keys.is_parameter:
         yield from _parameter_problems(value, inner)
 
 
@@ -232,15 +401,3 @@ def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
         known = _WORD.fullmatch(word)
         if not known or int(known[1] or -1) >= value["ndim"]:
             yield f"{inner}words names something that an array of {value['ndim']} dimensions does not have"
-
-
-def _fits(value: object, spec: Any) -> bool:
-    if isinstance(spec, Either):
-        return isinstance(value, str) and value in spec.values
-    if isinstance(spec, Text):
-        return isinstance(value, str) and spec.pattern.fullmatch(value) is not None
-    if isinstance(spec, Below):
-        return type(value) is int and 0 <= value < spec.end
-    if spec in (int, float):
-        return type(value) is int and (0 if spec is int else -(2**63)) <= value < 2**63
-    return isinstance(value, spec)

@@ -1,5 +1,27 @@
-"""The version of aotcuda: of the run time, of the builder, and of what both write."""
+"""The version of aotcuda, and the order of versions as far as a run time has to know it."""
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
+"""The one place that has it; the build of aotcuda's own wheel reads it from here."""
+
+
+def is_older(version: str, floor: str) -> bool:
+    """Whether `version` comes before `floor`, by the numbers of both: 0.2.0rc1 and 0.2.0.dev3 count as 0.2.0."""
+    return _release(version) < _release(floor)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers that a version begins with, without zeros at its end: (0, 2) of 0.2.0rc1."""
+    numbers = []
+    for part in version.split("."):
+        rest = part.lstrip("0123456789")
+        digits = part[: len(part) - len(rest)]
+        if not digits:
+            break
+        numbers.append(int(digits[:9]))
+        if rest:
+            break
+    while numbers and not numbers[-1]:
+        del numbers[-1]
+    return tuple(numbers)

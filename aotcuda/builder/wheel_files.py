@@ -81,6 +81,7 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
     toolkit = tables.pair(result.toolchain["cuda"])
     return {
         "format": manifest.FORMAT,
+        "floor": manifest.FLOOR,
         "generator": f"aotcuda {version}",
         "module": module.plan.config.name,
         "frontend": module.plan.frontend,

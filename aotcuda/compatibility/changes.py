@@ -138,10 +138,10 @@ def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
         yield Change(kind="setting", name=key, text=became(was, now), old=was, new=now)
     for key, was, now in others(before["options"], after["options"], frozenset()):
         yield Change(kind="setting", name=f"options.{key}", text=became(was, now), old=was, new=now)
-    if after.get("callbacks") and not before.get("callbacks"):
+    if after["callbacks"] and not before["callbacks"]:
         text = "there are some now; whoever loads the module needs cuda-core"
         yield Change(kind="setting", name="callbacks", text=text, breaks=True)
-    elif before.get("callbacks", []) != after.get("callbacks", []):
+    elif before["callbacks"] != after["callbacks"]:
         yield Change(kind="setting", name="callbacks", text="changed")
     if after["format"] != before["format"]:
         newer = after["format"] > before["format"]

@@ -146,7 +146,7 @@ def _kernels(found: BuiltModule | targets.BareImage) -> BuiltModule | None:
     if not isinstance(found, BuiltModule):
         message = f"{found.where} is an image alone, which does not tell its toolchain; name a wheel, module or folder"
         raise TargetError(message)
-    return found if found.manifest.get("kernels") else None
+    return found if found.manifest["kernels"] else None
 
 
 def _all_gpus() -> list[Gpu]:

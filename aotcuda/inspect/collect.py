@@ -45,7 +45,7 @@ def _built(module: targets.BuiltModule) -> Module:
     content = module.manifest
     kernels = _images(module, "kernels", content["images"])
     functions = _images(module, "functions", content["ltoir"])
-    linked = [(name, item["name"]) for item in content.get("linked", ()) for name in item["symbols"]]
+    linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
     _spend(module.budget, module.where, len(overloads), len(kernels))
     _spend(module.budget, module.where, len(content["functions"]), len(functions))
@@ -139,7 +139,7 @@ def _linked(name: str, origin: str, in_c: str | None) -> Symbol:
 def _callbacks(content: manifest.Manifest) -> dict[str, str]:
     found = [
         f"{which} {item[which]} ({item['origin']})"
-        for item in content.get("callbacks", ())
+        for item in content["callbacks"]
         for which in ("setup", "teardown")
         if item[which]
     ]

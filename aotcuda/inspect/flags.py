@@ -44,7 +44,7 @@ def files(target: str) -> list[str]:
     for folder, content in _installed(target):
         functions = content["files"].get("functions")
         if functions is not None:  # a package may well have modules with kernels alone
-            found += [str(folder / file["path"]) for file in (functions, *content.get("function_links", ()))]
+            found += [str(folder / file["path"]) for file in (functions, *content["function_links"])]
     if not found:
         message = f"{target} exports no device functions, so there is nothing to link"
         raise TargetError(message)

@@ -258,7 +258,7 @@ def _read_module(folder: files.Folder) -> BuiltModule:
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
-    for file in parsed.get("function_links", ()):
+    for file in parsed["function_links"]:
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return BuiltModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)

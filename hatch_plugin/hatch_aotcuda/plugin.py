@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import shutil
 import sysconfig
 from contextlib import contextmanager
@@ -100,13 +99,6 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             raise ConfigError(message)
         return table
 
-    def _missing_dependency(self) -> list[str]:
-        """What to warn of where the wheel would be installed without the run time that its modules import."""
-        names = [re.split(r"[^\w.-]", text.strip(), maxsplit=1)[0] for text in self.metadata.core.dependencies]
-        if any(name.lower() == "aotcuda" for name in names):
-            return []
-        return ['project.dependencies does not name aotcuda, which the generated modules import; add "aotcuda" to it']
-
     def _install(self, built: Output | None) -> None:
         from aotcuda.builder import source_tree as tree
 
@@ -114,13 +106,14 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             self.app.display_warning(f"aotcuda: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.builder import api, output, temporary
+        from aotcuda.builder import api, output, run_time_requirement, temporary
         from aotcuda.builder import source_tree as tree
 
         root = Path(self.root)
         packages = [root / Path(path).parent for path in self.build_config.packages]
+        of_dependencies = run_time_requirement.warnings(self.metadata.core.dependencies)
         built = api.build(self._table(), root, packages, editable=editable)
-        for text in [*built.warnings, *self._missing_dependency()]:
+        for text in [*built.warnings, *of_dependencies]:
             self.app.display_warning(f"aotcuda: {text}")
         if editable:
             # An editable install imports from the source tree, where files of the wheel are not seen. They are written

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.quick import accelerator_module, general, path, quick
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+__all__ = ["accelerator_module", "features", "general", "installed", "path", "quick", "run_clean"]
 
 REPOSITORY = Path(__file__).parents[2]
 GIVEN = os.environ.get("AOTCUDA_GPU_WHEELS")  # tests run with an environment that says nothing to aotcuda

@@ -11,7 +11,6 @@ import pytest
 import aotcuda
 from aotcuda.runtime.fast import extension as accelerate
 
-pytest_plugins = ["support.quick"]
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
 torch = pytest.importorskip("torch")

@@ -21,7 +21,6 @@ import pytest
 
 from aotcuda.runtime import driver
 
-pytest_plugins = ["support.quick"]
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
 torch = pytest.importorskip("torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -11,10 +12,13 @@ import pytest
 
 from integration import projects
 from support import front_ends
+from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+__all__ = ["cuda", "environment", "features", "from_checkout", "front_end", "stand_in_library", "wheelhouse"]
 
 
 @pytest.fixture(scope="session")
@@ -40,21 +44,42 @@ def environment(tmp_path: Path) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.fixture(scope="session")
-def features(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The content of a wheel of `tests/packages/features`, for targets of every kind."""
-    project = projects.copy("features", tmp_path_factory.mktemp("features") / "project")
-    environ = {"AOTCUDA_ARCH": "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a"}
-    files = projects.content(projects.build_wheel(project, **environ))
-    shutil.rmtree(project)
-    return files
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what asks for the fixture `front_end` with each of them, or with the one that it is marked for."""
+    own = [marker for marker in metafunc.definition.iter_markers("parametrize") if "front_end" in marker.args[0]]
+    if "front_end" in metafunc.fixturenames and not own:
+        alone = metafunc.definition.get_closest_marker("front_end")
+        names = alone.args[:1] if alone else front_ends.ALL
+        metafunc.parametrize("front_end", names, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
-def mlir() -> Iterator[None]:
-    """Projects are made for the second front end."""
-    if not front_ends.installed():
+def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The front end that projects are made for.
+
+    A fixture that builds something for a whole module asks for this one, so that it is built for each.
+    """
+    if request.param == front_ends.MLIR and not front_ends.installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
-    before, projects.FrontEnd.name = projects.FrontEnd.name, front_ends.MLIR
-    yield
-    projects.FrontEnd.name = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects.FrontEnd, "name", request.param)
+        yield request.param
+
+
+@pytest.fixture(scope="session")
+def _features(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, bytes]]:
+    @functools.cache
+    def build(front_end: str) -> dict[str, bytes]:
+        project = projects.copy("features", tmp_path_factory.mktemp(front_end) / "project")
+        environ = {"AOTCUDA_ARCH": "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a"}
+        files = projects.content(projects.build_wheel(project, **environ))
+        shutil.rmtree(project)
+        return files
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def features(front_end: str, _features: Callable[[str], dict[str, bytes]]) -> dict[str, bytes]:
+    """The content of a wheel of `tests/packages/features`, for targets of every kind."""
+    return _features(front_end)

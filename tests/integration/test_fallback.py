@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from integration import projects
+from support import front_ends
 
-pytest_plugins = ["support.stand_in"]
+pytestmark = pytest.mark.usefixtures("front_end")
+NUMBA_ALONE = pytest.mark.front_end(front_ends.NUMBA)
+MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 
 SOURCE = """\
 import os
@@ -146,7 +149,7 @@ def write(folder, *, aotcuda=""):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def wheel(front_end, tmp_path_factory):
     """A wheel for sm_80 and sm_90."""
     folder = tmp_path_factory.mktemp("wheel")
     project = write(folder / "project")
@@ -340,6 +343,7 @@ def test_an_edited_editable_install_gives_the_new_code(machine, edit):
     assert machine.builds == 2
 
 
+@NUMBA_ALONE  # locks and files of the cache, which know no compiler
 def test_of_many_processes_that_start_cold_one_compiles(installed):
     processes = [installed.start("scaled:<f8") for _ in range(64)]
     results = [said(process) for process in processes]
@@ -350,7 +354,7 @@ def test_of_many_processes_that_start_cold_one_compiles(installed):
     assert installed.run("scaled:<f8")["images"] == results[0]["images"]  # the same bytes, whoever compiles
 
 
-def test_no_front_end_is_said_with_what_to_install(installed):
+def test_no_front_end_is_said_with_what_to_install(installed, front_end):
     code = LAUNCH.replace("import json, sys, warnings", "import json, sys, warnings; sys.argv[1:] = ['scaled:<f8']")
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
@@ -360,12 +364,12 @@ def test_no_front_end_is_said_with_what_to_install(installed):
         check=False,
     )
     assert done.returncode == 1
-    name = projects.FrontEnd.name
-    extra = {"numba-cuda": "jit-cu13", "numba-cuda-mlir": "jit-mlir-cu13"}[name]
-    assert f"needs {name}, which is not installed: pip install 'aotcuda[{extra}]'" in done.stderr
+    extra = {front_ends.NUMBA: "jit-cu13", front_ends.MLIR: "jit-mlir-cu13"}[front_end]
+    assert f"needs {front_end}, which is not installed: pip install 'aotcuda[{extra}]'" in done.stderr
     assert installed.builds == 0
 
 
+@NUMBA_ALONE  # likewise
 def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, tmp_path):
     """Processes killed at any moment of a late build and its write; the next one is right."""
     for number in range(6):
@@ -376,6 +380,18 @@ def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, t
         process.communicate()
     assert installed.run("scaled:<f8")["tiers"]["scaled"] == ["exact", "jit"]
     assert len(list(Path(installed.cache).rglob("entry.json"))) == 1
+
+
+@MLIR_ALONE
+def test_what_was_compiled_has_the_second_front_ends_parameters(installed):
+    installed.run("plain:<i4")
+    (entry,) = installed.cache.rglob("manifest.json")
+    manifest = json.loads(entry.read_text())
+    assert manifest["frontend"] == "numba-cuda-mlir"
+    assert "numba-cuda-mlir" in manifest["toolchain"]
+    assert "llvmlite" not in manifest["toolchain"]
+    (overload,) = manifest["kernels"][0]["overloads"]
+    assert overload["parameters"][0]["words"] == ["data", "data", "zero", "shape0", "step0"]
 
 
 def test_bytecode_of_a_source_as_it_was_is_not_taken_for_it(checkout):

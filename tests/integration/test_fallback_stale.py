@@ -22,10 +22,8 @@ from aotcuda.errors import FallbackWarning, NoImageError, StaleBuildError
 from aotcuda.runtime.jit import compile as obtain
 from aotcuda.runtime.jit import recipe
 from integration import projects
-from support import front_ends, reading
+from support import reading
 from support.late import forget_cache
-
-pytest_plugins = ["support.stand_in"]
 
 ALL = reading.WAYS | reading.HARMLESS
 BEFORE = {name: value for way in ALL.values() for name, value in way.variables[0].items()}
@@ -71,15 +69,6 @@ class Built:
         for path, pristine in self.folders.items():
             shutil.rmtree(path)
             shutil.copytree(pristine, path, symlinks=True)
-
-
-@pytest.fixture(scope="module", params=["numba-cuda", front_ends.MLIR])
-def front_end(request):
-    if request.param == front_ends.MLIR and not front_ends.installed():
-        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
-    before, projects.FrontEnd.name = projects.FrontEnd.name, request.param
-    yield request.param
-    projects.FrontEnd.name = before
 
 
 @pytest.fixture(scope="module", params=["cache", "editable install"])
@@ -128,7 +117,7 @@ class CompiledAgainError(Exception):
 
 @pytest.fixture
 def answer(built, kind, cuda, monkeypatch):
-    """A function that gets the answer that was built, and raises if that is out of date; and the project."""
+    """A function that gives the images that were built, and raises if they are out of date; and the project."""
     for name, value in BEFORE.items():
         monkeypatch.setenv(name, value)
     if kind == "cache":
@@ -143,7 +132,7 @@ def answer(built, kind, cuda, monkeypatch):
             forget_cache(monkeypatch)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FallbackWarning)
-                ask(built)
+                return ask(built).manifest["images"]
     else:
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         monkeypatch.syspath_prepend(str(built.root))
@@ -152,6 +141,7 @@ def answer(built, kind, cuda, monkeypatch):
 
         def get():
             module.k[1, 32](cuda.array(8))
+            return module.__aotcuda__.manifest["images"]
 
     yield get, built.root
     built.restore()
@@ -181,20 +171,21 @@ def test_an_edit_is_never_answered_by_what_was_built_before(answer, monkeypatch,
 def test_whatever_changes_nothing_is_answered_by_what_was_built(answer, monkeypatch, name):
     get, root = answer
     way = reading.HARMLESS[name]
-    get()
+    built = get()
     way.edit(root / "pkg" / "data" / reading.tag(name))
     for variable, value in way.variables[1].items():
         monkeypatch.setenv(variable, value)
-    get()
+    assert get() == built
 
 
 @pytest.mark.parametrize("folder", ["/", "pkg", ".."])
 def test_where_a_program_is_started_does_not_matter(answer, monkeypatch, folder):
     get, root = answer
+    built = get()
     monkeypatch.chdir(root / folder)
     for name in ("PATH", "TERM", "PWD"):
         monkeypatch.setenv(name, "/somewhere/else")
-    get()
+    assert get() == built
 
 
 def test_the_variable_for_what_nobody_sees(answer, monkeypatch):

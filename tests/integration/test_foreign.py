@@ -19,6 +19,8 @@ from support.images import cuobjdump
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("front_end")
+
 CU = 'extern "C" __device__ float twice(float x) { return 2.0f * x; }\n'
 SOURCE = """
 from numba import cuda
@@ -33,7 +35,7 @@ KERNEL = 'kernels.k = "void(float32[::1])"\n'
 
 
 @pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def foreign(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The content of a wheel of `tests/packages/foreign`, whose binaries nvcc makes first."""
     project = projects.copy("foreign", tmp_path_factory.mktemp("foreign") / "project")
     nvcc = find_nvidia_binary_utility("nvcc") or shutil.which("nvcc")

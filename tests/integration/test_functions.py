@@ -12,10 +12,13 @@ import pytest
 
 from aotcuda.binary import cubin
 from integration import cuda_cpp, projects
+from support import front_ends
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("front_end")
 
 FOLDER = "features/kernels.aotcuda"
 HEADER = "features_kernels.h"
@@ -102,15 +105,21 @@ def test_functions_are_passed_their_arguments_as_cuda_cpp_passes_them(
     assert {name: ours[name] for name in prototypes} == {name: theirs[name] for name in prototypes}
 
 
+# How C passes a complex number to each front end's functions.
+COMPLEX = {front_ends.NUMBA: "{}, {}", front_ends.MLIR: "{{{}, {}}}"}
+
+
 @pytest.mark.parametrize("arch", ["75", "86", "90", "120"])
 def test_the_packaged_code_links_into_a_cpp_kernel_for_old_and_new_gpus(
-    arch: str, header: str, functions: bytes
+    arch: str, header: str, functions: bytes, front_end: str
 ) -> None:
-    calls = """
+    number = COMPLEX[front_end].format
+    calls = f"""
     store((int *)out, answer());
     out[1] = wide(p[0], p[1], p[2], p[3]) + negate_i8(p[4]) + is_positive(p[5]);
-    aotcuda_complex128 z = square_c128(p[6], p[7]);
-    p[8] = z.real + z.imag + square_c64(p[9], p[10]).imag + sum_pair(p[11], p[12]) + root(p[13]) + *second(p);
+    aotcuda_complex128 z = square_c128({number("p[6]", "p[7]")});
+    p[8] = z.real + z.imag + square_c64({number("p[9]", "p[10]")}).imag + sum_pair(p[11], p[12]) + root(p[13]);
+    p[9] = *second(p);
     """
     linked = cuda_cpp.link([("LTOIR", user_of(calls, header, arch)), ("FATBIN", functions)], "-lto", f"-arch=sm_{arch}")
     assert [kernel.name for kernel in cubin.read(linked, "the linked kernel").kernels] == ["user"]

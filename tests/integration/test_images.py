@@ -9,6 +9,7 @@ import pytest
 
 from aotcuda.binary import cubin, fatbin
 from integration import cuda_cpp, projects
+from support import front_ends
 from support.images import cuobjdump, resource_usage
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aotcuda.manifest import Manifest, Overload, Parameter
+
+pytestmark = pytest.mark.usefixtures("front_end")
+NUMBA_ALONE = pytest.mark.front_end(front_ends.NUMBA)
+MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 
 FOLDER = "features/kernels.aotcuda"
 SASS = ["sm_75", "sm_90", "sm_90a", "sm_100f"]
@@ -96,10 +101,14 @@ def test_nothing_is_left_to_be_linked(ptx: dict[str, str], kernels: bytes) -> No
         assert set(externals) <= {"vprintf"}  # which the driver has
 
 
-def test_shared_memory_of_kernels_in_one_module_is_their_own(ptx: dict[str, str], kernels: bytes) -> None:
+def test_shared_memory_of_kernels_in_one_module_is_their_own(kernels: bytes) -> None:
     usage = resource_usage(image(kernels, "sm_75"))
     assert [int(usage[name]["SHARED"]) for name in ("reverse", "rotate", "histogram")] == [256, 256, 1024]
     assert int(usage["times_two"]["SHARED"]) == 0
+
+
+@NUMBA_ALONE  # the other one's are numbered
+def test_shared_memory_has_a_name_for_each_kernel(ptx: dict[str, str]) -> None:
     names = {name: set(re.findall(r"_cudapy_smem\w+", ptx[name])) for name in ("reverse", "rotate", "histogram")}
     assert all(len(found) == 1 for found in names.values())
     assert len(set.union(*names.values())) == 3
@@ -117,6 +126,7 @@ def test_closures_of_one_name_keep_their_own_values(ptx: dict[str, str]) -> None
     assert constants["both_closures"] == {"1002", "1003"}
 
 
+@NUMBA_ALONE  # the other compiler cannot store them in arrays
 def test_members_of_enumerations_are_numbers_in_the_code(ptx: dict[str, str]) -> None:
     assert {"7", "11"} <= set(re.findall(r"mov\.\w+\s+%\w+, (\d+);", ptx["colours"]))
 
@@ -156,45 +166,63 @@ def test_kernels_that_synchronise_the_grid_are_marked(overloads: dict[str, Overl
 
 
 # The kernels of the package as CUDA C++ would declare them; one array is seven words and more.
-ARRAY = "void*, void*, long long, long long, void*"
-CPP_KERNELS = f"""
-struct Complex64 {{ float real, imag; }};
-extern "C" {{
+CPP_KERNELS = """
+struct Complex64 { float real, imag; };
+struct Complex128 { double real, imag; };
+extern "C" {
 __global__ void scalars(bool, signed char, unsigned char, short, unsigned short, int, unsigned, long long,
-    unsigned long long, unsigned short, float, double, float*, {ARRAY}, long long, long long) {{}}
-__global__ void nested(float, signed char, signed char, double, float, float, double, double,
-    {ARRAY}, long long, long long) {{}}
-__global__ void helpers__0({ARRAY}, long long, long long, {ARRAY}, long long, long long) {{}}
-__global__ void scratch({ARRAY}, long long, long long, int) {{}}
-}}
+    unsigned long long, unsigned short, float, double, float*, ARRAY, long long, long long) {}
+__global__ void nested(float, signed char, signed char, double, COMPLEX64, COMPLEX128,
+    ARRAY, long long, long long) {}
+__global__ void helpers__0(ARRAY, long long, long long, ARRAY, long long, long long) {}
+__global__ void scratch(ARRAY, long long, long long, int) {}
+}
 """
+# What an array begins with, and what a complex number is.
+CPP_TYPES = {
+    front_ends.NUMBA: ("void*, void*, long long, long long, void*", "float, float", "double, double"),
+    front_ends.MLIR: ("void*, void*, long long", "Complex64", "Complex128"),
+}
 
 SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 
 
-def words(parameters: list[Parameter]) -> Iterator[tuple[int, int]]:
+def words(parameters: list[Parameter], front_end: str) -> Iterator[tuple[int, int]]:
     """Offset and size of each machine-level parameter that the manifest describes."""
     for parameter in parameters:
         offset = parameter["offset"]
         if parameter["kind"] == "tuple":
-            yield from words(parameter["members"])
+            yield from words(parameter["members"], front_end)
         elif parameter["kind"] == "array":
             yield from ((offset + 8 * index, 8) for index in range(len(parameter["words"])))
         else:
             size = 8 if parameter["kind"] == "pointer" else SIZES[parameter["format"]]
-            yield offset, size
-            if parameter["kind"] == "complex":
-                yield offset + size, size
+            if parameter["kind"] != "complex":
+                yield offset, size
+            elif front_end == front_ends.NUMBA:
+                yield from ((offset, size), (offset + size, size))
+            else:
+                yield offset, 2 * size
 
 
 @pytest.mark.parametrize("symbol", ["scalars", "nested", "helpers__0", "scratch"])
-def test_parameters_lie_where_cuda_cpp_would_put_them(symbol: str, overloads: dict[str, Overload]) -> None:
-    compiled = cubin.read(cuda_cpp.compile_source(CPP_KERNELS, "CUBIN", "-arch=sm_75"), "the C++ kernels")
+def test_parameters_lie_where_cuda_cpp_would_put_them(
+    symbol: str, overloads: dict[str, Overload], front_end: str
+) -> None:
+    macros = zip(("ARRAY", "COMPLEX64", "COMPLEX128"), CPP_TYPES[front_end], strict=True)
+    source = "".join(f"#define {name} {text}\n" for name, text in macros) + CPP_KERNELS
+    compiled = cubin.read(cuda_cpp.compile_source(source, "CUBIN", "-arch=sm_75"), "the C++ kernels")
     theirs = next(kernel for kernel in compiled.kernels if kernel.name == symbol)
-    assert list(words(overloads[symbol]["parameters"])) == [
+    assert list(words(overloads[symbol]["parameters"], front_end)) == [
         (offset, size) for _, offset, size in sorted(theirs.parameters)
     ]
     assert overloads[symbol]["parameter_bytes"] == theirs.parameter_bytes
+
+
+@MLIR_ALONE
+def test_an_array_is_a_memref_with_its_strides_in_elements(overloads: dict[str, Overload]) -> None:
+    array = overloads["layouts"]["parameters"][2]
+    assert array["words"] == ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
 
 
 def test_the_manifest_says_how_to_fill_parameters_of_every_kind(overloads: dict[str, Overload]) -> None:
@@ -237,3 +265,31 @@ def test_a_debug_build_says_where_its_code_comes_from(tmp_path: Path) -> None:
     assert b"_kernels.py" in data
     assert str(tmp_path).encode() not in data
     assert projects.manifest_of(files, "flat.kernels")["options"]["opt-level"] == 0
+
+
+BOTH = """
+from numba import cuda, float32
+
+def both(x):
+    fixed = cuda.shared.array(64, float32)
+    given = cuda.shared.array(0, float32)
+    i = cuda.threadIdx.x
+    fixed[i] = x[i]
+    given[i] = x[i]
+    cuda.syncthreads()
+    x[i] = fixed[63 - i] + given[63 - i]
+"""
+
+
+@MLIR_ALONE
+def test_memory_of_a_size_given_at_launch_lies_behind_that_of_a_fixed_size(tmp_path: Path) -> None:
+    # The compiler alone makes the first an array of one byte, before the second or behind it.
+    project = projects.write(tmp_path / "project", BOTH, module='kernels.both = "void(float32[::1])"')
+    environ = {"AOTCUDA_ARCH": "sm_80;sm_100;compute_80;compute_100"}
+    data = projects.content(projects.build_wheel(project, **environ))["pkg/k.aotcuda/kernels.fatbin"]
+    for arch in ("sm_80", "sm_100"):
+        usage = resource_usage(image(data, arch))["both"]
+        assert int(usage["SHARED"]) % 1024 == 256  # later GPUs keep 1024 bytes for themselves
+    for arch in ("compute_80", "compute_100"):
+        text = image(data, arch).decode()
+        assert ".extern .shared" in text

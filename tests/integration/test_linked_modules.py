@@ -10,12 +10,12 @@ import pytest
 
 from integration import cuda_cpp, projects
 from integration.projects import build_wheel, content, manifest_of, refused, succeed, write
-from support import front_ends
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("front_end")
 
 SOURCE = """
 from numba import cuda
@@ -60,15 +60,6 @@ kernels.k = "void(float32[::1])"
 """
 
 
-@pytest.fixture(params=["numba-cuda", front_ends.MLIR], autouse=True, scope="module")
-def _front_end(request: pytest.FixtureRequest) -> Iterator[None]:
-    if request.param == front_ends.MLIR and not front_ends.installed():
-        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projects.FrontEnd, "name", request.param)
-        yield
-
-
 def make(folder: Path, user: str = USER, source: str = SOURCE) -> Path:
     """A project whose module `pkg.user` links `pkg.k`."""
     project = write(folder / "project", source, module=LIBRARY, rest=USERS_MODULE)
@@ -79,7 +70,7 @@ def make(folder: Path, user: str = USER, source: str = SOURCE) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(_front_end: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def files(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return content(build_wheel(make(tmp_path_factory.mktemp("linked")), AOTCUDA_ARCH="sm_80;compute_80"))
 
 

@@ -22,7 +22,10 @@ from support.images import cuobjdump
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
+pytestmark = [
+    pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)"),
+    pytest.mark.front_end("numba-cuda-mlir"),
+]
 
 B32 = (".b32", "")
 
@@ -80,7 +83,7 @@ functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
 
 
 @pytest.fixture
-def mlir_project(mlir: None, tmp_path: Path) -> Path:
+def mlir_project(front_end: str, tmp_path: Path) -> Path:
     return write(tmp_path / "project", ADD, module=NAMES)
 
 
@@ -112,7 +115,7 @@ def k(x):
 
 @pytest.mark.parametrize("caller", ["numba-cuda", "numba-cuda-mlir"])
 def test_functions_of_one_front_end_link_into_kernels_of_the_other(
-    mlir: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str
+    front_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str
 ) -> None:
     callee = "numba-cuda" if caller == "numba-cuda-mlir" else "numba-cuda-mlir"
     monkeypatch.setattr(FrontEnd, "name", callee)

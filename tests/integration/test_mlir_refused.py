@@ -1,4 +1,4 @@
-"""What the second front end says of what it cannot compile: the first one's mistakes, and some of its own."""
+"""What the second front end says of what it cannot compile, and the first one can."""
 
 from __future__ import annotations
 
@@ -7,73 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.projects import MODULE, lines_of, refused, write
-from integration.test_refused_code import (
-    COMPILING,
-    STATEMENTS,
-    UNDERSTANDING,
-    Mistake,
-    expected,
-    place_told,
-    told,
-)
+from support import front_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("mlir")
+pytestmark = pytest.mark.front_end(front_ends.MLIR)
 
-# The same code, of which this compiler says something else.
-OTHERWISE = {
-    "text_for_c": """{M}.functions.text_result: unicode_type(int32): it allocates memory on the device (Numba's NRT),
-    which a packaged kernel cannot do ({F}:text_for_c)""",
-    "no_implementation": """{M}.kernels.adds: void(float32[:]): AttributeError: 'UnicodeType' object has no attribute
-    'dtype' ({F}:no_implementation)""",
-    "undefined_name": """{M}.kernels.undefined: void(float32[:]): NameError: name 'nowhere' is not defined
-    ({F}:undefined_name)""",
-    "recursion": """{M}.kernels.recurses: void(int32[:]): numba-cuda-mlir makes invalid MLIR of fib ({F}:24):
-    'func.call' op operand type mismatch: expected operand type 'i32', but provided 'i64' for operand number 0""",
-}
-# What this compiler takes: its shared arrays of a size of run time lie in the memory whose size the launch gives.
-TAKEN = ("keywords_only", *(name for name in COMPILING if name.startswith("a_shared_array_of_")))
-SAME = {
-    name: Mistake(mistake.source, mistake.key, OTHERWISE.get(name, mistake.said))
-    for name, mistake in COMPILING.items()
-    if name not in TAKEN and name != "device_array"  # BEYOND has one of its own
-}
-
-
-@pytest.fixture(scope="module")
-def refused_by_the_compiler(mlir: None, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return told(tmp_path_factory.mktemp("compiling"), SAME)
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_what_does_not_compile_is_named_by_key_reason_and_place(name: str, refused_by_the_compiler: list[str]) -> None:
-    assert expected(SAME[name]) in refused_by_the_compiler
-
-
-@pytest.fixture(scope="module")
-def refused_before_compiling(mlir: None, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return told(tmp_path_factory.mktemp("understanding"), UNDERSTANDING)
-
-
-@pytest.mark.parametrize("name", UNDERSTANDING)
-def test_what_is_not_understood_is_named_by_key_and_reason(name: str, refused_before_compiling: list[str]) -> None:
-    assert expected(UNDERSTANDING[name]) in refused_before_compiling
-
-
-@pytest.fixture(scope="module")
-def places(mlir: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
-    return place_told(tmp_path_factory.mktemp("places"))
-
-
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_the_users_own_line_is_told(statement: str, places: dict[str, tuple[str, str]]) -> None:
-    place, said = places[statement]
-    assert place in said
-
-
-# What the first front end compiles and this one does not: the table in docs/frontends.md.
+# The table in docs/frontends.md.
 BEYOND = {
     "colours": (
         "import enum\nclass Colour(enum.IntEnum):\n    RED = 7\ndef colours(x):\n    x[0] = Colour.RED\n",
@@ -125,7 +66,7 @@ def reads(x):
 
 
 @pytest.mark.parametrize("name", BEYOND)
-def test_what_this_compiler_cannot_do_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_what_this_compiler_cannot_do_is_refused_by_name(front_end: str, name: str, tmp_path: Path) -> None:
     source, key, said = BEYOND[name]
     done = refused(write(tmp_path / "project", source, module=key))
     (line,) = lines_of(done.err)

@@ -258,6 +258,16 @@ def test_a_forgotten_dependency_on_the_run_time_is_warned_of(tmp_path: Path) -> 
     assert "project.dependencies does not name aotcuda, which the generated modules import" in done.err
 
 
+def test_dependencies_that_admit_no_run_time_of_the_wheel_are_refused(tmp_path: Path) -> None:
+    project = write(tmp_path / "project", GOOD, module=KERNEL)
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda<0.1"]'))
+    assert refused(project).said == (
+        'project.dependencies: "aotcuda<0.1" admits no aotcuda that reads what this build writes; '
+        'write "aotcuda>=0.1.0"'
+    )
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     (tmp_path / "file").write_text("")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
 
 pytestmark = pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
-pytest_plugins = ["support.stand_in"]
-
 OLD = "numba-cuda"
 FRONT_ENDS = {"polynomials": OLD, "waves": MLIR, "fields": OLD}
 KERNELS = {

@@ -11,8 +11,9 @@ from integration.projects import MODULE, build_wheel, content, lines_of, manifes
 from support import front_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("front_end")
 
 INTEGERS = {f"{sign}int{bits}": f"{sign[:1] or 'i'}{bits // 8}" for bits in (8, 16, 32, 64) for sign in ("", "u")}
 NUMBERS = {
@@ -32,15 +33,6 @@ def by_type(x, before, t, after):
     x[1] = tile[0] + before
     x[2] = t(after)
 """
-
-
-@pytest.fixture(params=["numba-cuda", front_ends.MLIR], autouse=True, scope="module")
-def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == front_ends.MLIR and not front_ends.installed():
-        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projects.FrontEnd, "name", request.param)
-        yield request.param
 
 
 @pytest.fixture(scope="module")

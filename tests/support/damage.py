@@ -25,6 +25,7 @@ from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
 from aotcuda.inspect.collect import collect
 from aotcuda.inspect.table import render
+from aotcuda.runtime.arguments import parameters
 from aotcuda.runtime.arguments.overloads import Dispatch
 from aotcuda.runtime.images.choice import choose
 from support import hostile, images, modules
@@ -187,7 +188,9 @@ def _read(data: bytes) -> str:
     try:
         found = manifests.parse(data, "manifest.json")
         for kernel in found["kernels"]:
-            Dispatch(kernel, found["module"])
+            for plan in Dispatch(kernel, found["module"]).plans:
+                for parameter in plan.parameters:
+                    parameters.of(parameter).fit(parameter)
         choose(found, (9, 0), driver=(13, 0))
     except ManifestError as error:
         return "errors" if str(error).isprintable() else "tracebacks"

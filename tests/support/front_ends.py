@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-MLIR = "numba-cuda-mlir"
+NUMBA, MLIR = ALL = ("numba-cuda", "numba-cuda-mlir")
 
 # What numba-cuda-mlir 0.6.0 refuses in the packages under tests/packages; tests/integration/test_mlir.py has each
 # with what is said of it.

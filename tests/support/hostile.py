@@ -19,7 +19,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import manifest as manifests
+from support import manifests as records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -110,36 +110,14 @@ def with_functions(names: Iterable[bytes], *more: tuple[bytes, int, bytes, int],
     return elf([(b".strtab", _STRINGS, bytes(strings), 0), (b".symtab", _SYMBOLS, b"".join(symbols), 1), *more])
 
 
-def manifest(**changes: Any) -> dict[str, Any]:
-    """A manifest of a module with nothing in it."""
-    return {
-        "format": manifests.FORMAT,
-        "generator": "aotcuda 0.1.0",
-        "module": "mypkg.kernels",
-        "frontend": "numba-cuda",
-        "toolchain": {"cuda": "13.0"},
-        "min_driver": "580.65",
-        "load": "import",
-        "fallback": "jit",
-        "options": {},
-        "files": {},
-        "images": [],
-        "ltoir": [],
-        "kernels": [],
-        "functions": [],
-        "sources": [],
-        **changes,
-    }
-
-
 def function(**changes: Any) -> dict[str, Any]:
     """A device function of a manifest."""
     return {"name": "f", "origin": "m:f", "signature": "int32()", "abi": "c", "prototype": "int f();", **changes}
 
 
 def text(**changes: Any) -> bytes:
-    """Such a manifest's bytes."""
-    return json.dumps(manifest(**changes)).encode()
+    """The bytes of a manifest of a module with nothing in it, but for `changes`."""
+    return json.dumps(records.whole(**changes)).encode()
 
 
 def wheel(members: Iterable[tuple[str, bytes]], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -155,7 +133,7 @@ _NAME = "mypkg/kernels.aotcuda/manifest.json"
 
 
 def _listed(data: bytes, path: str = "kernels.fatbin", **changes: Any) -> dict[str, Any]:
-    return {"path": path, "bytes": len(data), "sha256": manifests.digest(data), **changes}
+    return records.file(path, data) | changes
 
 
 # PTX

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
 from aotcuda.builder import jit as late
 from aotcuda.runtime.jit import compile as obtain
-from support.manifests import fatbin, image, kernel
+from support.manifests import fatbin, file, image, kernel, whole
 
 if TYPE_CHECKING:
     import pytest
@@ -23,26 +22,8 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
     """The manifest of a late build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
-    digest = hashlib.sha256(data).hexdigest()
-    whole = {
-        "format": manifests.FORMAT,
-        "generator": "aotcuda 0.1.0",
-        "module": "mypkg.kernels",
-        "frontend": "numba-cuda",
-        "toolchain": {"cuda": "13.0"},
-        "min_driver": "580.65",
-        "load": "import",
-        "fallback": "jit",
-        "options": {},
-        "files": {"kernels": {"path": late.CUBIN, "bytes": len(data), "sha256": digest}},
-        "images": [record],
-        "ltoir": [],
-        "kernels": kernels,
-        "functions": [],
-        "sources": [],
-        **changes,
-    }
-    return whole, data
+    found = whole(files={"kernels": file(late.CUBIN, data)}, images=[record], kernels=kernels)
+    return found | changes, data
 
 
 class Builder:
@@ -71,8 +52,8 @@ class Builder:
             for path in sorted(Path(request.package_root).rglob("*.py"))
             if path.name.startswith("_") and path.name != "__init__.py"
         ]
-        whole, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
-        return late.Built(manifest=whole, image=data)
+        described, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
+        return late.Built(manifest=described, image=data)
 
 
 def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:

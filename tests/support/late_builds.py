@@ -1,4 +1,4 @@
-"""The stand-in for late builds as a fixture: tests ask for it with `pytest_plugins = ["support.late_builds"]`."""
+"""The stand-in for the JIT fallback's builds, as a fixture."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from typing import TYPE_CHECKING, Any
@@ -39,8 +38,17 @@ def image(target: str, payload: bytes = b"code of the image") -> tuple[dict[str,
     header = struct.pack("<HHIQQIIQQ", _FATBIN_KINDS[kind], 0x101, 64, len(payload), 0, 0, number, 0, 0).ljust(
         64, b"\0"
     )
-    record = {"arch": target, "kind": kind, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
-    return record, header + payload
+    return image_record(target, kind, payload), header + payload
+
+
+def image_record(arch: str, kind: str, data: bytes) -> dict[str, Any]:
+    """What a manifest says of an image."""
+    return {"arch": arch, "kind": kind, "bytes": len(data), "sha256": manifests.digest(data)}
+
+
+def file(path: str, data: bytes) -> dict[str, Any]:
+    """What a manifest says of a file of the data folder."""
+    return {"path": path, "bytes": len(data), "sha256": manifests.digest(data)}
 
 
 def fatbin(entries: list[bytes]) -> bytes:
@@ -119,6 +127,33 @@ def function(name: str) -> dict[str, Any]:
     }
 
 
+def whole(**changes: Any) -> dict[str, Any]:
+    """The manifest of a module with nothing in it; `changes` replace its keys."""
+    return {
+        "format": manifests.FORMAT,
+        "floor": manifests.FLOOR,
+        "generator": "aotcuda 0.1.0",
+        "module": "mypkg.kernels",
+        "frontend": "numba-cuda",
+        "toolchain": {"cuda": "13.0"},
+        "min_driver": "580.65",
+        "load": "import",
+        "fallback": "jit",
+        "options": {},
+        "files": {},
+        "images": [],
+        "ltoir": [],
+        "kernels": [],
+        "functions": [],
+        "callbacks": [],
+        "handle": "cuda.core.ObjectCode",
+        "linked": [],
+        "function_links": [],
+        "sources": [],
+        **changes,
+    }
+
+
 def write(
     root: Path,
     kernels: list[dict[str, Any]],
@@ -142,29 +177,20 @@ def write(
         root.joinpath(*packages[:depth], "__init__.py").touch()
     images = [image(target) for target in targets]
     binary = fatbin([entry for _, entry in images]) if data is None else data
-    record: dict[str, Any] = {
-        "format": manifests.FORMAT,
-        "generator": "aotcuda 0.1.0",
-        "module": name,
-        "frontend": "numba-cuda",
-        "toolchain": {"cuda": "13.0", "numba-cuda": "0.30.4"},
-        "min_driver": "580.65",
-        "load": load,
-        "fallback": "error",
-        "options": {},
-        "files": {},
-        "images": [image for image, _ in images],
-        "ltoir": [],
-        "kernels": kernels,
-        "functions": [function(name) for name in functions],
-        "sources": [],
-    }
+    record = whole(
+        module=name,
+        toolchain={"cuda": "13.0", "numba-cuda": "0.30.4"},
+        load=load,
+        fallback="error",
+        images=[image for image, _ in images],
+        kernels=kernels,
+        functions=[function(name) for name in functions],
+    )
     data_folder = folder / (module + manifests.FOLDER_SUFFIX)
     data_folder.mkdir(exist_ok=True)
     if kernels:
         (data_folder / "kernels.fatbin").write_bytes(binary)
-        digest = hashlib.sha256(binary).hexdigest()
-        record["files"]["kernels"] = {"path": "kernels.fatbin", "bytes": len(binary), "sha256": digest}
+        record["files"]["kernels"] = file("kernels.fatbin", binary)
     record.update(changes)
     text = manifests.dump(record)  # type: ignore[arg-type]
     (data_folder / manifests.FILE_NAME).write_bytes(text)
@@ -173,7 +199,7 @@ def write(
         "import aotcuda as _aotcuda\n"
         "\n"
         f'__aotcuda__ = _aotcuda.load(__name__, manifest="{data_folder.name}/{manifests.FILE_NAME}", '
-        f'sha256="{hashlib.sha256(text).hexdigest()}", load="{load}", editable={editable})\n'
+        f'sha256="{manifests.digest(text)}", load="{load}", editable={editable})\n'
         "__getattr__ = __aotcuda__.attribute\n"
         "__dir__ = __aotcuda__.names\n"
     )

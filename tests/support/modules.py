@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
-from support import images
+from support import images, manifests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,24 +15,11 @@ SASS = ("sm_75", "sm_90")
 PTX = "compute_75"
 
 
-def _image(kind: str, arch: str, data: bytes) -> manifest.Image:
-    return {"arch": arch, "kind": kind, "bytes": len(data), "sha256": manifest.digest(data)}
+def _overload(name: str, signature: str) -> dict[str, Any]:
+    return manifests.overload(signature, name, parameters=[], parameter_bytes=0, launch_bounds=[0, 0, 0])
 
 
-def _overload(name: str, signature: str) -> manifest.Overload:
-    return {
-        "signature": signature,
-        "symbol": name,
-        "parameters": [],
-        "parameter_bytes": 0,
-        "cooperative": False,
-        "launch_bounds": [0, 0, 0],
-        "carveout": None,
-        "resources": {},
-    }
-
-
-def contents(name: str = "mypkg.kernels") -> tuple[manifest.Manifest, dict[str, bytes]]:
+def contents(name: str = "mypkg.kernels") -> tuple[Any, dict[str, bytes]]:
     """The manifest of a module with two kernels, one of them for two signatures, and a function; and its fatbins."""
     kernel_images = [("sass", arch, images.numba_cubin(arch)) for arch in SASS]
     kernel_images.append(("ptx", PTX, images.numba_ptx(PTX)))
@@ -42,23 +29,13 @@ def contents(name: str = "mypkg.kernels") -> tuple[manifest.Manifest, dict[str, 
         "functions": images.pack(function_images, "-compress-mode=size"),
     }
     stems = {"kernels": "kernels.fatbin", "functions": "functions.fatbin"}
-    whole: manifest.Manifest = {
-        "format": manifest.FORMAT,
-        "generator": "aotcuda 0.1.0",
-        "module": name,
-        "frontend": "numba-cuda",
-        "toolchain": {"numba-cuda": "0.30.4", "nvjitlink": "13.0"},
-        "min_driver": "580.65",
-        "load": "import",
-        "fallback": "jit",
-        "options": {},
-        "files": {
-            key: {"path": stems[key], "bytes": len(data), "sha256": manifest.digest(data)}
-            for key, data in fatbins.items()
-        },
-        "images": [_image(*item) for item in kernel_images],
-        "ltoir": [_image(*item) for item in function_images],
-        "kernels": [
+    whole = manifests.whole(
+        module=name,
+        toolchain={"numba-cuda": "0.30.4", "nvjitlink": "13.0"},
+        files={key: manifests.file(stems[key], data) for key, data in fatbins.items()},
+        images=[manifests.image_record(arch, kind, data) for kind, arch, data in kernel_images],
+        ltoir=[manifests.image_record(arch, kind, data) for kind, arch, data in function_images],
+        kernels=[
             {
                 "name": "smooth",
                 "origin": "mypkg._kernels:smooth",
@@ -73,7 +50,7 @@ def contents(name: str = "mypkg.kernels") -> tuple[manifest.Manifest, dict[str, 
                 "overloads": [_overload("axpy", "void(float32, float32[::1], float32[::1])")],
             },
         ],
-        "functions": [
+        functions=[
             {
                 "name": "add_i32",
                 "origin": "mypkg._kernels:add",
@@ -82,8 +59,7 @@ def contents(name: str = "mypkg.kernels") -> tuple[manifest.Manifest, dict[str, 
                 "prototype": "int add_i32(int x, int y);",
             }
         ],
-        "sources": [],
-    }
+    )
     return whole, {stems[key]: data for key, data in fatbins.items()}
 
 

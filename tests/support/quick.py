@@ -1,4 +1,4 @@
-"""The quick paths of a launch in tests: `pytest_plugins = ["support.quick"]` and the fixture `quick`.
+"""The fast paths of a launch, as fixtures; `quick` is the one that most tests ask for.
 
 Left alone, a test that launches once would never see them: they take the second launch with arguments of some types.
 With this fixture they get the first one too, and a test fails if they do not take it.

@@ -1,4 +1,4 @@
-"""The stand-in driver as fixtures: a module of tests asks for them with `pytest_plugins = ["support.stand_in"]`."""
+"""The stand-in driver, as fixtures."""
 
 from __future__ import annotations
 

@@ -16,8 +16,6 @@ from aotcuda.builder.config.target_list import TargetList
 from aotcuda.errors import ConfigError
 from aotcuda.runtime import driver
 
-pytest_plugins = ["support.stand_in"]
-
 KEY = Key("tool.aotcuda.arch", "arch", "write for example ...")
 CUDA_12_9 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121)
 

@@ -25,16 +25,18 @@ kernels.axpy = "void(float32, float32[::1], float32[::1])"
 LAYOUT = ((0, 4), *((8 + 8 * index, 8) for index in range(14)))
 
 
-def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int) -> None:
+def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int) -> cubin.CubinKernel:
+    """Hold a layout against the kernel in a real image; gives that kernel."""
     (made,) = plan.make(config.parse(tomllib.loads(TABLE), environ={}))
     image = cubin.read(images.numba_cubin("sm_75"), "the image")
     kernel = next(kernel for kernel in image.kernels if kernel.name == "axpy")
     built = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes)
     artifacts._check_layout(made.units[0], built, kernel, arch.parse("sm_75"))
+    return kernel
 
 
 def test_the_layout_of_the_image_is_accepted() -> None:
-    check(LAYOUT, 120)
+    assert len(check(LAYOUT, 120).parameters) == len(LAYOUT)
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,10 @@ def test_cleaning_removes_what_was_generated_and_nothing_that_a_person_wrote(tmp
 
 
 @pytest.mark.parametrize("table", [{}, {"modules": 3}, {"modules": {"not.there": 1}}])
-def test_cleaning_takes_any_table(table: dict[str, object], tmp_path: Path) -> None:
+def test_cleaning_takes_any_table_and_removes_no_more_than_it_names(table: dict[str, object], tmp_path: Path) -> None:
+    output.write(FILES, tmp_path)
     tree.clean(table, tmp_path)
+    assert listed(tmp_path) == FILES
 
 
 @pytest.mark.parametrize(

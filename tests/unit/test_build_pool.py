@@ -273,8 +273,12 @@ def test_gathered_attempts_go_on_after_a_failure_and_are_raised_together() -> No
 
 
 def test_gathered_attempts_that_succeed_raise_nothing() -> None:
-    with pool.gathered() as attempt, attempt():
-        pass
+    done = []
+    with pool.gathered() as attempt:
+        for number in range(2):
+            with attempt():
+                done.append(number)
+    assert done == [0, 1]
 
 
 def test_gathered_attempts_leave_unforeseen_errors_alone() -> None:

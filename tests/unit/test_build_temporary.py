@@ -98,6 +98,7 @@ def test_a_link_is_removed_and_what_it_points_to_stays(tmp_path: Path, dead: str
 
 def test_sweeping_what_is_not_there_is_nothing(tmp_path: Path) -> None:
     temporary.sweep(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_a_new_folder_is_this_users_alone_and_takes_the_place_of_dead_ones(

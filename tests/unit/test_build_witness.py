@@ -12,11 +12,13 @@ import pytest
 
 from aotcuda import dependencies as reads
 from aotcuda import manifest as manifests
+from aotcuda import manifest_shape as shape
 from aotcuda.builder import manifest_dependencies as depends
 from aotcuda.builder.worker import dependency_trace as witness
 from aotcuda.builder.worker.dependency_trace import Witness
 from aotcuda.builder.worker.job import Result
 from aotcuda.runtime.jit.edits import Sources
+from support import manifests as records
 from support import reading
 
 
@@ -252,11 +254,12 @@ class TestEditableInstalls:
 
 
 class TestQuestions:
-    def test_no_question_raises(self, tmp_path):
+    def test_every_question_has_an_answer_that_a_manifest_can_hold(self, tmp_path):
         asks = ("content", "stat", "filled", "kind", "module", "link", "names", "access:4", "access:None", "unknown")
         for ask in asks:
             for path in (tmp_path / "none", tmp_path, "a\0b", "/dev/null", "\udcff"):
-                reads.answer(ask, str(path))
+                answer = reads.answer(ask, str(path))
+                assert shape.problem({**records.whole(), "reads": [{"ask": ask, "path": "", "answer": answer}]}) is None
 
     def test_names_that_are_no_text_are_told_apart(self, tmp_path):
         folder = os.fsencode(tmp_path)

@@ -75,7 +75,7 @@ def test_json_has_a_cell_for_each_pair_with_its_reasons(package, capsys):
     assert len(cells) == 13 * 15
     cell = cells["8.9", "580.65"]
     assert (cell["takes"], cell["image"], cell["supported"], cell["cuda"]) == ("same-major", "sm_80", True, "13.0")
-    assert {"image": "compute_75", "why": "fits less well"} in cell["not_taken"]
+    assert {"image": "compute_75", "why": "would also run here, but sm_80 is preferred"} in cell["not_taken"]
     assert cells["12.0", "525.60"]["supported"] is False
     assert module["images"][0] == {"arch": "sm_75", "kind": "sass", "min_driver": "580.65"}
 

@@ -16,8 +16,6 @@ from aotcuda.runtime import driver
 from aotcuda.runtime.jit import fallback
 from support import manifests
 
-pytest_plugins = ["support.stand_in"]
-
 RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
 
 WHEELS = {

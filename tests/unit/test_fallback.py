@@ -29,8 +29,6 @@ from aotcuda.runtime.jit import cache_key as keys
 from support import late, manifests
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in", "support.late_builds", "support.quick"]
-
 SAXPY = "void(float32, float32[::1])"
 
 

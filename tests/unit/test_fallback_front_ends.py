@@ -17,8 +17,6 @@ from aotcuda.runtime.jit.recipe import Recipe
 from support import late
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in", "support.late_builds"]
-
 SAXPY = "void(float32, float32[::1])"
 OLD, NEW = "numba-cuda", "numba-cuda-mlir"
 PACKAGES = {OLD: "numba_cuda", NEW: "numba_cuda_mlir"}

@@ -7,8 +7,6 @@ import pytest
 
 from aotcuda.runtime.arguments import signature as signatures
 
-pytest_plugins = ["support.stand_in"]
-
 
 @pytest.mark.parametrize(
     ("value", "name"),

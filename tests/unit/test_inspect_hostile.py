@@ -94,7 +94,7 @@ def test_the_line_says_what_is_wrong(name: str, said: str, tmp_path: Path, capsy
 def test_a_header_that_is_no_text_is_not_printed(
     header: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    listed = {"path": "h.h", "bytes": len(header), "sha256": hostile.manifests.digest(header)}
+    listed = hostile.records.file("h.h", header)
     members = [("a.aotcuda/manifest.json", hostile.text(files={"header": listed})), ("a.aotcuda/h.h", header)]
     (tmp_path / "a.whl").write_bytes(hostile.wheel(members))
     assert main(["inspect", "--header", str(tmp_path / "a.whl")]) == 1

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
+import re
 import sys
-from pathlib import Path
+import typing
 
 import pytest
 
 from aotcuda import manifest
 from aotcuda import manifest_shape as shape
 from aotcuda.errors import ManifestError
+from aotcuda.version import is_older
 from support import damage, manifests
 
 
@@ -55,7 +56,7 @@ def test_a_changed_byte_is_noticed_by_the_digest(folder):
 def test_a_missing_key_is_named(folder):
     parsed = content(folder)
     del parsed["kernels"]
-    with pytest.raises(ManifestError, match="lacks kernels"):
+    with pytest.raises(ManifestError, match="was altered: kernels is missing"):
         manifest.parse(manifest.dump(parsed), "manifest.json")
 
 
@@ -178,27 +179,104 @@ def test_parameters_nested_without_end_are_refused():
         manifest.parse(data.replace(b'"NESTED"', nested), "manifest.json")
 
 
-def test_the_table_of_shapes_says_what_the_types_declare():
-    declared = {}
-    for node in ast.walk(ast.parse(Path(manifest.__file__).read_text())):
-        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "TypedDict" for base in node.bases):
-            declared[node.name] = {
-                item.target.id: ast.unparse(item.annotation) for item in node.body if isinstance(item, ast.AnnAssign)
-            }
-    # Older manifests lack these.
-    late = {"callbacks", "handle", "linked", "function_links"}
-    for name, keys in declared.items():
-        table = getattr(shape, name.upper())
-        assert set(table) == set(keys), name
-        for key, annotation in keys.items():
-            optional = annotation.startswith("NotRequired[") or (name == "Manifest" and key in late)
-            assert isinstance(table[key], shape.Optional) == optional, (name, key)
-            inner = annotation.removeprefix("NotRequired[").removesuffix("]" if annotation.startswith("NotR") else "")
-            spec = table[key].spec if optional else table[key]
-            assert isinstance(spec, shape.Maybe) == inner.endswith(" | None"), (name, key)
-            assert isinstance(spec, list) == inner.startswith("list["), (name, key)
-            if inner.startswith("Literal["):
-                assert list(spec.values) == list(ast.literal_eval(f"({inner[8:-1]},)")), (name, key)
+KEYS = typing.get_type_hints(shape.Manifest, include_extras=True)
+REQUIRED = [key for key, hint in KEYS.items() if typing.get_origin(hint) is not typing.NotRequired]
+
+
+@pytest.mark.parametrize("key", REQUIRED)
+def test_a_required_key_is_one_that_its_annotation_does_not_make_optional(key):
+    found = json.loads(json.dumps(damage.whole()))
+    del found[key]
+    assert shape.problem(found) == f"{key} is missing"
+
+
+def declared():
+    """Every TypedDict of the shape."""
+    return [each for each in vars(shape).values() if typing.is_typeddict(each)]
+
+
+def test_every_declared_key_is_read_from_its_annotation():
+    # One that no check knows would let any value through.
+    for each in declared():
+        hints = typing.get_type_hints(each, include_extras=True)
+        keys = shape._spec(each)
+        assert list(keys.specs) == list(hints)
+        assert keys.optional == {name for name, hint in hints.items() if typing.get_origin(hint) is typing.NotRequired}
+        anything = {name for name, spec in keys.specs.items() if spec is object}
+        assert not anything, each
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [(None, None), (True, None), ("x", None), ([1, 2], None), (1.5, "is not a list"), ({}, "is not a list")],
+)
+def test_a_key_of_several_forms_takes_each_of_them_and_no_other(answer, problem):
+    found = json.loads(json.dumps(damage.whole()))
+    found["reads"] = [{"ask": "content", "path": "a", "answer": answer}]
+    said = shape.problem(found)
+    assert said == (problem and f"reads[0].answer {problem}")
+
+
+def test_a_manifest_of_an_older_build_gets_the_keys_that_came_later():
+    found = json.loads(json.dumps(damage.whole()))
+    for key in ("floor", "callbacks", "handle", "linked", "function_links"):
+        del found[key]
+    for sha256 in (None, manifest.digest(json.dumps(found).encode())):
+        read = manifest.parse(json.dumps(found).encode(), "manifest.json", sha256=sha256)
+        assert shape.problem(read) is None
+        assert (read["floor"], read["callbacks"], read["linked"], read["function_links"]) == ("0.1.0", [], [], [])
+
+
+@pytest.mark.parametrize("format_", [1, 7])
+@pytest.mark.parametrize("digest", [None, "0" * 64])
+def test_a_newer_floor_is_one_line_before_anything_else(folder, format_, digest):
+    # Whatever else a later version changes: the format, keys that are gone, a digest made otherwise.
+    newer = {"format": format_, "floor": "3.10"}
+    with pytest.raises(ManifestError) as caught:
+        manifest.parse(json.dumps(newer).encode(), "mypkg/kernels.aotcuda/manifest.json", sha256=digest)
+    assert str(caught.value) == (
+        "mypkg/kernels.aotcuda/manifest.json needs aotcuda 3.10 or later, and this is 0.1.0; upgrade it: "
+        "pip install --upgrade 'aotcuda>=3.10'"
+    )
+
+
+@pytest.mark.parametrize("floor", [7, None, "", ".", "newest", "1" * 5000 + "x", "9\n9", "\u0663.1", ["1"]])
+def test_a_floor_that_is_no_version_is_an_altered_manifest(folder, floor):
+    with pytest.raises(ManifestError, match=r"^manifest\.json was altered: floor is not a version"):
+        manifest.parse(json.dumps({**content(folder), "floor": floor}).encode(), "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("version", "floor"),
+    [("0.1.0", "0.1.1"), ("0.1", "0.1.0.1"), ("0.9", "0.10"), ("1.9.9", "2"), ("0.2.0rc1", "0.2.1"), ("", "1")],
+)
+def test_versions_are_ordered_by_their_numbers(version, floor):
+    assert is_older(version, floor)
+    assert not is_older(floor, version)
+
+
+@pytest.mark.parametrize(
+    ("version", "floor"), [("0.2.0", "0.2"), ("0.2", "0.2.0"), ("0.2.0rc1", "0.2.0"), ("0.2.0.dev3+local", "0.2")]
+)
+def test_a_version_is_not_older_than_itself_nor_are_its_previews(version, floor):
+    assert not is_older(version, floor)
+
+
+def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
+    # Who adds a kind of parameter or of image, or a word, raises `manifest.FLOOR` to the version that first has it, and
+    # adds a line here.
+    known = {
+        "0.1.0": (
+            1,
+            "scalar complex pointer datetime record array type tuple",
+            "sass ptx ltoir",
+            "zero one items itemsize data shape stride step",
+        )
+    }
+    kinds = typing.get_args(typing.get_type_hints(shape.Parameter)["kind"])
+    images = typing.get_args(typing.get_type_hints(shape.Image)["kind"])
+    words = re.findall("[a-z]+", shape._WORD.pattern.replace("\\d", ""))
+    assert known[manifest.FLOOR] == (manifest.FORMAT, " ".join(kinds), " ".join(images), " ".join(words))
 
 
 def test_what_builds_write_has_that_shape():

@@ -14,8 +14,6 @@ from support.argument_fuzz import Case
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
-
 LINE = ("array", "<f4", 1, "C", False, "numba")
 EXAMPLES = settings(
     max_examples=60,

@@ -11,7 +11,6 @@ import pytest
 from aotcuda.errors import ArgumentError
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
 pytestmark = pytest.mark.usefixtures("quick")
 
 LINE = np.zeros(4, "<f4")

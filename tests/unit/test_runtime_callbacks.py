@@ -14,8 +14,6 @@ from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
-
 HANDLE = object()
 CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
 

@@ -8,7 +8,6 @@ import pytest
 from aotcuda.errors import ArgumentError
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
 pytestmark = pytest.mark.usefixtures("quick")
 
 F4 = np.zeros(4, "<f4")

@@ -10,8 +10,6 @@ from aotcuda.errors import CudaError, DriverTooOldError
 from aotcuda.runtime import driver
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
-
 
 @pytest.mark.parametrize("name", [*driver._PROTOTYPES, "cuInit", "cuDriverGetVersion", "cuLaunchKernelEx"])
 def test_a_function_that_the_driver_lacks_is_named(cuda, monkeypatch, name):

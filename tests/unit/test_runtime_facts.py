@@ -11,8 +11,6 @@ from aotcuda.errors import DependencyError, LaunchError
 from aotcuda.runtime import kernel_attributes as facts
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in"]
-
 ONE, OTHER = "void(int32)", "void(float32)"
 
 

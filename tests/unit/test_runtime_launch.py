@@ -11,7 +11,6 @@ import pytest
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
 pytestmark = pytest.mark.usefixtures("path")
 
 

@@ -20,8 +20,6 @@ from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
-
 F4, F2 = State("<f4"), State("<f2")
 DIRECT = ["cupy", "torch", "exchange", "numba", "interface"]
 

@@ -24,8 +24,6 @@ from aotcuda.runtime import driver
 from support import manifests
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in"]
-
 INT = "void(int32)"
 
 

@@ -13,8 +13,6 @@ from aotcuda.runtime import launcher as launch
 from aotcuda.runtime.arguments import arrays
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in", "support.quick"]
-
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from numba.cuda.cudadrv import devicearray

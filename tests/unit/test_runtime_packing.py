@@ -10,7 +10,6 @@ import pytest
 from aotcuda.errors import ArgumentError, ManifestError
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
 pytestmark = pytest.mark.usefixtures("quick")
 
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]

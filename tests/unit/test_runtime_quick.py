@@ -16,7 +16,6 @@ from aotcuda.runtime import launcher as launch
 from aotcuda.runtime.fast import extension as accelerate
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
 pytestmark = pytest.mark.usefixtures("path")
 
 SAXPY = "void(float32, float32[::1], float32[::1])"

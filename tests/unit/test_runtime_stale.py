@@ -13,8 +13,6 @@ from aotcuda import manifest as manifests
 from aotcuda.errors import StaleBuildError
 from support.manifests import kernel
 
-pytest_plugins = ["support.stand_in"]
-
 PYPROJECT = """
 [project]
 name = "mypkg"

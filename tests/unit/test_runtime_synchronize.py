@@ -10,7 +10,6 @@ from aotcuda.errors import ConfigError, CudaError
 from aotcuda.runtime import driver
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
 pytestmark = pytest.mark.usefixtures("path")
 
 AXPY = "void(float32, float32[::1], float32[:,:])"

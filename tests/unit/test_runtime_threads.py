@@ -25,8 +25,6 @@ from aotcuda.runtime.arguments import overloads as dispatch
 from aotcuda.runtime.fast import extension as accelerate
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
-
 THREADS = 6
 ROUNDS = 4
 LAUNCHES = 40

@@ -13,8 +13,6 @@ from aotcuda.runtime.arguments import arrays, scalars
 from aotcuda.runtime.arguments import signature as signatures
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
-
 INTEGERS = [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")]
 NUMBERS = ["bool", *INTEGERS, "float16", "float32", "float64", "complex64", "complex128"]
 numba_types = pytest.importorskip("numba.core.types", reason="numba's types are among those that are passed")

@@ -18,7 +18,6 @@ from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
 from support.manifests import kernel
 
-pytest_plugins = ["support.quick", "support.stand_in"]
 pytestmark = pytest.mark.usefixtures("path")
 
 CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]

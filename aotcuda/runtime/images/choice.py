@@ -106,7 +106,7 @@ def choose(
         elif driver is not None and not _loads(target, toolkit, driver):
             reason = f"needs a driver for CUDA {_floor(target, toolkit)}"
         else:
-            reason = "fits less well"
+            reason = f"would also run here, but {taken} is preferred"
         rejected.append((str(target), reason))
     if taken is not None:
         return Choice(gpu, capability, taken, _why(taken, capability), tuple(rejected))

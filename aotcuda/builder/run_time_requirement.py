@@ -1,0 +1,80 @@
+"""What a project's dependencies say of aotcuda, held against the oldest run time that reads what the build writes.
+
+The hook asks; `packaging` is there because hatchling needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from aotcuda import manifest
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from packaging.specifiers import SpecifierSet
+
+_FIRST = "0.1.0"
+"""The first version of aotcuda that there is: what a project without a lower bound may get."""
+
+
+def warnings(dependencies: Iterable[str], floor: str = manifest.FLOOR) -> list[str]:
+    """What to warn of: the wheel would be installed without a run time, or beside one that cannot read it.
+
+    `dependencies` are the project's, as PEP 508 has them.
+
+    Raises:
+        ConfigError: They admit no run time that reads the wheel.
+    """
+    parsed = [Requirement(text) for text in dependencies]
+    named = [requirement for requirement in parsed if canonicalize_name(requirement.name) == "aotcuda"]
+    if not named:
+        wanted = "aotcuda" if floor == _FIRST else f"aotcuda>={floor}"
+        return [f'project.dependencies does not name aotcuda, which the generated modules import; add "{wanted}" to it']
+    return [
+        f'project.dependencies: "{requirement}" admits run times older than {floor}, the oldest that reads this wheel; '
+        f'write "aotcuda>={floor}"'
+        for requirement in named
+        if requirement.url is None and _admits_older(requirement, floor)
+    ]
+
+
+def _admits_older(requirement: Requirement, floor: str) -> bool:
+    """Whether a version older than the floor is admitted.
+
+    What is admitted is a number of intervals, so some version of it is found at, or just after, a bound of one.
+
+    Raises:
+        ConfigError: No other is.
+    """
+    lowest, first, specifier = Version(floor), Version(_FIRST), requirement.specifier
+    bounds = {first, _after(first), lowest, _after(lowest), *_bounds(specifier)}
+    admitted = sorted(version for version in bounds if version >= first and version in specifier)
+    if not admitted or admitted[-1] < lowest:
+        message = (
+            f'project.dependencies: "{requirement}" admits no aotcuda that reads what this build writes; '
+            f'write "aotcuda>={floor}"'
+        )
+        raise ConfigError(message)
+    return admitted[0] < lowest
+
+
+def _bounds(specifier: SpecifierSet) -> Iterator[Version]:
+    """The versions that a specifier names, those just after them, and those at which `.*` ends."""
+    for each in specifier:
+        try:
+            named = Version(each.version.removesuffix(".*"))
+        except InvalidVersion:  # `===` takes any text
+            continue
+        *front, last = named.release
+        yield from (named, Version(named.base_version), _after(named), Version(".".join(map(str, [*front, last + 1]))))
+
+
+def _after(version: Version) -> Version:
+    """A version after this one, and before every one that somebody would write."""
+    return Version(".".join(map(str, [*version.release, *[0] * (4 - len(version.release)), 1])))

@@ -1,0 +1,126 @@
+"""Wheels that earlier versions built: read, checked, compared, loaded and launched by this one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aotcuda import manifest
+from aotcuda.builder import plan
+from aotcuda.builder.config.model import parse
+from aotcuda.cli import main
+from aotcuda.runtime.jit import recipe
+
+WHEELS = sorted(Path(__file__).parents[1].joinpath("data", "wheels").glob("*.whl"))
+
+
+def manifests(wheel):
+    """By module, the manifest as it is in the wheel: nothing of it upgraded."""
+    with zipfile.ZipFile(wheel) as archive:
+        found = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("/manifest.json")]
+    return {each["module"]: each for each in found}
+
+
+MODULES = [pytest.param(wheel, name, id=name) for wheel in WHEELS for name in manifests(wheel)]
+OVERLOADS = [
+    pytest.param(wheel, module, kernel["name"], overload, id=f"{module}.{overload['symbol']}")
+    for wheel in WHEELS
+    for module, found in manifests(wheel).items()
+    for kernel in found["kernels"]
+    for overload in kernel["overloads"]
+]
+
+
+@pytest.fixture
+def installed(cuda):
+    """Install a wheel where the stand-in's packages are, and import a module of it."""
+    before = set(sys.modules)
+
+    def install(wheel, module):
+        zipfile.ZipFile(wheel).extractall(cuda.packages)
+        importlib.invalidate_caches()
+        return importlib.import_module(module)
+
+    yield install
+    tops = {wheel.name.partition("-")[0] for wheel in WHEELS}
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in tops:
+            del sys.modules[name]
+
+
+def argument(cuda, parameter):
+    """Something that a parameter is exactly made for."""
+    kind = parameter["kind"]
+    if kind == "tuple":
+        return tuple(argument(cuda, member) for member in parameter["members"])
+    if kind == "pointer":
+        return cuda.allocate(64)
+    if kind == "array":
+        order = "F" if parameter["layout"] == "F" else "C"
+        like = np.zeros((4,) * (parameter["ndim"] - 1) + (8,), parameter["dtype"], order=order)
+        return cuda.array(like[..., ::2] if parameter["layout"] == "A" else like)
+    return np.dtype({"f": "F", "d": "D"}[parameter["format"]] if kind == "complex" else parameter["format"]).type(1)
+
+
+def test_there_are_wheels_of_the_first_format():
+    assert [wheel.name for wheel in WHEELS] == ["features-1.0-py3-none-any.whl", "quickstart-1.0-py3-none-any.whl"]
+    assert not any("floor" in found for wheel in WHEELS for found in manifests(wheel).values())
+
+
+@pytest.mark.parametrize(("wheel", "name", "kernel", "overload"), OVERLOADS)
+def test_every_overload_is_launched(cuda, installed, wheel, name, kernel, overload):
+    module = installed(wheel, name)
+    arguments = [argument(cuda, parameter) for parameter in overload["parameters"]]
+    for _ in range(3):  # as in the first launch, so where its argument types are known
+        getattr(module, kernel)[1, 32](*arguments)
+    launches = cuda.launches()
+    assert [launch["kernel"] for launch in launches] == [overload["symbol"]] * 3
+    assert {len(launch["parameters"]) // 2 for launch in launches} == {overload["parameter_bytes"]}
+    assert len({launch["parameters"] for launch in launches}) == 1
+
+
+@pytest.mark.parametrize(("wheel", "name"), MODULES)
+def test_its_manifest_is_brought_to_todays_shape(installed, wheel, name):
+    module = installed(wheel, name).__aotcuda__
+    assert {**module.manifest, **manifests(wheel)[name]} == module.manifest
+    assert manifest.parse(manifest.dump(module.manifest), name) == module.manifest  # held against the shape
+    assert module.manifest["floor"] == "0.1.0"
+
+
+@pytest.mark.parametrize(("wheel", "name"), MODULES)
+def test_device_functions_are_there(installed, wheel, name):
+    module = installed(wheel, name)
+    for described in manifests(wheel)[name]["functions"]:
+        function = getattr(module, described["name"])
+        assert (function.__name__, function.prototype) == (described["name"], described["prototype"])
+
+
+@pytest.mark.parametrize(("wheel", "name"), MODULES)
+def test_the_fallback_can_build_it_again(cuda, installed, wheel, name):
+    module = installed(wheel, name).__aotcuda__
+    found = recipe.packaged(module.manifest, str(cuda.packages))
+    assert (found.module, found.frontend) == (name, "numba-cuda")
+    assert all(Path(path).is_file() for path in found.files)
+    (planned,) = plan.make(parse({**found.table, "arch": ["sm_86"]}, environ={}))
+    wanted = {(kernel["name"], len(kernel["overloads"])) for kernel in module.manifest["kernels"]}
+    units = [unit.name for unit in planned.kernels]
+    assert {(unit, units.count(unit)) for unit in units} == wanted
+
+
+@pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)
+def test_the_commands_read_it(wheel, capsys):
+    assert main(["inspect", str(wheel)]) == 0
+    shown = capsys.readouterr().out
+    for module, found in manifests(wheel).items():
+        assert module in shown
+        assert all(kernel["name"] in shown for kernel in found["kernels"])
+    assert main(["check", str(wheel), "--require", "H100@580.65"]) == 0
+    assert "H100" in capsys.readouterr().out
+    assert main(["diff", str(wheel), str(wheel)]) == 0
+    assert capsys.readouterr().out
