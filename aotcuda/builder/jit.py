@@ -1,4 +1,4 @@
-"""The late build: one module, or one kernel of it for one more signature, for one GPU of this very machine.
+"""The JIT build: one module, or one kernel of it for one more signature, for one GPU of this very machine.
 
 It is the ahead-of-time build with another end: the same worker compiles, checks and links, and what comes out is a
 manifest with one bare cubin instead of the files of a wheel. Nothing is packed, so nvFatbin need not be installed.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CUBIN = "kernels.cubin"
 
 # The user's modules may import this very package, or others that aotcuda built: they are not to start a driver, or a
-# late build of their own.
+# JIT build of their own.
 _ENVIRONMENT = {"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"}
 
 

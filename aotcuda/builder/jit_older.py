@@ -1,4 +1,4 @@
-"""Late builds for a GPU that is older than the packaged code of a module that is linked.
+"""JIT builds for a GPU that is older than the packaged code of a module that is linked.
 
 What a wheel's module links of another one lies beside it as LTOIR, which links for the GPUs that it was compiled for
 and all later ones. For an older one it is compiled again, by its own front end, from what its wheel carries for that.
@@ -15,8 +15,8 @@ from aotcuda import arch, manifest
 from aotcuda import dependencies as reads
 from aotcuda.builder import plan, stages
 from aotcuda.builder.config import parser as config
-from aotcuda.builder.worker import dependency_trace as witness
-from aotcuda.builder.worker.dependency_trace import Witness
+from aotcuda.builder.worker import dependency_trace
+from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
 from aotcuda.inspect import targets
@@ -40,7 +40,7 @@ def job(
     linkable: Mapping[str, Linked],
     wanted: tuple[str, ...] = (),
 ) -> Job:
-    """The job of a late build; arguments as in `Job`, and `package_root`, the folder that holds the package."""
+    """The job of a JIT build; arguments as in `Job`, and `package_root`, the folder that holds the package."""
     roots = [package_root] if root.is_relative_to(package_root) else [package_root, root]
     return Job(
         root=str(root),
@@ -49,7 +49,7 @@ def job(
         plans=plan.make(settings),
         names=dict(names),
         jobs=len(os.sched_getaffinity(0)),
-        late=True,
+        product="jit",
         trace=True,
         watched=watched,
         linkable=linkable,
@@ -123,8 +123,10 @@ def _again(name: str, asker: str, target: Target, package_root: Path, variables:
     except AotcudaError as error:
         message = f"{before}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
-    read = Witness(reads={("content", str(path)): reads.answer("content", str(path))})
-    results = [replace(item, witness=witness.joined([read, item.witness or Witness()])) for item in results]
+    read = DependencyTrace(reads={("content", str(path)): reads.answer("content", str(path))})
+    results = [
+        replace(item, trace=dependency_trace.joined([read, item.trace or DependencyTrace()])) for item in results
+    ]
     return [*linked, *results]
 
 

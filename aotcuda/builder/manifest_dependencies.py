@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import dependencies as reads
 from aotcuda import manifest
-from aotcuda.builder.worker import dependency_trace as witness
-from aotcuda.builder.worker import process
+from aotcuda.builder.worker import dependency_trace, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +49,7 @@ class Project:
     def own(self, name: str) -> Path | None:
         """The path of a file that is the project's, below one of its folders."""
         for path in (Path(name), Path(name).resolve()):
-            installed = not witness.INSTALLED.isdisjoint(path.parts)
+            installed = not dependency_trace.INSTALLED.isdisjoint(path.parts)
             below = path.relative_to(self.package_root).parts if path.is_relative_to(self.package_root) else ()
             if below and (not installed if self.tops is None else below[0].removesuffix(".py") in self.tops):
                 return path
@@ -105,7 +104,7 @@ def of(
         own_variables: Environment variables that workers have values of their own for.
     """
     results = list(results)
-    seen = witness.joined(result.witness for result in results if result.witness is not None)
+    seen = dependency_trace.joined(result.trace for result in results if result.trace is not None)
     sources = {project.relative(Path(item["path"])): item["sha256"] for result in results for item in result.sources}
     questions: list[manifest.Read] = []
     installed = _installed() if lasting else ()
@@ -115,7 +114,8 @@ def of(
         path = project.own(name)
         if path is None:
             if not (
-                lasting and (ask == "module" or name.startswith(installed) or witness.INSTALLED & {*Path(name).parts})
+                lasting
+                and (ask == "module" or name.startswith(installed) or dependency_trace.INSTALLED & {*Path(name).parts})
             ):
                 questions.append({"ask": ask, "path": name, "answer": answer})
         elif ask == "content" and isinstance(answer, list) and answer[0] < _LARGE:
@@ -149,7 +149,7 @@ def _installed() -> tuple[str, ...]:
     prefixes = {sys.prefix, sys.base_prefix, site.PREFIXES[0]}
     for entry in sys.path:
         parts = Path(entry).parts
-        if witness.INSTALLED & {*parts} and len(parts) > 4:
+        if dependency_trace.INSTALLED & {*parts} and len(parts) > 4:
             prefixes.add(str(Path(entry).parents[2]))
     return tuple(
         f"{prefix}/{name}/" for prefix in sorted(prefixes) for name in ("bin", "lib", "lib64", "include", "share")

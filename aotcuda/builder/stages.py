@@ -14,8 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda.builder.worker import dependency_trace as witness
-from aotcuda.builder.worker import pool, process
+from aotcuda.builder.worker import dependency_trace, pool, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +50,7 @@ def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
 def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[Result]:
     """Do `job`, whose modules may be of several front ends; a result for each stage.
 
-    A result's sources and witness have those of the stages that it links.
+    A result's sources and trace have those of the stages that it links.
 
     Raises:
         AotcudaError: What is wrong with the modules; those of several stages are told together.
@@ -79,5 +78,5 @@ def _joined(result: Result, earlier: Sequence[Result]) -> Result:
     if not earlier:
         return result
     sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}
-    seen = [item.witness for item in (*earlier, result) if item.witness is not None]
-    return replace(result, sources=tuple(sources.values()), witness=witness.joined(seen) if seen else None)
+    seen = [item.trace for item in (*earlier, result) if item.trace is not None]
+    return replace(result, sources=tuple(sources.values()), trace=dependency_trace.joined(seen) if seen else None)

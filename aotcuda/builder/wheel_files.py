@@ -101,7 +101,7 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         "kernels": _kernels(module),
         "functions": [
             _function(unit, built)
-            for unit, built in zip(module.plan.functions, module.functions, strict=False)  # a late build keeps none
+            for unit, built in zip(module.plan.functions, module.functions, strict=False)  # a JIT build keeps none
         ],
         "callbacks": [
             {"setup": item.setup, "teardown": item.teardown, "origin": item.origin} for item in module.callbacks

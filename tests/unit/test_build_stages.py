@@ -8,7 +8,7 @@ import pytest
 
 from aotcuda.builder import plan, stages
 from aotcuda.builder.config import parser as config
-from aotcuda.builder.worker.dependency_trace import Witness
+from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.errors import AotcudaError, CompileError
 
@@ -75,18 +75,20 @@ class Workers:
             modules=(),
             sources=tuple({"path": f"/{name}.py", "sha256": name} for name in names),
             warnings=(),
-            witness=Witness(reads={("content", name): [1, 1] for name in names}) if job.late else None,
+            trace=DependencyTrace(reads={("content", name): [1, 1] for name in names})
+            if job.product == "jit"
+            else None,
             linkable={name: f"functions of {name}" for name in names if name in job.wanted},  # type: ignore[misc]
         )
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch):
-    def run(workers: Workers, *, late: bool = False, **modules: tuple[str, list[str]]) -> list[Result]:
+    def run(workers: Workers, *, product: str = "wheel", **modules: tuple[str, list[str]]) -> list[Result]:
         monkeypatch.setattr(stages.process, "run", workers)
         plans = project(**modules)
         return stages.run(
-            Job(root="/", import_roots=(), arch_key="", plans=plans, names=plan.names(plans), jobs=1, late=late)
+            Job(root="/", import_roots=(), arch_key="", plans=plans, names=plan.names(plans), jobs=1, product=product)
         )
 
     return run
@@ -104,9 +106,9 @@ def test_a_stage_is_handed_what_it_links_and_no_more(run) -> None:
 
 
 def test_a_result_depends_on_what_it_links(run) -> None:
-    results = run(Workers(), late=True, **CHAIN)
+    results = run(Workers(), product="jit", **CHAIN)
     assert [{source["sha256"] for source in result.sources} for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
-    assert [result.witness.files for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
+    assert [result.trace.files for result in results] == [{"c"}, {*"cbd"}, {*"cbda"}]
     assert [result.toolchain["compiler"] for result in results] == [OLD, NEW, OLD]
 
 

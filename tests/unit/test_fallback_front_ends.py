@@ -181,6 +181,6 @@ def test_the_front_end_understands_the_signature_of_every_argument(cuda, front_e
     args, result = types.notation.parse(signature, {})
     assert str(result) == "none"
     names = [f"x{number}" for number in range(len(values) + len(arrays))]
-    parameters = types.passing.layout("here", names, args).parameters
+    parameters = types.convention.layout("here", names, args).parameters
     assert [parameter["name"] for parameter in parameters] == names
     assert [parameter["kind"] for parameter in parameters[-5:]] == ["array"] * 5

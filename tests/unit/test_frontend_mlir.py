@@ -115,7 +115,7 @@ def test_pointers_are_pointers_in_both_dialects(declared: str, kind: str) -> Non
 
 def test_an_array_is_a_memref_and_a_complex_number_one_parameter() -> None:
     args, _ = mlir.notation.parse("void(boolean, complex64, float32[:, ::1])", {})
-    layout = mlir.passing.layout("k", ["flag", "z", "x"], args)
+    layout = mlir.convention.layout("k", ["flag", "z", "x"], args)
     assert layout.fields == [(0, 1), (4, 8), (16, 8), (24, 8), (32, 8), (40, 8), (48, 8), (56, 8), (64, 8)]
     assert layout.parameters[2]["words"] == ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
     assert layout.size == 72

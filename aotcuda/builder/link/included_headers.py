@@ -1,4 +1,4 @@
-"""The project's headers that CUDA C++ sources include: builds depend on them, late builds need them.
+"""The project's headers that CUDA C++ sources include: builds depend on them, JIT builds need them.
 
 Includes are found by their text, whatever the preprocessor would make of the lines around them: one header too many
 does no harm. An include whose name is a macro is not found.

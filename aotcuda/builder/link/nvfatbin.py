@@ -8,7 +8,7 @@ from aotcuda.errors import ToolchainError
 
 try:
     from cuda.bindings import nvfatbin
-except ImportError:  # the extras of late builds, which pack nothing, do without it
+except ImportError:  # the extras of JIT builds, which pack nothing, do without it
     nvfatbin = None
 
 if TYPE_CHECKING:

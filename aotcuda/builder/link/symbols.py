@@ -1,6 +1,6 @@
 """Which functions a link input defines, so that what is missing or there twice can be told before the linker is asked.
 
-The linker itself is a poor witness: with PTX or cubins that define one symbol twice nvJitLink 13.0 crashes, and with
+The linker itself cannot be relied on: with PTX or cubins that define one symbol twice nvJitLink 13.0 crashes, and with
 LTOIR and PTX that do it takes one of them silently.
 """
 

@@ -2,7 +2,7 @@
 
 A kernel is compiled with the values that its globals have after the import, and those may come from anywhere: another
 package, a data file, the environment, whether a file is there at all. While the modules are imported, what they ask of
-the machine is noted with the answers; a late build's result and an editable install are taken only while these are the
+the machine is noted with the answers; a JIT build's result and an editable install are taken only while these are the
 same. Three things tell of it:
 
 - audit events: files that are opened (or were to be: an answer may be that there is none), folders that are listed;
@@ -73,7 +73,7 @@ _SUFFIXES = (  # in the order in which a folder is searched
 
 
 @dataclass(slots=True)
-class Witness:
+class DependencyTrace:
     """What was asked, and what the answer was.
 
     Attributes:
@@ -93,7 +93,7 @@ class Witness:
 @contextmanager
 def watch(
     patterns: Iterable[str] = (), generated: Iterable[str] = (), compilers: Iterable[str] = ()
-) -> Iterator[Witness]:
+) -> Iterator[DependencyTrace]:
     """Note what is imported and asked inside the block.
 
     Args:
@@ -118,9 +118,9 @@ def watch(
         trace.settle([sys.modules.get(name) for name in set(sys.modules) - before])
 
 
-def joined(several: Iterable[Witness]) -> Witness:
+def joined(several: Iterable[DependencyTrace]) -> DependencyTrace:
     """All that several saw; of two answers the first one counts, since the second one differs from it if it matters."""
-    whole = Witness()
+    whole = DependencyTrace()
     for seen in several:
         for question, found in seen.reads.items():
             whole.reads.setdefault(question, found)
@@ -139,7 +139,7 @@ class _Trace:
     """
 
     def __init__(self, generated: frozenset[str], compilers: Iterable[str]) -> None:
-        self.seen = Witness()
+        self.seen = DependencyTrace()
         self.assigned: set[str] = set()
         self.active = True
         self.stat, self.readlink = os.stat, os.readlink  # as they are before they are replaced

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.worker.dependency_trace import Witness
+    from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.manifest import Source
 
 
@@ -27,10 +27,10 @@ class Job:
         plans: What to build.
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
-        late: It is a late build, for one GPU of this machine: nothing is packed, and exported functions are not kept.
+        product: What is made of it: a `"wheel"`'s files, or one bare image for the `"jit"` fallback on this machine.
         trace: What the import of the user's modules asks of the machine is wanted.
         watched: Absolute globs of files that it depends on besides.
-        carry: The files that are linked are wanted, to be packaged for a late build.
+        carry: The files that are linked are wanted, to be packaged for a JIT build.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
     """
@@ -41,7 +41,7 @@ class Job:
     plans: tuple[ModulePlan, ...]
     names: dict[str, tuple[str, ...]]
     jobs: int
-    late: bool = False
+    product: Literal["wheel", "jit"] = "wheel"
     trace: bool = False
     watched: tuple[str, ...] = ()
     carry: bool = False
@@ -75,10 +75,10 @@ class BuiltModule:
     plan: ModulePlan
     images: tuple[tuple[Target, bytes], ...]
     kernels: tuple[CompiledKernel, ...]
-    ltoir: tuple[tuple[Target, bytes], ...]
-    functions: tuple[CompiledFunction, ...]
-    kernel_fatbin: bytes
-    function_fatbin: bytes
+    ltoir: tuple[tuple[Target, bytes], ...] = ()
+    functions: tuple[CompiledFunction, ...] = ()
+    kernel_fatbin: bytes = b""
+    function_fatbin: bytes = b""
     callbacks: tuple[Callbacks, ...] = ()
     foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
     function_links: tuple[tuple[str, bytes], ...] = ()
@@ -94,7 +94,7 @@ class Result:
         modules: One for each plan.
         sources: The project's files that were imported, by absolute path.
         warnings: What the user should know; the build went on.
-        witness: What the import of the user's modules asked of the machine, if that is wanted.
+        trace: What the import of the user's modules asked of the machine, if that is wanted.
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
     """
 
@@ -102,5 +102,5 @@ class Result:
     modules: tuple[BuiltModule, ...]
     sources: tuple[Source, ...]
     warnings: tuple[str, ...]
-    witness: Witness | None = None
+    trace: DependencyTrace | None = None
     linkable: Mapping[str, Linked] = field(default_factory=dict)

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING
 from aotcuda import frontends, manifest
 from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import loading
-from aotcuda.builder.link import nvfatbin as pack
 from aotcuda.builder.link import nvjitlink as link
-from aotcuda.builder.worker import dependency_trace as witness
+from aotcuda.builder.worker import dependency_trace, finish, pool
 from aotcuda.builder.worker import imports as sources
-from aotcuda.builder.worker import pool
 from aotcuda.builder.worker.channel import Owned
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
@@ -72,14 +70,19 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     for plan in job.plans:
         for target in plan.targets:
             toolchain.check_target(target, job.arch_key)
-    front = loading.compiler(job.frontend, _askers(job), jit=job.late)
+    front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
     sources.prepare_imports(job.import_roots, job.names)
+    finisher = finish.make(job)
     units = [unit for plan in job.plans for unit in plan.units]
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
-    watch = witness.watch(job.watched, job.names, frontends.internals(job.frontend)) if job.trace else nullcontext()
+    watch = (
+        dependency_trace.watch(job.watched, job.names, frontends.internals(job.frontend))
+        if job.trace
+        else nullcontext()
+    )
     with pool.gathered() as attempt, watch as seen:
         for unit in units:
             tell(step=unit.loading, done=0, total=0)
@@ -89,23 +92,25 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
                 _check_new(unit, understood.setdefault((unit.module, unit.name, signature), unit))
         tell(step="reading what is linked", done=0, total=0)
         with attempt():
-            steps = Steps(job, front, functions, tell)  # reads what is linked, other packages' modules among it
+            steps = Steps(
+                job, front, finisher, functions, tell
+            )  # reads what is linked, other packages' modules among it
     modules = steps.run()
     if seen is not None:
         seen.reads = steps.headers_elsewhere() | seen.reads
     versions_of = {
         "cuda": ".".join(map(str, toolchain.toolkit_version())),
         "nvjitlink": link.version(),
-        **({} if job.late else {"nvfatbin": pack.version()}),
+        **finisher.tools(),
         "python": ".".join(map(str, sys.version_info[:2])),
         **versions,
     }
     return Result(
         toolchain=versions_of,
         modules=tuple(modules),
-        sources=(*([] if job.late else sources.project_files(job.import_roots)), *steps.linked_files()),
+        sources=(*finisher.sources(), *steps.linked_files()),
         warnings=tuple(dict.fromkeys(steps.warnings)),
-        witness=seen,
+        trace=seen,
         linkable=steps.linkable,
     )
 

@@ -84,7 +84,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> Result
 
 def _start(job: Job, variables: Mapping[str, str], arguments: list[str]) -> subprocess.Popen[bytes]:
     paths = json.dumps([path for path in sys.path if path])
-    extra = frontends.requirement(job.frontend, jit=job.late)
+    extra = frontends.requirement(job.frontend, jit=job.product == "jit")
     return subprocess.Popen(
         [sys.executable, "-P", "-c", _START, paths, *arguments, extra],
         stdin=subprocess.PIPE,

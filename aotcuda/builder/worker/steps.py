@@ -1,37 +1,35 @@
-"""The steps of a build inside the worker, each a round of children: compile, merge, check the link, link, pack."""
+"""The steps of a build inside the worker, each a round of children: compile, merge, check the link, link."""
 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda import dependencies as reads
-from aotcuda import linkable, manifest
-from aotcuda.builder.c_header import header
+from aotcuda import manifest
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers as headers
 from aotcuda.builder.link import inputs as links
-from aotcuda.builder.link import nvfatbin as pack
 from aotcuda.builder.link import nvjitlink as link
 from aotcuda.builder.link import nvrtc
 from aotcuda.builder.link import preconditions as check
-from aotcuda.builder.link.inputs import Linked
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import pool
-from aotcuda.builder.worker.job import BuiltModule
+from aotcuda.builder.worker.finish import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.worker.job import Job
+    from aotcuda.builder.worker.finish import Finisher
+    from aotcuda.builder.worker.job import BuiltModule, Job
     from aotcuda.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -47,8 +45,16 @@ class Steps:
         linkable: What other modules of the wheel link of these, by module; of those that they do.
     """
 
-    def __init__(self, job: Job, front: FrontEnd, functions: dict[Unit, object], tell: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        front: FrontEnd,
+        finisher: Finisher,
+        functions: dict[Unit, object],
+        tell: Callable[..., None],
+    ) -> None:
         self.job = job
+        self.finisher = finisher
         self.front = front
         self.functions = functions
         self.tell = tell
@@ -77,10 +83,12 @@ class Steps:
         surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
         self.surveyed = surveys
         images = self._link(compiled, merged)
-        modules = [self._finish(plan, compiled, merged, images, surveys[plan.config.name]) for plan in self.job.plans]
-        for built in modules:
-            if built.plan.config.name in self.job.wanted:
-                self.linkable[built.plan.config.name] = self._linkable(built, compiled, merged)
+        modules = []
+        for plan in self.job.plans:
+            parts = self._parts(plan, compiled, merged, images, surveys[plan.config.name])
+            modules.append(self.finisher.finish(parts, self._sources_compiled))
+            if plan.config.name in self.job.wanted:
+                self.linkable[plan.config.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
         return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
@@ -123,7 +131,7 @@ class Steps:
         for plan in self.job.plans:
             if not plan.functions:
                 continue
-            for target in plan.ltoir_targets if self.job.late else plan.function_targets:
+            for target in self.finisher.function_targets(plan):
                 functions = [compiled[unit, code_target(target)] for unit in plan.functions]
                 form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
                 run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
@@ -209,14 +217,14 @@ class Steps:
         given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
         return [*given, *self.front.include_dirs()]
 
-    def _finish(
+    def _parts(
         self,
         plan: ModulePlan,
         compiled: Compiled,
         merged: PerTarget,
         images: PerTarget,
         surveyed: dict[LinkInput, Symbols],
-    ) -> BuiltModule:
+    ) -> Parts:
         name, first = plan.config.name, plan.ltoir_targets[0]
         kernels = tuple(compiled[unit, first] for unit in plan.kernels)
         functions = tuple(compiled[unit, first] for unit in plan.functions)
@@ -225,48 +233,17 @@ class Steps:
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
-        if self.job.late:
-            return BuiltModule(
-                plan=plan,
-                images=linked,
-                kernels=kernels,
-                ltoir=(),
-                functions=(),
-                kernel_fatbin=b"",
-                function_fatbin=b"",
-                callbacks=tuple(callbacks),
-                foreign=_foreign_symbols(surveyed),
-            )
-        ltoir = tuple((target, merged[name, target]) for target in plan.function_targets if functions)
-        root = Path(self.job.root)
-        return BuiltModule(
+        return Parts(
             plan=plan,
             images=linked,
             kernels=kernels,
-            ltoir=ltoir,
             functions=functions,
-            kernel_fatbin=pack.kernels(linked, name) if linked else b"",
-            function_fatbin=pack.functions(ltoir, name) if ltoir else b"",
+            merged={target: merged[name, target] for target in self.finisher.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
             foreign=_foreign_symbols(surveyed),
-            function_links=tuple(self._function_links(plan, functions)),
-            carried=tuple(
-                (path.relative_to(root).as_posix(), path.read_bytes())
-                for path in (self._project_files(plan) if self.job.carry else ())
-            ),
+            called=tuple(self._called(plan, functions)),
+            files=self._project_files(plan),
         )
-
-    def _function_links(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> Iterable[tuple[str, bytes]]:
-        """What the exported functions call, for whoever links them: CUDA C++ compiled to LTOIR, the rest as it is."""
-        for number, item in enumerate(self._called(plan, functions)):
-            path = Path(item.name)  # or the name of a module, maybe with a file of its
-            plain = path.stem if path.suffix in linkable.KINDS else path.name
-            stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
-            if item.kind == "cu":
-                compiled = self._sources_compiled(plan, item, plan.function_targets)
-                yield f"{stem}.fatbin", pack.functions(compiled.items(), item.name)
-            else:
-                yield f"{stem}{linkable.SUFFIXES[item.kind]}", item.data
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
         """What has to be linked wherever the exported functions are."""
@@ -281,25 +258,6 @@ class Steps:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
         return self._round(tasks)
-
-    def _linkable(self, built: BuiltModule, compiled: Compiled, merged: PerTarget) -> Linked:
-        """A module's functions for other modules of the wheel to call: what a user of the wheel would link."""
-        plan, name = built.plan, built.plan.config.name
-        target = plan.ltoir_targets[0]
-        functions = [compiled[unit, target] for unit in plan.functions]
-        declared = header.render(name, [(unit.name, compiled[unit, target]) for unit in plan.functions]).encode()
-        if not self.job.late:
-            return links.packaged(name, built.function_fatbin, declared, built.function_links, built.callbacks)
-        # A late build has one target, and packs nothing.
-        code = merged[name, target]
-        inputs = [LinkInput(kind="ltoir", name=f"code of {name}'s functions", data=code, header=declared)]
-        for item in self._called(plan, functions):
-            if item.kind == "cu":
-                code = self._sources_compiled(plan, item, [target])[target]
-                inputs.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
-            else:
-                inputs.append(item)
-        return Linked(inputs=tuple(inputs), callbacks=built.callbacks)
 
 
 def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes]]:

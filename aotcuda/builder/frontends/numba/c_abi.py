@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FunctionType
 
-    from aotcuda.builder.frontends.numba.calling_convention import Passing
+    from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
 
 
@@ -41,13 +41,15 @@ class Prototype:
     records: tuple[tuple[str, object], ...]
 
 
-def prototype(passing: Passing, unit: NumbaUnit, python: FunctionType, args: Sequence[Any], result: Any) -> Prototype:
+def prototype(
+    convention: CallingConvention, unit: NumbaUnit, python: FunctionType, args: Sequence[Any], result: Any
+) -> Prototype:
     """The prototype of `python`, compiled for `args` and returning `result`.
 
     Raises:
         CompileError: A type has no counterpart in the C ABI.
     """
-    abi = _Abi(passing, unit, python)
+    abi = _Abi(convention, unit, python)
     names = inspect.signature(python).parameters
     parameters = [part for name, ty in zip(names, args, strict=True) for part in abi.parameter(name, ty)]
     returned = abi.result(result)
@@ -60,12 +62,12 @@ def prototype(passing: Passing, unit: NumbaUnit, python: FunctionType, args: Seq
 
 
 class _Abi:
-    def __init__(self, passing: Passing, unit: NumbaUnit, python: FunctionType) -> None:
-        self._passing = passing
-        self._notation = passing.notation
-        self._types = passing.notation.types
+    def __init__(self, convention: CallingConvention, unit: NumbaUnit, python: FunctionType) -> None:
+        self._convention = convention
+        self._notation = convention.notation
+        self._types = convention.notation.types
         self._where = f"{unit.key}: {unit.signature}"
-        self.structs = c_types.Structs(unit.symbol, unit.module, _named_records(unit, python, passing))
+        self.structs = c_types.Structs(unit.symbol, unit.module, _named_records(unit, python, convention))
 
     def parameter(self, name: str, ty: Any) -> list[tuple[str, str]]:
         """`(C type, name)` of each C parameter that an argument becomes."""
@@ -73,14 +75,14 @@ class _Abi:
         if (kind := self._value(ty)) is not None:
             return [(kind, name)]
         if notation.is_complex(ty):
-            return self._passing.c_complex(name, ty)
+            return self._convention.c_complex(name, ty)
         if isinstance(ty, types.Record) and (struct := self._record(ty)) is not None:
             return [(f"{struct} *", name)]
         if isinstance(ty, types.BaseTuple):
             return [part for index, item in enumerate(ty) for part in self.parameter(f"{name}_{index}", item)]
         if isinstance(ty, types.Array):
             pointer = self._pointer(ty.dtype)
-            return [(word.c_type or pointer, f"{name}_{word.name}") for word in self._passing.array_words(ty.ndim)]
+            return [(word.c_type or pointer, f"{name}_{word.name}") for word in self._convention.array_words(ty.ndim)]
         message = (
             f"{self._where}: argument {name!r} is of type {notation.spell(ty)}, which has no type in the C ABI; take a "
             "number, bool, complex, datetime, pointer, record, array, or tuple of these"
@@ -105,7 +107,7 @@ class _Abi:
             if (kind := self._returned(item)) is not None:
                 found.append(c_types.declare(kind, name))
             elif isinstance(item, self._types.BaseTuple) and len(item):
-                if self._passing.nests_results:
+                if self._convention.nests_results:
                     found.append(c_types.tuple_member(self._items(item, whole), name))
                 else:
                     found += self._items(item, whole, f"{name}_")
@@ -142,16 +144,16 @@ class _Abi:
     def _record(self, ty: Any) -> str | None:
         """The struct that a record is; None if C has no type for one of its fields."""
         try:
-            return self.structs.record(self._passing.notation.dtype(ty), self._notation.spell(ty))
+            return self.structs.record(self._convention.notation.dtype(ty), self._notation.spell(ty))
         except NotImplementedError:
             return None
 
 
-def _named_records(unit: NumbaUnit, python: FunctionType, passing: Passing) -> dict[str, Any]:
+def _named_records(unit: NumbaUnit, python: FunctionType, convention: CallingConvention) -> dict[str, Any]:
     """The structured dtypes that a signature may name."""
     found = {}
     for name, value in units.namespace(unit, python).items():
-        dtype = passing.notation.dtype(value) if isinstance(value, passing.notation.types.Record) else value
+        dtype = convention.notation.dtype(value) if isinstance(value, convention.notation.types.Record) else value
         if isinstance(dtype, np.dtype) and dtype.names is not None:
             found[name] = dtype
     return found

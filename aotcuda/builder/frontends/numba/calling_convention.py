@@ -36,7 +36,7 @@ class Word(NamedTuple):
     c_type: str = _INTEGER
 
 
-class Passing:
+class CallingConvention:
     """The conventions of one compiler.
 
     Attributes:

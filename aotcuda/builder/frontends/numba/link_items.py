@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import linkable
@@ -11,6 +12,18 @@ from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from aotcuda.builder.frontends.protocol import External
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What one unit needs beside its own code."""
+
+    inputs: tuple[LinkInput, ...]
+    callbacks: tuple[Callbacks, ...]
+    externals: tuple[External, ...]
+
 
 GRID_GROUP = LinkInput(
     kind="cu",

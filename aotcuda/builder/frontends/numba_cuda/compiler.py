@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from dataclasses import replace
 from importlib.metadata import version
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,63 +16,88 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
-from aotcuda.builder.frontends.numba import c_abi, declarations, units
-from aotcuda.builder.frontends.numba.messages import explained, relative
+from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd
 from aotcuda.builder.frontends.numba_cuda import linking
 from aotcuda.builder.frontends.numba_cuda import patches as adapt
-from aotcuda.builder.frontends.numba_cuda.types import notation, passing
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.numba_cuda.types import convention
+from aotcuda.builder.frontends.protocol import LinkInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.front_end import Raise
+    from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.units import JitOptions
 
-_state: dict[str, str] = {"root": ""}
 
+class NumbaCuda(NumbaFrontEnd):
+    """Numba-CUDA."""
 
-def prepare(root: str) -> dict[str, str]:
-    """Make Numba compile for a target, compile once so that what every unit needs is there, and name the versions."""
-    _state["root"] = root
-    adapt.install()
-    _warm_up()
-    return {
-        "numba-cuda": version("numba-cuda"),
-        "numba": version("numba"),
-        "llvmlite": version("llvmlite"),
-        "numpy": version("numpy"),
-        "nvvm": ".".join(map(str, nvvm.NVVM().get_version())),
-    }
+    convention = convention
+    dispatchers = CUDADispatcher | Dispatcher
+    errors = NumbaError
 
+    def start(self) -> dict[str, str]:
+        """See NumbaFrontEnd."""
+        adapt.install()
+        _warm_up()
+        return {
+            "numba-cuda": version("numba-cuda"),
+            "numba": version("numba"),
+            "llvmlite": version("llvmlite"),
+            "numpy": version("numpy"),
+            "nvvm": ".".join(map(str, nvvm.NVVM().get_version())),
+        }
 
-def resolve(unit: NumbaUnit, function: object) -> str:
-    """Check that `function` can be compiled and that the unit's signature parses and fits it; returns it as understood.
+    def given(self, loaded: Any) -> dict[str, Any]:
+        """See NumbaFrontEnd; `@njit` has none that matter."""
+        return loaded.targetoptions if isinstance(loaded, CUDADispatcher) else {}
 
-    Raises:
-        SourceError: `function` is no function.
-        CompileError: The signature is not one, or has the wrong number of arguments.
-    """
-    return units.resolve(unit, _python(unit, function), notation, _state["root"])
+    def separate(self, python: FunctionType) -> FunctionType:
+        """See NumbaFrontEnd."""
+        return _copy(python)
 
+    def compiling(
+        self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
+    ) -> AbstractContextManager[list[str]]:
+        """See NumbaFrontEnd."""
+        del python, c_abi
+        return adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options)
 
-def compile_kernel(unit: NumbaUnit, function: object, target: Target) -> CompiledKernel:
-    """Compile a kernel to LTOIR (to PTX for debugging) for one target.
+    def lower(
+        self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
+    ) -> Any:
+        """See NumbaFrontEnd."""
+        options = jit.options
+        with warnings.catch_warnings():
+            # A debug build is asked for with its own key; that it disables optimisation is documented there.
+            warnings.filterwarnings("ignore", message="debug=True with opt=True")
+            return cuda_compiler.compile_cuda(
+                python,
+                result,
+                args,
+                debug=options.debug,
+                lineinfo=options.lineinfo,
+                forceinline=jit.forceinline and unit.kind == "function",
+                inline=jit.inline,
+                fastmath=options.fastmath,
+                nvvm_options=_nvvm_options(options),
+                cc=target.capability,
+                lto=not options.debug,
+                abi="numba" if unit.kind == "kernel" else "c",
+                abi_info={"abi_name": unit.symbol},
+            )
 
-    Raises:
-        CompileError: Numba refuses it, or it takes an argument that cannot be passed to a packaged kernel.
-    """
-    python = _python(unit, function)
-    jit = _jit_options(unit, function)
-    args, _ = units.signature(unit, python, notation)
-    layout = passing.layout(f"{unit.key}: {unit.signature}", list(inspect.signature(python).parameters), args)
-    with (
-        explained(unit, python, _state["root"], NumbaError),
-        adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options),
-    ):
-        compiled = _lower(unit, python, args, types.void, jit, target, abi="numba")
+    def returned(self, compiled: Any) -> Any:
+        """See NumbaFrontEnd."""
+        return compiled.signature.return_type
+
+    def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
+        """See NumbaFrontEnd."""
+        del unit
         library = compiled.library
         entry = library.get_function(compiled.fndesc.llvm_func_name)
         library._entry_name = entry.name
@@ -82,101 +105,36 @@ def compile_kernel(unit: NumbaUnit, function: object, target: Target) -> Compile
         nvvm.set_launch_bounds(entry, jit.launch_bounds or None)
         if jit.max_registers:
             _annotate(entry, "maxnreg", jit.max_registers)
-        irs = _module_texts(library)
-        code = _generate(unit.symbol, irs, jit.options, target)
-        needed = linking.needs(library, irs, jit.link, _state["root"])
-    return CompiledKernel(
-        code=code,
-        needed=needed.inputs,
-        signature=notation.spell_signature(types.none, args),
-        parameters=tuple(layout.parameters),
-        parameter_bytes=layout.size,
-        layout=tuple(layout.fields),
-        cooperative=unit.cooperative or library.use_cooperative,
-        launch_bounds=jit.launch_bounds,
-        carveout=jit.carveout,
-        callbacks=needed.callbacks,
-        externals=declarations.placed(needed.externals, python, _state["root"]),
-        exceptions=_exceptions(compiled) if jit.options.debug else None,
-    )
+        return self.function_texts(compiled, jit)
 
+    def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
+        """See NumbaFrontEnd."""
+        del jit
+        return [adapt.settle_debug_info(str(module), self.root) for module in compiled.library.modules]
 
-def compile_function(unit: NumbaUnit, function: object, target: Target) -> CompiledFunction:
-    """Compile a device function with the C ABI, down to LLVM IR.
+    def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
+        """See NumbaFrontEnd."""
+        return linking.needs(compiled.library, texts, jit.link, self.root)
 
-    Raises:
-        CompileError: Numba refuses it, it raises, or a type in its signature has no counterpart in C.
-    """
-    python = _copy(_python(unit, function))
-    jit = _jit_options(unit, function)
-    # Debug information in LTOIR cannot be linked; line information can.
-    jit = replace(jit, options=replace(jit.options, debug=False))
-    args, result = units.signature(unit, python, notation)
-    with (
-        explained(unit, python, _state["root"], NumbaError),
-        adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options) as swallowed,
-    ):
-        compiled = _lower(unit, python, args, result, jit, target, abi="c")
-        returned = compiled.signature.return_type
-        library = compiled.library
-        declared = c_abi.prototype(passing, unit, python, args, returned)
-        irs = _module_texts(library)
-        needed = linking.needs(library, irs, jit.link, _state["root"])
-    return CompiledFunction(
-        ir=tuple(irs),
-        fastmath=jit.options.fastmath,
-        signature=notation.spell_signature(returned, args),
-        result=declared.result,
-        parameters=declared.parameters,
-        structs=declared.structs,
-        records=declared.records,
-        needed=needed.inputs,
-        callbacks=needed.callbacks,
-        externals=declarations.placed(needed.externals, python, _state["root"]),
-        warnings=tuple(
-            f"{unit.key}: a helper that it calls {relative(reason, _state['root'])}; the C ABI has no way to report "
-            "it, so callers get an undefined value there"
-            for reason in dict.fromkeys(swallowed)
-        ),
-    )
+    def is_cooperative(self, compiled: Any) -> bool:
+        """See NumbaFrontEnd."""
+        return bool(compiled.library.use_cooperative)
 
+    def raises(self, compiled: Any) -> list[Raise]:
+        """See NumbaFrontEnd."""
+        found = []
+        for code, (kind, arguments, place_of) in sorted(compiled.call_helper.exceptions.items()):
+            function, path, line = place_of or ("", "", 0)
+            text = ", ".join(map(str, arguments or ()))
+            name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+            found.append((code, name, text, function or "", path or "", line or 0))
+        return found
 
-def merge_functions(
-    functions: Sequence[CompiledFunction], target: Target, options: Options, form: Literal["ltoir", "ptx"] = "ltoir"
-) -> bytes:
-    """One LTOIR or PTX that holds all `functions`.
-
-    Fast math is in the instructions of each function; the settings of the whole (flush to zero, approximate division
-    and square root) are used only if all functions ask for them.
-    """
-    fastmath = all(function.fastmath for function in functions)
-    irs = [text for function in functions for text in function.ir]
-    merged = replace(options, fastmath=fastmath, debug=False)
-    return _generate("functions", irs, merged, target, form)[0].data
-
-
-def _lower(
-    unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target, *, abi: str
-) -> Any:
-    options = jit.options
-    with warnings.catch_warnings():
-        # A debug build is asked for with its own key; that it disables optimisation is documented there.
-        warnings.filterwarnings("ignore", message="debug=True with opt=True")
-        return cuda_compiler.compile_cuda(
-            python,
-            result,
-            args,
-            debug=options.debug,
-            lineinfo=options.lineinfo,
-            forceinline=jit.forceinline and unit.kind == "function",
-            inline=jit.inline,
-            fastmath=options.fastmath,
-            nvvm_options=_nvvm_options(options),
-            cc=target.capability,
-            lto=not options.debug,
-            abi=abi,
-            abi_info={"abi_name": unit.symbol},
-        )
+    def generate(
+        self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
+    ) -> tuple[LinkInput, ...]:
+        """See NumbaFrontEnd."""
+        return _generate(name, texts, options, target, form)
 
 
 def _nvvm_options(options: Options) -> dict[str, Any]:
@@ -191,7 +149,7 @@ def _nvvm_options(options: Options) -> dict[str, Any]:
 
 
 def _generate(
-    name: str, irs: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"] = "ltoir"
+    name: str, irs: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
 ) -> tuple[LinkInput, ...]:
     settings = {**_nvvm_options(options), "arch": f"compute_{target.number}"}
     with warnings.catch_warnings():
@@ -210,30 +168,11 @@ def _generate(
         return (LinkInput(kind=form, name=f"code of {name}", data=data),)
 
 
-def _module_texts(library: Any) -> list[str]:
-    return [adapt.settle_debug_info(str(module), _state["root"]) for module in library.modules]
-
-
-def _exceptions(compiled: Any) -> tuple[tuple[int, str, str, str, str, int], ...]:
-    """What each error code means that a debug kernel stores when it raises."""
-    found = []
-    for code, (kind, arguments, place_of) in sorted(compiled.call_helper.exceptions.items()):
-        function, path, line = place_of or ("", "", 0)
-        text = ", ".join(map(str, arguments or ()))
-        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        found.append((code, name, text, function or "", relative(path or "", _state["root"]), line or 0))
-    return tuple(found)
-
-
 def _annotate(entry: Any, name: str, value: int) -> None:
     module = entry.module
     i32 = llvm.IntType(32)
     node = module.add_metadata((entry, llvm.MetaDataString(module, name), llvm.Constant(i32, value)))
     module.get_named_metadata("nvvm.annotations").add(node)
-
-
-def _python(unit: NumbaUnit, function: object) -> FunctionType:
-    return units.python_function(unit, function, CUDADispatcher | Dispatcher, notation, _state["root"])
 
 
 def _copy(function: FunctionType) -> FunctionType:
@@ -248,10 +187,6 @@ def _copy(function: FunctionType) -> FunctionType:
     copy.__module__ = function.__module__
     copy.__qualname__ = function.__qualname__
     return copy
-
-
-def _jit_options(unit: NumbaUnit, function: object) -> JitOptions:
-    return units.jit_options(unit, function.targetoptions if isinstance(function, CUDADispatcher) else {})
 
 
 def _warm_up() -> None:

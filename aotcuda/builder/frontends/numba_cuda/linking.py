@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from numba.cuda.cuda_paths import get_cuda_paths
 from numba.cuda.cudadrv import nvrtc
 
 from aotcuda.builder.frontends.numba import link_items as items
+from aotcuda.builder.frontends.numba.link_items import Needs
 from aotcuda.builder.frontends.numba_cuda import patches as adapt
-from aotcuda.builder.frontends.protocol import Callbacks, External, LinkInput
+from aotcuda.builder.frontends.protocol import External, LinkInput
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -29,15 +30,6 @@ _NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
 
 # What NVVM, libdevice and the device side of the driver define.
 _PROVIDED = re.compile(r"llvm\.|__nv_|nvvm|vprintf$|__assertfail$|malloc$|free$|memcpy$|memset$|___numba_")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What one unit needs."""
-
-    inputs: tuple[LinkInput, ...]
-    callbacks: tuple[Callbacks, ...]
-    externals: tuple[External, ...]
 
 
 def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Needs:

@@ -11,14 +11,14 @@ from numba.cuda import types
 from numba.cuda.core import sigutils
 from numba.cuda.np import numpy_support
 
-from aotcuda.builder.frontends.numba.calling_convention import Passing, Word
+from aotcuda.builder.frontends.numba.calling_convention import CallingConvention, Word
 from aotcuda.builder.frontends.numba.type_notation import Notation
 
 if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.calling_convention import Layout
 
 
-class _DataModels(Passing):
+class _DataModels(CallingConvention):
     def array_words(self, ndim: int) -> list[Word]:
         return [
             Word("zero", "meminfo", "void *"),
@@ -45,4 +45,4 @@ class _DataModels(Passing):
 
 
 notation = Notation(types, sigutils, numpy_support)
-passing = _DataModels(notation)
+convention = _DataModels(notation)

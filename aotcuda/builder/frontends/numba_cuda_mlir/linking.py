@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir.numba_cuda.core import config
 
 from aotcuda.builder.frontends.numba import link_items as items
+from aotcuda.builder.frontends.numba.link_items import Needs
+from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 
 # The library behind grid synchronisation; `items.GRID_GROUP` takes its place.
 _DEVICE_RUNTIME = "cudadevrt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What one unit needs."""
-
-    inputs: tuple[LinkInput, ...]
-    callbacks: tuple[Callbacks, ...]
-
-
-def needs(given: Iterable[Any], root: str, *, cooperative: bool) -> Needs:
-    """What a unit needs that reached the link items `given`.
+def needs(given: Iterable[Any], text: str, root: str, *, cooperative: bool) -> Needs:
+    """What a unit needs that reached the link items `given`, and that is `text` in LLVM IR.
 
     Raises:
         CompileError: An item cannot be linked.
@@ -39,7 +31,7 @@ def needs(given: Iterable[Any], root: str, *, cooperative: bool) -> Needs:
     if cooperative:
         inputs.append(items.GRID_GROUP)
     callbacks = [named for item in found for named in items.callbacks(item)]
-    return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks))
+    return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=llvm_ir.externals(text))
 
 
 def include_dirs() -> list[str]:

@@ -12,7 +12,7 @@ from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core import sigutils
 from numba_cuda_mlir.numba_cuda.np import numpy_support
 
-from aotcuda.builder.frontends.numba.calling_convention import Passing, Word
+from aotcuda.builder.frontends.numba.calling_convention import CallingConvention, Word
 from aotcuda.builder.frontends.numba.type_notation import SIZES, Notation
 from aotcuda.errors import CompileError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.calling_convention import Layout
 
 
-class _Memrefs(Passing):
+class _Memrefs(CallingConvention):
     nests_results = False  # their items are members of the one struct
 
     def array_words(self, ndim: int) -> list[Word]:
@@ -49,7 +49,7 @@ class _Memrefs(Passing):
 
 
 notation = Notation(types, sigutils, numpy_support)
-passing = _Memrefs(notation)
+convention = _Memrefs(notation)
 
 
 def _is_number(ty: Any) -> bool:

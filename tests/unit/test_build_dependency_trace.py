@@ -14,8 +14,8 @@ from aotcuda import dependencies as reads
 from aotcuda import manifest as manifests
 from aotcuda import manifest_shape as shape
 from aotcuda.builder import manifest_dependencies as depends
-from aotcuda.builder.worker import dependency_trace as witness
-from aotcuda.builder.worker.dependency_trace import Witness
+from aotcuda.builder.worker import dependency_trace
+from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Result
 from aotcuda.runtime.jit.edits import Sources
 from support import manifests as records
@@ -36,7 +36,7 @@ class Project:
         before = set(sys.modules)
         importlib.invalidate_caches()
         try:
-            with witness.watch(depends.patterns(patterns, self.root), ["seenpkg.generated"]) as seen:
+            with dependency_trace.watch(depends.patterns(patterns, self.root), ["seenpkg.generated"]) as seen:
                 for name in names:
                     importlib.import_module(f"seenpkg.{name}")
         finally:
@@ -45,9 +45,9 @@ class Project:
                     del sys.modules[name]
         return seen
 
-    def sources(self, seen: Witness, *, lasting: bool = False) -> Sources:
+    def sources(self, seen: DependencyTrace, *, lasting: bool = False) -> Sources:
         """What a launch compares, made from what was seen by way of the manifest's own text."""
-        result = Result(toolchain={}, modules=(), sources=(), warnings=(), witness=seen)
+        result = Result(toolchain={}, modules=(), sources=(), warnings=(), trace=seen)
         project = depends.Project(root=self.root, package_root=self.root, names=("seenpkg.k",))
         found = depends.of([result], project, lasting=lasting)
         whole = {"sources": found.sources, "reads": found.reads, "variables": found.variables}
@@ -212,7 +212,7 @@ for call in (lambda: os.stat("a\\0b"), lambda: os.stat("/none"), lambda: os.stat
         C.append(type(error).__name__)
 """
         (project.package / "_a.py").write_text(code)
-        with witness.watch():
+        with dependency_trace.watch():
             module = importlib.import_module("seenpkg._a")
         del sys.modules["seenpkg._a"], sys.modules["seenpkg"]
         size = len(code)
@@ -228,8 +228,8 @@ for call in (lambda: os.stat("a\\0b"), lambda: os.stat("/none"), lambda: os.stat
         assert project.sources(seen).changed() == f"{data} was edited"
 
     def test_of_two_workers_the_first_answer_counts(self):
-        first, second = Witness(reads={("kind", "/a"): None}), Witness(reads={("kind", "/a"): "file"})
-        assert witness.joined([first, second]).reads == {("kind", "/a"): None}
+        first, second = DependencyTrace(reads={("kind", "/a"): None}), DependencyTrace(reads={("kind", "/a"): "file"})
+        assert dependency_trace.joined([first, second]).reads == {("kind", "/a"): None}
 
 
 class TestEditableInstalls:

@@ -1,0 +1,215 @@
+"""What the front ends for Numba's compilers do alike: one function for one signature and one target.
+
+Numba-CUDA-MLIR began as a copy of Numba-CUDA: both take a function by the same steps, each by a code of its own. The
+steps stand here, and what differs is what a subclass has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from aotcuda.builder.frontends.numba import c_abi, declarations, units
+from aotcuda.builder.frontends.numba.messages import explained, relative
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from types import FunctionType
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
+    from aotcuda.builder.frontends.numba.link_items import Needs
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.units import JitOptions
+    from aotcuda.builder.frontends.protocol import LinkInput
+
+Raise = tuple[int, str, str, str, str, int]
+"""An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
+
+
+class NumbaFrontEnd(ABC):
+    """A front end for one of Numba's compilers; see `aotcuda.builder.frontends.protocol.FrontEnd`.
+
+    Attributes:
+        convention: How it passes arguments, with its types.
+        dispatchers: The classes of what its `@cuda.jit` makes.
+        errors: The class of the errors that it words for users.
+        root: The project's folder.
+    """
+
+    convention: CallingConvention
+    dispatchers: Any
+    errors: type[Exception]
+
+    def __init__(self) -> None:
+        self.root = ""
+
+    @abstractmethod
+    def start(self) -> dict[str, str]:
+        """Adapt the compiler, compile once so that what every unit needs is there, and name the versions."""
+
+    @abstractmethod
+    def compiling(
+        self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
+    ) -> AbstractContextManager[list[str]]:
+        """The block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
+
+    @abstractmethod
+    def lower(
+        self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
+    ) -> Any:
+        """Type and lower a function, as far as the compiler goes by itself."""
+
+    @abstractmethod
+    def returned(self, compiled: Any) -> Any:
+        """The type that a function with the C ABI returns."""
+
+    @abstractmethod
+    def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
+        """The modules of a kernel in LLVM IR."""
+
+    @abstractmethod
+    def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
+        """Those of a device function."""
+
+    @abstractmethod
+    def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
+        """What it needs beside its own code."""
+
+    @abstractmethod
+    def is_cooperative(self, compiled: Any) -> bool:
+        """Whether a kernel synchronises the whole grid."""
+
+    @abstractmethod
+    def raises(self, compiled: Any) -> list[Raise]:
+        """What the error codes of a debug kernel stand for; with absolute paths."""
+
+    @abstractmethod
+    def generate(
+        self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
+    ) -> tuple[LinkInput, ...]:
+        """Code of modules in LLVM IR."""
+
+    def given(self, loaded: Any) -> dict[str, Any]:
+        """The options that `@cuda.jit` was given."""
+        return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
+
+    def separate(self, python: FunctionType) -> FunctionType:
+        """The function that is compiled with the C ABI in the place of `python`."""
+        return python
+
+    def prepare(self, root: str) -> dict[str, str]:
+        """See FrontEnd."""
+        self.root = root
+        return self.start()
+
+    def resolve(self, unit: NumbaUnit, loaded: object) -> str:
+        """See FrontEnd.
+
+        Raises:
+            SourceError: `loaded` is no function.
+            CompileError: The signature is not one, or has the wrong number of arguments.
+        """
+        return units.resolve(unit, self._python(unit, loaded), self.convention.notation, self.root)
+
+    def compile_kernel(self, unit: NumbaUnit, loaded: object, target: Target) -> CompiledKernel:
+        """See FrontEnd; to LTOIR, for debugging to PTX.
+
+        Raises:
+            CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
+        """
+        python, notation = self._python(unit, loaded), self.convention.notation
+        jit = units.jit_options(unit, self.given(loaded))
+        args, _ = units.signature(unit, python, notation)
+        layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
+        with (
+            explained(unit, python, self.root, self.errors),
+            self.compiling(unit, target, jit, python, c_abi=False),
+        ):
+            compiled = self.lower(unit, python, args, notation.types.void, jit, target)
+            texts = self.kernel_texts(compiled, unit, jit)
+            needed = self.needs(compiled, texts, jit)
+            code = self.generate(unit.symbol, texts, jit.options, target, "ptx" if jit.options.debug else "ltoir")
+            raised = self.raises(compiled) if jit.options.debug else []
+        return CompiledKernel(
+            code=code,
+            needed=needed.inputs,
+            signature=notation.spell_signature(notation.types.none, args),
+            parameters=tuple(layout.parameters),
+            parameter_bytes=layout.size,
+            layout=tuple(layout.fields),
+            cooperative=unit.cooperative or self.is_cooperative(compiled),
+            launch_bounds=jit.launch_bounds,
+            carveout=jit.carveout,
+            callbacks=needed.callbacks,
+            externals=declarations.placed(needed.externals, python, self.root),
+            exceptions=self._relative(raised) if jit.options.debug else None,
+        )
+
+    def compile_function(self, unit: NumbaUnit, loaded: object, target: Target) -> CompiledFunction:
+        """See FrontEnd; down to LLVM IR.
+
+        Raises:
+            CompileError: The compiler refuses it, it raises, or a type in its signature has no counterpart in C.
+        """
+        python, notation = self.separate(self._python(unit, loaded)), self.convention.notation
+        jit = units.jit_options(unit, self.given(loaded))
+        # Debug information in LTOIR cannot be linked; line information can.
+        jit = replace(jit, options=replace(jit.options, debug=False))
+        args, result = units.signature(unit, python, notation)
+        with (
+            explained(unit, python, self.root, self.errors),
+            self.compiling(unit, target, jit, python, c_abi=True) as swallowed,
+        ):
+            compiled = self.lower(unit, python, args, result, jit, target)
+            returned = self.returned(compiled)
+            declared = c_abi.prototype(self.convention, unit, python, args, returned)
+            texts = self.function_texts(compiled, jit)
+            needed = self.needs(compiled, texts, jit)
+        return CompiledFunction(
+            ir=tuple(texts),
+            fastmath=jit.options.fastmath,
+            signature=notation.spell_signature(returned, args),
+            result=declared.result,
+            parameters=declared.parameters,
+            structs=declared.structs,
+            records=declared.records,
+            needed=needed.inputs,
+            callbacks=needed.callbacks,
+            externals=declarations.placed(needed.externals, python, self.root),
+            warnings=tuple(
+                f"{unit.key}: a helper that it calls {relative(reason, self.root)}; the C ABI has no way to report it, "
+                "so callers get an undefined value there"
+                for reason in dict.fromkeys(swallowed)
+            ),
+        )
+
+    def merge_functions(
+        self,
+        functions: Sequence[CompiledFunction],
+        target: Target,
+        options: Options,
+        form: Literal["ltoir", "ptx"] = "ltoir",
+    ) -> bytes:
+        """See FrontEnd.
+
+        Fast math is in the instructions of each function; the settings of the whole (flush to zero, approximate
+        division and square root) are used only if all functions ask for them.
+        """
+        fastmath = all(function.fastmath for function in functions)
+        texts = [text for function in functions for text in function.ir]
+        return self.generate("functions", texts, replace(options, fastmath=fastmath, debug=False), target, form)[0].data
+
+    def _python(self, unit: NumbaUnit, loaded: object) -> FunctionType:
+        return units.python_function(unit, loaded, self.dispatchers, self.convention.notation, self.root)
+
+    def _relative(self, raised: list[Raise]) -> tuple[Raise, ...]:
+        return tuple(
+            (code, kind, arguments, function, relative(path, self.root), line)
+            for code, kind, arguments, function, path, line in raised
+        )

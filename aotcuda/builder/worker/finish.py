@@ -1,0 +1,189 @@
+"""The end of a build, of which there are two: the files of a wheel, or one bare cubin for the JIT fallback."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from aotcuda import linkable
+from aotcuda.builder.c_header import header
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import inputs, nvfatbin
+from aotcuda.builder.link.inputs import Linked
+from aotcuda.builder.worker import imports
+from aotcuda.builder.worker.job import BuiltModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.job import Job
+    from aotcuda.manifest import Source
+
+    Compile = Callable[[ModulePlan, LinkInput, Sequence[Target]], Mapping[Target, bytes]]
+    """Compiles CUDA C++ for targets: to LTOIR for machine code, to PTX for PTX."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One module, compiled and linked.
+
+    Attributes:
+        plan: Its plan.
+        images: Its kernels linked for each target; empty when it has none.
+        kernels: What was compiled for each kernel unit.
+        functions: What was compiled for each function unit.
+        merged: Its exported functions as LTOIR or PTX, for each of the finisher's targets; empty when it has none.
+        callbacks: Its callbacks, in order, each once.
+        foreign: Symbols of what was linked in, by the name of the item.
+        called: What has to be linked wherever its exported functions are.
+        files: The project's files that it links or is compiled from, with the headers that they include.
+    """
+
+    plan: ModulePlan
+    images: tuple[tuple[Target, bytes], ...]
+    kernels: tuple[CompiledKernel, ...]
+    functions: tuple[CompiledFunction, ...]
+    merged: dict[Target, bytes]
+    callbacks: tuple[Callbacks, ...]
+    foreign: tuple[tuple[str, tuple[str, ...]], ...]
+    called: tuple[LinkInput, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """The module's name."""
+        return self.plan.config.name
+
+    def declared(self) -> bytes:
+        """The C header of the exported functions, for modules that call them."""
+        names = [unit.name for unit in self.plan.functions]
+        return header.render(self.name, list(zip(names, self.functions, strict=True))).encode()
+
+
+class Finisher(Protocol):
+    """What a build makes of the parts of its modules."""
+
+    def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
+        """What the exported functions are merged for."""
+
+    def tools(self) -> dict[str, str]:
+        """The versions of tools that no other build needs."""
+
+    def sources(self) -> tuple[Source, ...]:
+        """The project's Python files that were imported, as far as the manifest lists them without having seen why."""
+
+    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+        """The module as it leaves the worker."""
+
+    def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
+        """A module's functions for other modules of the wheel to call."""
+
+
+class WheelFinisher:
+    """Packs what a wheel gains: fatbins, what users of the functions link, what the JIT fallback would build from."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
+        """See Finisher."""
+        return plan.function_targets
+
+    def tools(self) -> dict[str, str]:
+        """See Finisher."""
+        return {"nvfatbin": nvfatbin.version()}
+
+    def sources(self) -> tuple[Source, ...]:
+        """See Finisher."""
+        return imports.project_files(self._job.import_roots)
+
+    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+        """See Finisher."""
+        ltoir = tuple(parts.merged.items())
+        root = Path(self._job.root)
+        return BuiltModule(
+            plan=parts.plan,
+            images=parts.images,
+            kernels=parts.kernels,
+            ltoir=ltoir,
+            functions=parts.functions,
+            kernel_fatbin=nvfatbin.kernels(parts.images, parts.name) if parts.images else b"",
+            function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
+            callbacks=parts.callbacks,
+            foreign=parts.foreign,
+            function_links=tuple(_function_links(parts, compile_source)),
+            carried=tuple(
+                (path.relative_to(root).as_posix(), path.read_bytes())
+                for path in (parts.files if self._job.carry else ())
+            ),
+        )
+
+    def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
+        """See Finisher; what a user of the wheel would link."""
+        del compile_source
+        return inputs.packaged(
+            parts.name, built.function_fatbin, parts.declared(), built.function_links, built.callbacks
+        )
+
+
+class JitFinisher:
+    """Leaves images as they are: for the one GPU of this machine, with no packer installed."""
+
+    def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
+        """See Finisher."""
+        return plan.ltoir_targets
+
+    def tools(self) -> dict[str, str]:
+        """See Finisher."""
+        return {}
+
+    def sources(self) -> tuple[Source, ...]:
+        """See Finisher; the dependency trace has them."""
+        return ()
+
+    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+        """See Finisher; exported functions are not kept."""
+        del compile_source
+        return BuiltModule(
+            plan=parts.plan,
+            images=parts.images,
+            kernels=parts.kernels,
+            callbacks=parts.callbacks,
+            foreign=parts.foreign,
+        )
+
+    def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
+        """See Finisher; the code itself."""
+        ((target, merged),) = parts.merged.items()
+        own = f"code of {parts.name}'s functions"
+        found = [LinkInput(kind="ltoir", name=own, data=merged, header=parts.declared())]
+        for item in parts.called:
+            if item.kind == "cu":
+                code = compile_source(parts.plan, item, [target])[target]
+                found.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
+            else:
+                found.append(item)
+        return Linked(inputs=tuple(found), callbacks=built.callbacks)
+
+
+def make(job: Job) -> Finisher:
+    """The finisher of a job."""
+    return JitFinisher() if job.product == "jit" else WheelFinisher(job)
+
+
+def _function_links(parts: Parts, compile_source: Compile) -> Iterator[tuple[str, bytes]]:
+    """What the exported functions call, for whoever links them: CUDA C++ compiled to LTOIR, the rest as it is."""
+    for number, item in enumerate(parts.called):
+        path = Path(item.name)  # or the name of a module, maybe with a file of its
+        plain = path.stem if path.suffix in linkable.KINDS else path.name
+        stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
+        if item.kind == "cu":
+            compiled = compile_source(parts.plan, item, parts.plan.function_targets)
+            yield f"{stem}.fatbin", nvfatbin.functions(compiled.items(), item.name)
+        else:
+            yield f"{stem}{linkable.SUFFIXES[item.kind]}", item.data
