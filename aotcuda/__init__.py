@@ -5,8 +5,6 @@ Its names are found when they are first asked for: every packaged module imports
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.errors import (
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.module import Module, load
+    from aotcuda.version import __version__ as __version__
 
 __all__ = [
     "AotcudaError",
@@ -75,13 +74,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in __all__ and name != "__version__":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     if name in ("Module", "load"):
         import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first asked for; see above)
     elif name in ("DeviceFunction", "DeviceFunctionGroup"):
         import aotcuda.runtime.device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name == "__version__":
+        import aotcuda.version as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Kernel":
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:

@@ -9,7 +9,6 @@ import tomllib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import aotcuda
 from aotcuda import manifest
 from aotcuda import missing_hook as forgotten
 from aotcuda.builder import manifest_dependencies as depends
@@ -18,6 +17,7 @@ from aotcuda.builder import wheel_files as artifacts
 from aotcuda.builder.config import model as config
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import ConfigError
+from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +86,7 @@ def build(
                 settings,
                 built,
                 result,
-                version=aotcuda.__version__,
+                version=__version__,
                 dependencies=found,
                 editable=editable,
                 rebuild=rebuild.describe(table, plans, built, root, package_root, editable=editable)

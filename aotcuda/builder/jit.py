@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aotcuda
 from aotcuda import manifest
 from aotcuda.builder import api, plan, stages
 from aotcuda.builder import jit_older as older
@@ -18,6 +17,7 @@ from aotcuda.builder import manifest_dependencies as depends
 from aotcuda.builder import wheel_files as artifacts
 from aotcuda.builder.config import checks as clashes
 from aotcuda.builder.config import model as config
+from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +98,7 @@ def build(request: Request) -> Built:
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
     ((_, image),) = built.images
-    described = artifacts.describe(settings, built, result, version=aotcuda.__version__)
+    described = artifacts.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     project = depends.Project(
         root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import launcher as launch
-from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.arguments import views
 from aotcuda.runtime.fast import extension as accelerate
 from aotcuda.runtime.kernel import Kernel
 from support import libraries, manifests
@@ -461,10 +461,10 @@ def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> Sta
             shape[0] = draw(st.sampled_from(_HUGE[:6]))
         if library == "exchange" or library in ("dlpack", "versioned", "old"):
             shape = [min(extent, 2**63 - 1) for extent in shape]
-    itemsize = arrays.item_bytes(typestr)
+    itemsize = views.item_bytes(typestr)
     strides = None
     if (layout == "F" and draw(st.booleans())) or near == "strides":
-        strides = list(arrays.contiguous_strides(tuple(shape), itemsize, draw(st.sampled_from("CF"))))
+        strides = list(views.contiguous_strides(tuple(shape), itemsize, draw(st.sampled_from("CF"))))
     if near in ("strides", "steps") or (layout == "A" and draw(st.booleans())):
         steps = (0, 1, 2, -1, 3, 7, 2**40) if near != "huge" else (0,)
         strides = [itemsize * draw(st.sampled_from(steps)) for _ in range(ndim)]

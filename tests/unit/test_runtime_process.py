@@ -65,7 +65,9 @@ def test_a_first_use_import_imports_the_run_times_door_and_nothing_else(packaged
 
 
 def test_importing_aotcuda_imports_nothing_more(packaged):
-    assert imported(packaged("import"), "import aotcuda; aotcuda.__version__") == {"__future__", "aotcuda"}
+    assert imported(packaged("import"), "import aotcuda") == {"__future__", "aotcuda"}
+    asked = imported(packaged("import"), "import aotcuda; aotcuda.__version__")
+    assert asked == {"__future__", "aotcuda", "aotcuda.version"}
 
 
 def test_the_library_is_found_by_its_name_on_the_library_path(packaged):

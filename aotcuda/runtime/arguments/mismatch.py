@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def unreadable(
         at = next((index for index, arg in enumerate(args) if _name(arg) is None), None)
     names = [plan.parameters[at]["name"] for plan in plans if at is not None and at < len(plan.parameters)]
     which = f"argument {at + 1}, {names[0]}," if at is not None and names else "an argument"
-    problem = error if isinstance(error, arrays.UnreadableError) else arrays.UnreadableError.of(error)
+    problem = error if isinstance(error, views.UnreadableError) else views.UnreadableError.of(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(plans, args)}")
 
 
@@ -97,14 +97,14 @@ def _name(arg: object) -> str | None:
         read = arrays.reader(arg)
         view = read(arg, [], 0) if read else None
         if view is not None:
-            return arrays.view_name(view)
+            return views.view_name(view)
         if isinstance(arg, tuple):
             return f"({', '.join(map(name_of, arg))})"
         if arrays.is_host(arg):
             return f"host {_type(arg)}"
         stands_for = scalars.type_of(arg)
         if stands_for is not None:
-            return f"the type {arrays.type_name(stands_for)}"
+            return f"the type {views.type_name(stands_for)}"
         number = parameters.reader(arg)
         if number is not None:
             number(arg, [], 0)

@@ -25,7 +25,7 @@ import struct
 
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 from aotcuda.runtime.arguments.layout import Plan
 
 TYPE_CHECKING = False
@@ -161,7 +161,7 @@ class Dispatch:
         if selection is None and self._late is not None:  # the JIT fallback may have an overload for them
             try:
                 selection = self._late(args, stream)
-            except arrays.UnreadableError as error:
+            except views.UnreadableError as error:
                 raise self._unreadable(args, None, error) from error.__cause__
             if selection is not None:
                 self._keep(args, selection[0])
@@ -203,7 +203,7 @@ class Dispatch:
         try:
             for read, arg in zip(ranked.readers, args):  # noqa: B905 (as many; strict costs time)
                 reads.append(read(arg, pending, stream))
-        except arrays.UnreadableError as error:
+        except views.UnreadableError as error:
             raise self._unreadable(args, len(reads), error) from error.__cause__
         except (AotcudaError, MemoryError):
             raise

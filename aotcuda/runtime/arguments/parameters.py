@@ -1,6 +1,6 @@
 """The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest.
 
-This and what it refers to (`aotcuda.runtime.arguments.arrays.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
+This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
 one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
 function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
 path does just this. The fast paths are made from the same classes: `write` says it in Python for
@@ -13,7 +13,7 @@ import struct
 import sys
 from _operator import itemgetter
 
-from aotcuda.runtime.arguments import arrays, scalars
+from aotcuda.runtime.arguments import arrays, scalars, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.arrays import View
     from aotcuda.runtime.arguments.scalars import Read
+    from aotcuda.runtime.arguments.views import View
     from aotcuda.runtime.fast.python import Writer
 
     Fit = Callable[[Any, list[object]], bool]
@@ -207,7 +207,7 @@ class Array(Kind):
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
-        writable, itemsize = not parameter.get("readonly", False), arrays.item_bytes(parameter["dtype"])
+        writable, itemsize = not parameter.get("readonly", False), views.item_bytes(parameter["dtype"])
         counts_elements = in_elements(parameter)
         pick = _picker([_names(ndim).index(word) for word in parameter["words"]])
         is_line = ndim == 1 and layout != "A"
@@ -223,13 +223,13 @@ class Array(Kind):
                     values += pick((0, itemsize, address, shape[0], shape[0], itemsize, 1))
                 return strides is None
             if strides is None and (layout != "F" or ndim < 2):
-                strides = arrays.contiguous_strides(shape, itemsize, "C")
+                strides = views.contiguous_strides(shape, itemsize, "C")
             elif layout != "A":
                 if strides is None:
-                    strides = arrays.contiguous_strides(shape, itemsize, "C")
-                if not arrays.is_contiguous(shape, strides, itemsize, layout):
+                    strides = views.contiguous_strides(shape, itemsize, "C")
+                if not views.is_contiguous(shape, strides, itemsize, layout):
                     return False
-                strides = arrays.contiguous_strides(shape, itemsize, layout)
+                strides = views.contiguous_strides(shape, itemsize, layout)
             elif counts_elements and any(stride % itemsize for stride in strides):  # type: ignore[union-attr]
                 return False
             assert strides is not None  # noqa: S101 (only to tell mypy)
@@ -249,18 +249,18 @@ class Array(Kind):
         ]
 
     def wanted(self, parameter: Parameter) -> str:
-        return f"{arrays.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
+        return f"{views.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         typestr, _, shape, strides, readonly = view
-        wanted = arrays.array_name(parameter["dtype"], parameter["ndim"], parameter["layout"])
+        wanted = views.array_name(parameter["dtype"], parameter["ndim"], parameter["layout"])
         if typestr != parameter["dtype"] or len(shape) != parameter["ndim"]:
-            return f"is {arrays.view_name(view)} where {wanted} is packaged"
-        layout, itemsize = parameter["layout"], arrays.item_bytes(typestr)
+            return f"is {views.view_name(view)} where {wanted} is packaged"
+        layout, itemsize = parameter["layout"], views.item_bytes(typestr)
         if strides is None:
-            strides = arrays.contiguous_strides(shape, itemsize, "C")
-        if layout != "A" and not arrays.is_contiguous(shape, strides, itemsize, layout):
+            strides = views.contiguous_strides(shape, itemsize, "C")
+        if layout != "A" and not views.is_contiguous(shape, strides, itemsize, layout):
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in {layout} "
                 f"order as {wanted} promises; pass a contiguous copy"
@@ -280,7 +280,7 @@ class Array(Kind):
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
         words = bytes(map(_word, parameter["words"]))
-        itemsize = arrays.item_bytes(dtype)
+        itemsize = views.item_bytes(dtype)
         layout, ndim = parameter["layout"], parameter["ndim"]
         return "a", "Q", parameter["offset"], layout, ndim, itemsize, int(writable), words, dtype
 
@@ -439,7 +439,7 @@ def _packs(kind: Kind, parameter: Parameter, read: object) -> bool:
 def _out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
     if _packs(kind, parameter, read):
         return None
-    return f"is {arrays.shown(arg)}, which is out of range for {parameter['type']}"
+    return f"is {views.shown(arg)}, which is out of range for {parameter['type']}"
 
 
 def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:

@@ -3,7 +3,7 @@
 The general path (`aotcuda.runtime.arguments.overloads`) finds the overload and asks each argument what it is. What it
 found for some types of arguments holds for the next launch with the same types too, so the checks that remain (dtype,
 number of dimensions, layout, range, stream) and the packing are written out as one function, and compiled. It does what
-`aotcuda.runtime.arguments.parameters` and `arrays.view` say, in a fourth of the time: it reads each argument once, and
+`aotcuda.runtime.arguments.parameters` and `views.view` say, in a fourth of the time: it reads each argument once, and
 tries the overloads in their order.
 
 A fast function takes the tuple of arguments and answers with the driver's code, 0 for success, or with `DECLINED`, for
@@ -16,7 +16,7 @@ slot is taken: who unloads empties `live` first, and then waits for the slots.
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
@@ -261,7 +261,7 @@ class Writer:
             if write is None or known is None or arrays.form(known) != (parameter["dtype"], parameter["ndim"]):
                 raise GeneralOnlyError
             found = self._arrays[name] = write(self, name, array, known[0], parameter)
-            self._limit(found.extents, arrays.item_bytes(parameter["dtype"]))
+            self._limit(found.extents, views.item_bytes(parameter["dtype"]))
         if arrays.form(self._forms[name]) != (parameter["dtype"], parameter["ndim"]):
             raise GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
         self._layout(parameter, self._arrays[name])
@@ -279,7 +279,7 @@ class Writer:
             self._small.setdefault(bits // len(extents), []).extend(extents)
 
     def _layout(self, parameter: Parameter, found: _Array) -> None:
-        layout, itemsize, extents = parameter["layout"], arrays.item_bytes(parameter["dtype"]), found.extents
+        layout, itemsize, extents = parameter["layout"], views.item_bytes(parameter["dtype"]), found.extents
         if found.readonly and not parameter.get("readonly", False):
             self.check(f"not {found.readonly}")
         if layout != "A":
@@ -311,7 +311,7 @@ class Writer:
 
     def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of CuPy's."""
-        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         held = self.keep("D", dtype)
         self.checks.append(
             f"if ({name}.dtype is not {held} and {name}.dtype != {held}) or {name}.ndim != {ndim}: return -1"
@@ -332,7 +332,7 @@ class Writer:
 
     def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
         """A tensor of PyTorch's."""
-        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
         if "c" in parameter["dtype"]:
             wrong.append(f"{name}.is_conj()")
@@ -405,7 +405,7 @@ class Writer:
 
     def _described(self, address: str, shape: str, strides: str, parameter: Parameter, *, told: bool) -> _Array:
         """An array that says its shape, and its strides in bytes: always if they are `told`, or else perhaps None."""
-        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         if ndim == 0:
             self.checks.append(f"if len({shape}) or {strides}: return -1")
             return _Array(address, [], {"C": "", "F": ""}, lambda: ([], ""))
@@ -419,8 +419,8 @@ class Writer:
             f"{', '.join(steps)}, = {strides} if {given} else ({'0, ' * ndim})",
             f"if not ({ints} is int) or {given} and type({strides}) is not tuple: return -1",
         ]
-        self.names["is_contiguous"] = arrays.is_contiguous
-        self.names["contiguous_strides"] = arrays.contiguous_strides
+        self.names["is_contiguous"] = views.is_contiguous
+        self.names["contiguous_strides"] = views.contiguous_strides
         c = f"is_contiguous({shape}, {strides}, {itemsize}, 'C')"
         made = f"contiguous_strides({shape}, {itemsize}, 'C')"
         either = f"is_contiguous({shape}, {strides} or {made}, {itemsize}, 'F')"

@@ -12,15 +12,15 @@ import json
 import os
 import sys
 
-import aotcuda
 from aotcuda import dependencies as reads
 from aotcuda import manifest as manifests
 from aotcuda.runtime.jit.edits import Sources
 from aotcuda.runtime.jit.recipe import COMPILERS
+from aotcuda.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.jit.cache import Artifact
+    from aotcuda.runtime.jit.cache_files import Artifact
     from aotcuda.runtime.jit.recipe import Recipe
 
 FORMAT = 2
@@ -36,7 +36,7 @@ def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) 
     package, _ = COMPILERS.get(recipe.frontend, ("", ""))
     parts = {
         "format": FORMAT,
-        "aotcuda": aotcuda.__version__,
+        "aotcuda": __version__,
         "python": [sys.implementation.cache_tag, sys.prefix],
         "frontend": [recipe.frontend, compilers.get(package)],
         "compilers": compilers,

@@ -10,8 +10,8 @@ from aotcuda import manifest as manifests
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_key as keys
-from aotcuda.runtime.jit.cache import Artifact, Cache
-from aotcuda.runtime.jit.cache_files import size_cap
+from aotcuda.runtime.jit.cache import Cache
+from aotcuda.runtime.jit.cache_files import Artifact, size_cap
 from aotcuda.runtime.jit.recipe import COMPILERS
 
 TYPE_CHECKING = False

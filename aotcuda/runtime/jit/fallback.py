@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.images.program import Entry
-    from aotcuda.runtime.jit.cache import Artifact
+    from aotcuda.runtime.jit.cache_files import Artifact
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.module import Module
 
