@@ -26,6 +26,7 @@ from aotcuda.runtime import launcher as launch
 from aotcuda.runtime.arguments import views
 from aotcuda.runtime.fast import extension as accelerate
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.loader import Loader
 from support import libraries, manifests
 from support.libraries import Array, Raises, State
 
@@ -128,7 +129,9 @@ class Fuzz:
         """A launcher of a new kernel, which takes one of the paths."""
         _learning[:] = [path != "general"]
         accelerate._found[:] = [self._extension if path == "accelerator" else None]
-        return Kernel(self._module, case.record)[1, 1, case.stream]
+        loader = Loader(self._module._loader.source)
+        loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
+        return Kernel(case.record["name"], loader, self._module)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
         """What a path does with an argument after others; `launched`, or `refused` with error and text."""

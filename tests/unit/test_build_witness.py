@@ -16,7 +16,7 @@ from aotcuda.builder import manifest_dependencies as depends
 from aotcuda.builder.worker import dependency_trace as witness
 from aotcuda.builder.worker.dependency_trace import Witness
 from aotcuda.builder.worker.job import Result
-from aotcuda.runtime.jit.edits import Sources
+from aotcuda.runtime.jit.sources import Sources
 from support import reading
 
 

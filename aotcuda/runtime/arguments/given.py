@@ -9,14 +9,14 @@ from aotcuda.runtime.arguments import views
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.arguments.layout import PackedOverload
 
 
-def given(plan: Plan, block: bytes) -> list[str]:
+def given(overload: PackedOverload, block: bytes) -> list[str]:
     """A line for each argument of an overload."""
     return [
         f"argument {number}, {parameter['name']}: {_words(parameter, block)}"
-        for number, parameter in enumerate(plan.parameters, 1)
+        for number, parameter in enumerate(overload.parameters, 1)
     ]
 
 

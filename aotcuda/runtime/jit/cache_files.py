@@ -28,7 +28,7 @@ _LEFT_OVER = 3600.0
 
 
 class Artifact:
-    """What a late build made.
+    """What a JIT build made.
 
     Attributes:
         manifest: Its manifest.

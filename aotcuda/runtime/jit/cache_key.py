@@ -1,4 +1,4 @@
-"""What a late build's result depends on: the key of its entry in the cache, and whether an entry is still good.
+"""What a JIT build's result depends on: the key of its entry in the cache, and whether an entry is still good.
 
 Neither asks a compiler, nor imports the user's module: the key has the digests of the sources as they are on disk now,
 and versions are read from the names of installed packages' folders. What the key cannot foresee (a helper in a file
@@ -14,8 +14,8 @@ import sys
 
 from aotcuda import dependencies as reads
 from aotcuda import manifest as manifests
-from aotcuda.runtime.jit.edits import Sources
 from aotcuda.runtime.jit.recipe import COMPILERS
+from aotcuda.runtime.jit.sources import Sources
 from aotcuda.version import __version__
 
 TYPE_CHECKING = False

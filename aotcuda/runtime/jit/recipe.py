@@ -1,4 +1,4 @@
-"""What a late build builds from: the installed package, or the project that an editable install points to."""
+"""What a JIT build builds from: the installed package, or the project that an editable install points to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 PYPROJECT = "pyproject.toml"
 
 COMPILERS = {"numba-cuda": ("numba_cuda", "jit-cu13"), "numba-cuda-mlir": ("numba_cuda_mlir", "jit-mlir-cu13")}
-"""By front end: its package, and the extra that brings it for late builds."""
+"""By front end: its package, and the extra that brings it for JIT builds."""
 
 
 class Recipe:
