@@ -22,7 +22,8 @@ from typing import NoReturn
 import machine
 
 from aotcuda import manifest as manifests
-from aotcuda.runtime.jit.cache import Artifact, Cache
+from aotcuda.runtime.jit.cache import Cache
+from aotcuda.runtime.jit.cache_files import Artifact
 
 KEYS = [f"{number:02x}" + "0" * 62 for number in range(4)]
 IMAGE = random.Random(1).randbytes(200_000)

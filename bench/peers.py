@@ -149,8 +149,8 @@ def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
         loops = ctypes.CDLL(str(library))
     driver = ctypes.CDLL("libcuda.so.1")
     case.packaged[GRID, BLOCK](2.0, *arrays)  # loads it
-    plan = case.packaged._dispatch.plans[0]
-    kernel = plan.entries[0].kernel
+    plan = case.packaged._loader.current.table(case.packaged.__name__).overloads[0]
+    kernel = case.packaged._loader.current.known_kernel(plan, 0).kernel
     function = ctypes.c_void_p()
     driver.cuKernelGetFunction(ctypes.byref(function), kernel)
     slot = plan.take()  # holds the parameters of that launch
@@ -187,6 +187,7 @@ def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
     """What makes a launcher of this project's, with the accelerator and without."""
     from aotcuda.runtime.fast import extension as accelerate
+    from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
 
     def fast() -> Callable[..., object]:
@@ -197,7 +198,7 @@ def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
         return made
 
     def plain() -> Callable[..., object]:
-        return Launcher(case.packaged, (GRID, 1, 1), (BLOCK, 1, 1), 0, 0)
+        return Launcher(case.packaged._loader, case.packaged.__name__, "", Configuration(GRID, BLOCK, 0, 0, ""), None)
 
     return {"aotcuda, accelerator": fast, "aotcuda, Python": plain}
 

@@ -98,7 +98,10 @@ def _measure(counts: list[int], turns: int) -> tuple[str, dict[str, dict[str, di
 def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
     """By name: what makes loops of launches on streams, each with arrays of its own; equal streams share a launcher."""
     from aotcuda.runtime.fast import extension as accelerate
+    from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
+
+    loader = kernel._loader
 
     def arguments() -> tuple[Any, ...]:
         return (2.0, *(buffers.Buffer("f", [0] * ELEMENTS) for _ in range(3)))
@@ -114,7 +117,7 @@ def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
 
     def plain(streams: list[Any]) -> list[Work]:
         launchers = {
-            stream: Launcher(kernel, (GRID, 1, 1), (BLOCK, 1, 1), stream, 0)
+            stream: Launcher(loader, kernel.__name__, "", Configuration(GRID, BLOCK, stream, 0, ""), None)
             for stream in {stream.value or 0 for stream in streams}
         }
         return [loop(launchers[stream.value or 0]) for stream in streams]
@@ -137,12 +140,12 @@ def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
 
     def c(stream: Any) -> Work:
         args = arguments()
-        Launcher(kernel, (GRID, 1, 1), (BLOCK, 1, 1), 0, 0)(*args)
-        plan = kernel.plans()[0]
+        Launcher(loader, kernel.__name__, "", Configuration(GRID, BLOCK, 0, 0, ""), None)(*args)
+        plan = loader.current.table(kernel.__name__).overloads[0]
         slot = plan.take()  # holds the parameters of that launch
         size = ctypes.c_size_t(plan.size)
         extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(slot[0]), 2, ctypes.addressof(size), 0)
-        handle = plan.entries[0].kernel
+        handle = loader.current.known_kernel(plan, 0).kernel
         keep = (args, size)
 
         def work(count: int) -> None:

@@ -8,8 +8,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import dependencies, manifest
 from aotcuda import missing_hook as forgotten
 from aotcuda.builder import manifest_dependencies as depends
 from aotcuda.builder import output, plan, rebuild, stages
@@ -193,6 +192,6 @@ def _dependencies(
     if not editable:
         return depends.Dependencies(sources=found.sources)
     pyproject = project.relative(project.root / "pyproject.toml")
-    table_of: manifest.Source = {"path": f"{pyproject}{reads.TABLE}", "sha256": reads.table_digest(table)}
+    table_of: manifest.Source = {"path": f"{pyproject}{dependencies.TABLE}", "sha256": dependencies.table_digest(table)}
     sources = sorted([*found.sources, table_of], key=lambda item: item["path"])
     return replace(found, sources=sources)

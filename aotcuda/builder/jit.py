@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import dependencies, manifest
 from aotcuda.builder import jit_older as older
 from aotcuda.builder import manifest_dependencies as depends
 from aotcuda.builder import plan, stages
@@ -110,7 +109,9 @@ def build(request: Request) -> Built:
     found = depends.of([*linked, result], project, own_variables=_ENVIRONMENT)
     if request.project:
         pyproject = project.relative(root / "pyproject.toml")
-        found.sources.append({"path": f"{pyproject}{reads.TABLE}", "sha256": reads.table_digest(request.table)})
+        found.sources.append(
+            {"path": f"{pyproject}{dependencies.TABLE}", "sha256": dependencies.table_digest(request.table)}
+        )
     described["sources"] = found.sources
     described["reads"] = found.reads
     described["variables"] = found.variables

@@ -3,7 +3,8 @@
 As in `aotcuda.interop.numba_cuda`, a `_numba_type_` with a case for each packaged signature. The compiler lowers calls
 of its own `ExternFunction` objects; one stands behind each case, and which of them a call means is known by its types.
 
-What kernels of such calls need beyond what the compiler does for its own `declare_device` is at the end of this file.
+What kernels of such calls need beyond what the compiler does for its own `declare_device` is in
+`aotcuda.interop.numba_cuda_mlir_patches`.
 Written against numba-cuda-mlir 0.6.0.
 """
 
@@ -11,24 +12,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numba_cuda_mlir import caching, cuda
+from numba_cuda_mlir import cuda
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import func
 from numba_cuda_mlir.compiler import ExternFunction
 from numba_cuda_mlir.descriptor import mlir_target
 from numba_cuda_mlir.lowering_utilities import get_or_insert_function
-from numba_cuda_mlir.mlir_lowering import MLIRLower
 from numba_cuda_mlir.numba_cuda import types, typing
 from numba_cuda_mlir.numba_cuda.core import sigutils
 from numba_cuda_mlir.numba_cuda.np import numpy_support
 
 from aotcuda.interop import packaged
+from aotcuda.interop.numba_cuda_mlir_patches import bring
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from aotcuda.interop.packaged import Packaged
     from aotcuda.manifest import Function
-    from aotcuda.runtime.module import Module
 
 
 class _Key:
@@ -38,7 +39,7 @@ class _Key:
         self.name = name
 
 
-def numba_type(module: Module, name: str, records: Sequence[Function]) -> Any:
+def numba_type(module: Packaged, name: str, records: Sequence[Function]) -> Any:
     """The type of `records`, which are called by one name and told apart by their signatures.
 
     Raises:
@@ -62,7 +63,7 @@ def numba_type(module: Module, name: str, records: Sequence[Function]) -> Any:
         given = tuple(builder.get_numba_type(arg.name) for arg in args)
         meant = made.get_call_type(mlir_target.typing_context, given, {})
         function = functions[tuple(meant.args)]
-        _bring(builder, function.link)
+        bring(builder, function.link)
         if any(isinstance(ty, types.BaseTuple) for ty in (*meant.args, meant.return_type)):
             _call_with_tuples(builder, target, function, args)
         else:
@@ -101,53 +102,3 @@ def _items(ty: Any) -> list[Any]:
     if isinstance(ty, types.BaseTuple):
         return [item for member in ty for item in _items(member)]
     return [] if ty == types.none else [ty]
-
-
-_LINKS = "aotcuda_links"
-"""Under this name, what a kernel or helper links of packaged modules: in the metadata of its compilation, and as an
-attribute of the linker that the compiler keeps for it."""
-
-
-def _bring(builder: Any, items: Iterable[Any]) -> None:
-    """Let what `builder` lowers link `items`, and with LTO unless its author decided on that."""
-    brought = builder.metadata.setdefault(_LINKS, {})
-    for item in items:
-        brought[id(item)] = item
-        builder.link_external_item(item)  # takes each object once
-    # The compiler's default is LTO where an LTOIR file is linked. It does not know that these fatbins hold LTOIR.
-    options = builder.targetoptions
-    if not any(options.get(name) for name in ("_lto_explicit", "_compile_output", "debug")):
-        builder.targetoptions = {**options, "lto": True}
-
-
-def _bring_from_helpers() -> None:
-    # A helper that is not inlined is compiled by itself, and its caller takes over what the helper links if it is
-    # LTOIR; all else would be missing in the link, and the callbacks would never run.
-    create, record = MLIRLower._create_resolved_linker, MLIRLower._record_ltoirs_from_linker
-
-    def create_resolved_linker(self: Any) -> Any:
-        linker = create(self)
-        setattr(linker, _LINKS, self.metadata.get(_LINKS, {}))
-        return linker
-
-    def record_ltoirs_from_linker(self: Any, linker: Any) -> None:
-        record(self, linker)
-        if items := getattr(linker, _LINKS, None):
-            _bring(self, items.values())
-
-    MLIRLower._create_resolved_linker = create_resolved_linker
-    MLIRLower._record_ltoirs_from_linker = record_ltoirs_from_linker
-
-
-def _keep_out_of_the_disk_cache() -> None:
-    # What `cache=True` writes has neither the callbacks nor a sign of which wheel's code is in it.
-    original = caching.MLIRCacheImpl.check_cachable
-
-    def check_cachable(self: Any, cres: Any) -> bool:
-        return not cres.metadata.get(_LINKS) and original(self, cres)
-
-    caching.MLIRCacheImpl.check_cachable = check_cachable
-
-
-_bring_from_helpers()
-_keep_out_of_the_disk_cache()

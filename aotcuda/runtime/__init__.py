@@ -1,17 +1,33 @@
-"""The run time: load -> choose -> dispatch -> launch, with the standard library alone.
+"""The run time: load -> choose -> select -> launch, with the standard library alone; docs/design.md draws the ways.
 
-    module      what a generated module calls; reads the manifest when something in it is first needed
-    program     the module's images, loaded into the driver
-    choose      which image each GPU takes, and why
-    kernel      what users index and call: `kernel[grid, block](...)`
-    dispatch    which overload the arguments select, or why none does
-    plan        how one overload's arguments lie in its parameter block
-    parameters  the kinds of parameters: what an argument means, described once for all paths of a launch
-    scalars     which Python values count as numbers, and which parameters take them
-    arrays      reading device arrays of every library
-    specialise  the launch's fast path in Python; accelerate: that in C
-    launch      the launch itself, and the limits that a configuration must keep
-    driver      libcuda through ctypes
+    module              what a generated module calls: `load`, and `Module` with what it exports
+    kernel              what users index and call: `kernel[grid, block](...)`, `kernel.forall(n)(...)`
+    launcher            one launch, from the arguments to the driver
+    launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
+    kernel_attributes   what the driver and the disassembler tell of a kernel
+    device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
+    loader              which images are launched now; loading, replacing and unloading them
+    origins             where images come from: packaged, editable or unbuilt
+    loaded              the images that are launched now, with the overloads of their kernels
+    synchronize         `AOTCUDA_SYNCHRONIZE`: launches that wait
+    driver, streams     libcuda through ctypes; streams of every library
+
+    arguments/          what an argument means, written once
+        reading         how an argument is read, by its type alone, and what errors call it
+        arrays, dlpack  device arrays of every library; views: what any of them may say of itself
+        scalars         which Python values count as scalars, and which parameters take them
+        parameters      the kinds of parameters, and what each takes
+        layout          one overload, and how its arguments lie in its parameter block
+        overloads       which overload the arguments select
+        signature       the signature that arguments ask for, which the JIT fallback compiles
+        host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
+        mismatch, given the texts of errors: why nothing fits, what a kernel was given
+    fast/               the same once more, fast: python writes functions, extension tells the C extension
+    images/             choice: which image a GPU takes, and why; loaded_library; device_kernel: an overload on one GPU;
+                        callbacks; debug_exceptions: what debug kernels raise
+    jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
+                        recipe: what to build from; sources: whether it has changed; cache_key, cache, cache_files,
+                        cache_lock
 
 An import with `load = "first-use"` reads `module` alone; everything else is imported by what first needs it.
 """

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda import manifest as manifests
-    from aotcuda.runtime.module import Module
 
 
 class _Callable:
     """A name that kernels may call, and the packaged functions behind it."""
 
-    def __init__(self, module: Module, name: str, records: Sequence[manifests.Function]) -> None:
+    def __init__(self, module: Any, name: str, records: Sequence[manifests.Function]) -> None:
         self.module = module
         self.__name__ = self.__qualname__ = name
         self.__module__ = module.name
@@ -40,9 +39,6 @@ class _Callable:
 
     def __str__(self) -> str:
         return f"{self.module.name}.{self.__name__}"
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return _find, (self.module.name, self.__name__)
 
     @property
     def _numba_type_(self) -> object:
@@ -76,7 +72,7 @@ class DeviceFunction(_Callable):
         prototype: Its C prototype, as the packaged header has it.
     """
 
-    def __init__(self, module: Module, record: manifests.Function) -> None:
+    def __init__(self, module: Any, record: manifests.Function) -> None:
         super().__init__(module, record["name"], [record])
         self.signature = record["signature"]
         self.prototype = record["prototype"]
@@ -96,17 +92,10 @@ class DeviceFunctionGroup(_Callable):
         signatures: Their signatures.
     """
 
-    def __init__(self, module: Module, name: str, records: Sequence[manifests.Function]) -> None:
+    def __init__(self, module: Any, name: str, records: Sequence[manifests.Function]) -> None:
         super().__init__(module, name, records)
         self.functions = [record["name"] for record in records]
         self.signatures = [record["signature"] for record in records]
 
     def __repr__(self) -> str:
         return f"<aotcuda device functions {self}: {'; '.join(self.signatures)}>"
-
-
-def _find(module: str, name: str) -> object:
-    """A function or group by name, for unpickling."""
-    from aotcuda.runtime.module import load  # noqa: PLC0415 (module imports this one)
-
-    return load(module).attribute(name)

@@ -52,10 +52,10 @@ forked = False
 
 _lock = RLock()
 _driver: Driver | None = None
-_marks: dict[int, Mark] = {}
+_marks: set[Mark] = set()
 
 _CELLS = 256
-"""Of a mark's `flights`: 16 cells, each with a cache line of its own. The accelerator counts on it."""
+"""Of a mark's `flights`: 16 cells, each with a cache line of its own. The extension counts on it."""
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
@@ -71,7 +71,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuDevicePrimaryCtxGetState": (_int, _out, _out),
     "cuDevicePrimaryCtxRetain": (_out, _int),
     "cuCtxSetCurrent": (_pointer,),
-    "cuCtxGetCurrent": (),  # quick launches ask it, and argtypes take time
+    "cuCtxGetCurrent": (),  # fast launches ask it, and argtypes take time
     "cuCtxGetDevice": (_out,),
     "cuCtxPushCurrent_v2": (_pointer,),
     "cuCtxPopCurrent_v2": (_out,),
@@ -82,7 +82,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuKernelGetFunction": (_out, _pointer),
     "cuKernelGetAttribute": (_out, _int, _pointer, _int),
     "cuKernelSetAttribute": (_int, _int, _pointer, _int),
-    "cuLaunchKernel": (),  # for the accelerator, which takes its address
+    "cuLaunchKernel": (),  # for the extension, which takes its address
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_out, _pointer, _int, _size),
     "cuOccupancyMaxPotentialBlockSize": (_out, _out, _pointer, _pointer, _size, _int),
     "cuEventCreate": (_out, _uint),
@@ -123,10 +123,12 @@ class Mark(list[bool]):
     """Holds one item until it is retired, or the process forks: what launches without asking further looks at it.
 
     Attributes:
-        flights: How many launches the accelerator is in the midst of, in cells that threads share as little as can be.
+        flights: How many launches the extension is in the midst of, in cells that threads share as little as can be.
     """
 
     __slots__ = ("flights",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # each is one of its own, whatever it holds
+    __eq__ = object.__eq__
 
     def __init__(self) -> None:
         super().__init__([True])
@@ -343,20 +345,20 @@ def check_fork() -> None:
 def live_mark() -> Mark:
     """A new mark."""
     mark = Mark()
-    _marks[id(mark)] = mark
+    _marks.add(mark)
     return mark
 
 
 def retire(mark: Mark) -> None:
     """Empty a mark that `live_mark` gave."""
     mark.clear()
-    _marks.pop(id(mark), None)
+    _marks.discard(mark)
 
 
 def _after_fork() -> None:
     global forked  # noqa: PLW0603
     forked = True
-    for mark in _marks.values():
+    for mark in _marks:
         mark.clear()
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from aotcuda import manifest as manifests
-    from aotcuda.runtime.arguments.layout import Plan
-    from aotcuda.runtime.arguments.overloads import Dispatch, Group, Selection
-    from aotcuda.runtime.fast.python import Bind
-    from aotcuda.runtime.forall import ForAll
-    from aotcuda.runtime.images.program import Program
+    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.runtime.kernel_attributes import OnThisGpu
     from aotcuda.runtime.launcher import Launcher
-    from aotcuda.runtime.module import Module
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loader import Loader
 
 _MOST_LAUNCHERS = 256
 
@@ -22,20 +21,23 @@ class Kernel:
     """A kernel of a packaged module: `kernel[grid, block](*args)`.
 
     Attributes:
-        module: The module that it belongs to.
-        signatures: The signatures that it was compiled for.
-        records: What the accelerator keeps for it.
+        module: The module that it belongs to: for users, nothing here asks it anything.
     """
 
-    def __init__(self, module: Module, record: manifests.Kernel) -> None:
+    def __init__(self, name: str, loader: Loader, module: Any) -> None:
+        """Of the kernel of this name that `loader` has."""
         self.module = module
-        self.records: Any = None
-        self.__name__ = self.__qualname__ = record["name"]
-        self.__module__ = module.name
-        self.signatures = [overload["signature"] for overload in record["overloads"]]
-        self._record = record
-        self._dispatch: Dispatch | None = None
-        self._launchers: dict[object, Launcher] = {}
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = loader.source.name
+        self._loader = loader
+        self._kept = loader.kept(name)
+        self._launchers = self._kept.launchers
+
+    @property
+    def signatures(self) -> list[str]:
+        """The signatures that it was compiled for."""
+        records = [kernel for kernel in self._loader.launched["kernels"] if kernel["name"] == self.__name__]
+        return [overload["signature"] for kernel in records for overload in kernel["overloads"]]
 
     def __getitem__(self, configuration: object) -> Launcher:
         """The kernel with a configuration: `grid, block`, then if wanted a stream and bytes of dynamic shared memory.
@@ -45,7 +47,7 @@ class Kernel:
             ArgumentError: The stream is none.
         """
         try:
-            return self._launchers[configuration]
+            return self._launchers[configuration]  # type: ignore[no-any-return]
         except (KeyError, TypeError):  # a stream may be unhashable
             pass
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
@@ -54,7 +56,7 @@ class Kernel:
             )
         grid, block, stream, shared = (*configuration, 0, 0)[:4]
         if stream is not None and not isinstance(stream, int):
-            from aotcuda.runtime.launcher import Held  # noqa: PLC0415 (as in forall)
+            from aotcuda.runtime.launcher import Held  # noqa: PLC0415 (as in launcher)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
             return Held(self[grid, block, handle(stream), shared], stream)  # type: ignore[return-value]
@@ -78,64 +80,19 @@ class Kernel:
             LaunchError: `n` is negative, or the block is not possible.
             ArgumentError: The stream is none.
         """
-        from aotcuda.runtime.forall import ForAll  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
-
-        return ForAll(self, n, block, stream, self._shared(shared))
+        return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
     def launcher(self, grid: object, block: object, stream: int, shared: object) -> Launcher:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
-        from aotcuda.runtime.fast.extension import in_front  # noqa: PLC0415 (as in forall)
-        from aotcuda.runtime.launch_limits import dimensions  # noqa: PLC0415
+        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+        from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
         from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415
-        from aotcuda.runtime.streams import check  # noqa: PLC0415
 
-        sizes = dimensions(grid, "grid", self), dimensions(block, "block", self)
-        launcher = Launcher(self, *sizes, check(stream), self._shared(shared))
-        return in_front(launcher)  # type: ignore[no-any-return]
-
-    def group(self, args: tuple[object, ...]) -> Group | None:
-        """The overloads that these arguments may fit; see `aotcuda.runtime.arguments.overloads`."""
-        return (self._dispatch or self._make_dispatch()).group(args)
-
-    def select(self, args: tuple[object, ...], stream: int) -> Selection:
-        """The overload for these arguments; see `aotcuda.runtime.arguments.overloads`."""
-        return (self._dispatch or self._make_dispatch()).select(args, stream)
-
-    def specialise(self, program: Program, group: Group, args: tuple[object, ...]) -> Bind | None:
-        """The fast path of a group's overloads in Python, for arguments of these types; None if there can be none."""
-        from aotcuda.runtime.fast.python import Place, specialise  # noqa: PLC0415 (after the first launch)
-
-        call = program.driver.call
-        several = len(program.driver.devices) > 1
-        place = Place(
-            call["cuCtxGetCurrent"] if program.device < 0 else None, call["cuPointerGetAttribute"] if several else None
-        )
-        return specialise(group.plans, args, group.live, place)
-
-    def preload(self, program: Program, device: int) -> None:
-        """Load every overload's code on a GPU whose context is current."""
-        for plan in self.plans():
-            program.entry(plan, device).load()
-
-    def forget(self) -> None:
-        """Drop all that belongs to loaded images."""
-        with self.module.lock:  # as in _make_dispatch
-            dispatch, self._dispatch = self._dispatch, None
-        if dispatch is not None:
-            dispatch.retire()
-            self.module.retired.append(dispatch)
-        self._launchers.clear()
-        self.records = None  # they keep all that was ever learnt; a launcher that somebody holds has them still
-
-    def renew(self, record: manifests.Kernel) -> None:
-        """Become the kernel of another record, for those who hold this one."""
-        self.signatures = [overload["signature"] for overload in record["overloads"]]
-        self._record = record
-        self.forget()
-
-    def plans(self) -> list[Plan]:
-        """The packaged overloads, in the order of `signatures`."""
-        return (self._dispatch or self._make_dispatch()).plans
+        where = str(self)
+        configuration = Configuration(grid, block, stream, self._shared(shared), where)
+        records = extension.records(self._kept.shared, configuration)
+        launcher = Launcher(self._loader, self.__name__, where, configuration, records)
+        return launcher if records is None else extension.in_front(launcher, configuration, records)
 
     def get_regs_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
         """Registers of a thread on the current GPU, of one of `signatures`; without one, of all of them, by signature.
@@ -168,16 +125,12 @@ class Kernel:
             shared: Bytes of dynamic shared memory for each block.
             signature: One of `signatures`; a kernel with several needs it.
         """
-        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (few programs ask)
-
-        return facts.active_blocks(self, block, self._shared(shared), signature)[0]
+        return self._on_this_gpu().active_blocks(block, self._shared(shared), signature)[0]
 
     def max_cooperative_grid_blocks(self, block: object, shared: int = 0, signature: str | None = None) -> int:
         """The most blocks that a cooperative grid of such blocks may have: all that the GPU holds at once."""
-        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
-
-        blocks, entry = facts.active_blocks(self, block, self._shared(shared), signature)
-        return blocks * entry.device.limit("multiprocessors")
+        blocks, kernel = self._on_this_gpu().active_blocks(block, self._shared(shared), signature)
+        return blocks * kernel.device.limit("multiprocessors")
 
     def inspect_sass(self, signature: str | None = None) -> str | dict[str, str]:
         """The machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`, likewise.
@@ -186,9 +139,9 @@ class Kernel:
             DependencyError: It is not installed.
             LaunchError: The GPU takes no machine code from the package, or it cannot be disassembled.
         """
-        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
-        return facts.sass(self, signature)
+        return kernel_attributes.sass(self._loader, self.__name__, str(self), signature)
 
     def cuda_core_kernel(self, signature: str | None = None) -> Any:
         """The kernel as a `cuda.core.Kernel`, for who launches it otherwise; it dies with `module.unload()`.
@@ -198,14 +151,17 @@ class Kernel:
         Raises:
             DependencyError: `cuda.core` is not installed.
         """
-        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
-        return facts.cuda_core_kernel(self, signature)
+        return kernel_attributes.cuda_core_kernel(self._loader, self.__name__, str(self), signature)
 
     def _ask(self, name: str, signature: str | None) -> int | dict[str, int]:
-        from aotcuda.runtime import kernel_attributes as facts  # noqa: PLC0415 (likewise)
+        return self._on_this_gpu().attribute(name, signature)
 
-        return facts.ask(self, name, signature)
+    def _on_this_gpu(self) -> OnThisGpu:
+        from aotcuda.runtime.kernel_attributes import OnThisGpu  # noqa: PLC0415 (few programs ask)
+
+        return OnThisGpu(self._loader, self.__name__, str(self))
 
     def __call__(self, *_args: object) -> NoReturn:
         """Say how a kernel is launched.
@@ -217,27 +173,10 @@ class Kernel:
         raise TypeError(message)
 
     def __str__(self) -> str:
-        return f"{self.module.name}.{self.__name__}"
+        return f"{self.__module__}.{self.__name__}"
 
     def __repr__(self) -> str:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return _find, (self.module.name, self.__name__)
-
-    def _make_dispatch(self) -> Dispatch:
-        from aotcuda.runtime.arguments.overloads import Dispatch  # noqa: PLC0415 (as in forall)
-
-        with self.module.lock:  # of two, one would not know when the images are unloaded
-            if self._dispatch is None:
-                self._dispatch = Dispatch(self._record, str(self), self._late)
-            return self._dispatch
-
-    def _late(self, args: tuple[object, ...], stream: int) -> Selection | None:
-        """What the JIT fallback has for arguments that no packaged overload takes, if it may have anything."""
-        if all(len(args) != len(overload["parameters"]) for overload in self._record["overloads"]):
-            return None
-        return self.module.fallback.select(self, self.plans(), args, stream)
 
     def _shared(self, shared: object) -> int:
         if not isinstance(shared, int) or shared < 0:
@@ -245,7 +184,7 @@ class Kernel:
         return shared
 
     def _refuse(self, problem: str) -> NoReturn:
-        from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in forall)
+        from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)
@@ -258,8 +197,91 @@ def _is_plain(configuration: object) -> bool:
     return all(type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
 
 
-def _find(module: str, name: str) -> object:
-    """A kernel by name, for unpickling."""
-    from aotcuda.runtime.module import load  # noqa: PLC0415 (module imports this one)
+class ForAll:
+    """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
 
-    return load(module).attribute(name)
+    __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
+
+    def __init__(self, kernel: Kernel, loader: Loader, n: int, block: int | None, stream: object, shared: int) -> None:
+        from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.streams import handle  # noqa: PLC0415
+
+        if n < 0:
+            from aotcuda.errors import LaunchError  # noqa: PLC0415
+
+            message = f"{kernel}.forall({n}): the number of elements cannot be negative"
+            raise LaunchError(message)
+        self._kernel = kernel
+        self._loader = loader
+        self._n = n
+        self._block = block if block is None else dimensions((block,), "block", str(kernel))[0]
+        self._stream = handle(stream)
+        self._owner = stream  # as in Held
+        self._shared = shared
+
+    def __call__(self, *args: object) -> None:
+        """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
+        from aotcuda.runtime.images.device_kernel import again  # noqa: PLC0415 (as in launcher)
+
+        again(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
+        name, loader = self._kernel.__name__, self._loader
+        loaded = loader.ready() if loader.asks else loader.current or loader.ready()
+        group = loaded.table(name).group(args)
+        known = loaded.block(group, self._shared) if group is not None and self._n > 0 else None
+        if known is not None:
+            self._kernel[self._grid(known)](*args)
+            return
+        loader.ready()  # which says what stands against a launch
+        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0 and self._launch_copies(loaded, args):
+            return
+        selection = overload, slot, values, _ = loaded.select(name, args, self._stream)
+        if self._n == 0:
+            overload.slots.append(slot)
+            return
+        try:
+            best = self._best(loaded, overload, values)
+            grid, block, *_ = self._grid(best)
+            launcher = self._kernel[grid, block, self._stream, self._shared]
+        except BaseException:
+            overload.slots.append(slot)
+            raise
+        if group is not None and group.is_only(overload) and loaded.library.device >= 0 and not self._loader.asks:
+            loaded.keep_block(group, self._shared, best)
+        launcher.submit(loaded, selection)
+        if group is not None:
+            launcher.settle(loaded, group, overload, args)
+
+    def _grid(self, best: int) -> tuple[int, int, int, int]:
+        """The configuration for blocks of `best` threads, unless the user has named their number."""
+        block = self._block or best
+        return -(-self._n // block), block, self._stream, self._shared
+
+    def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
+        """As in Launcher: launch with copies of the host's arrays, if there are any and copies are wanted."""
+        from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+        numbers = host_arrays.wanted(args)
+        if not numbers:
+            return False
+        self._loader.enter(loaded, ())
+        copies = host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel))
+        try:
+            self(*copies.args)
+            copies.bring_back(self._stream)
+        finally:
+            copies.free()
+        return True
+
+    def _best(self, loaded: Loaded, overload: PackedOverload, values: list[object]) -> int:
+        """The block size of most occupancy for the selected overload."""
+        kernel = loaded.known_kernel(overload, loaded.library.device)
+        known = kernel.known_block(self._shared) if kernel is not None else None
+        if known is not None:
+            return known
+        device = self._loader.enter(loaded, overload.addresses_of(values))
+        return loaded.device_kernel(overload, device).best_block(self._shared)
+
+    def __repr__(self) -> str:
+        return f"<{self._kernel} for {self._n} elements>"

@@ -5,100 +5,108 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import DependencyError, LaunchError
-from aotcuda.runtime.launch_limits import dimensions
+from aotcuda.runtime.launch_config import dimensions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.layout import Plan
-    from aotcuda.runtime.images.program import Entry, Program
-    from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.loader import Loader
 
 ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registers": 4}
 """`CU_FUNC_ATTRIBUTE_*`: the most threads of a block, bytes, registers of a thread."""
 
-_NO_CONTEXT: tuple[int, ...] = ()
+
+class OnThisGpu:
+    """A kernel on the current GPU; a context is made if there is none."""
+
+    def __init__(self, loader: Loader, name: str, where: str) -> None:
+        """Of the kernel `name` that `loader` has, and that users know as `where`."""
+        self._where = where
+        self._loaded = loader.ready()
+        self._device = loader.enter(self._loaded, ())
+        self._overloads = self._loaded.table(name).overloads
+
+    def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
+        """One of `ATTRIBUTES`: of one overload, or by signature of all of them."""
+        if signature is not None:
+            return self.device_kernel(signature).attribute(ATTRIBUTES[name])
+        return {
+            overload.record["signature"]: self._kernel(overload).attribute(ATTRIBUTES[name])
+            for overload in self._overloads
+        }
+
+    def active_blocks(self, block: object, shared: int, signature: str | None) -> tuple[int, DeviceKernel]:
+        """How many blocks of these dimensions a multiprocessor holds at once; and the overload on this GPU."""
+        x, y, z = dimensions(block, "block", self._where)
+        kernel = self.device_kernel(signature)
+        if shared > kernel.device.limit("shared") - kernel.static_shared:
+            kernel.allow_shared()
+        return kernel.active_blocks(x * y * z, shared), kernel
+
+    def device_kernel(self, signature: str | None) -> DeviceKernel:
+        """The overload of a signature; None means the only one.
+
+        Raises:
+            LaunchError: The kernel has no such signature, or several where none was named.
+        """
+        return self._kernel(self._find(signature))
+
+    def disassemble(self, text: Callable[[str, str, str], str], signature: str | None) -> str | dict[str, str]:
+        """What `text` gives for target, symbol and file of one overload, or of all by their signatures.
+
+        Raises:
+            LaunchError: The GPU takes no machine code from the package.
+        """
+        loaded = self._loaded
+        choice = loaded.library.choices[self._device]
+        if choice.kind != "sass" or choice.arch is None:
+            gpu = loaded.library.driver.devices[self._device]
+            message = f"{self._where} has no machine code for {gpu}: {choice}"
+            raise LaunchError(message)
+        arch, path = choice.arch, os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
+        if signature is not None:
+            return text(arch, self._find(signature).record["symbol"], path)
+        return {
+            overload.record["signature"]: text(arch, overload.record["symbol"], path) for overload in self._overloads
+        }
+
+    def _kernel(self, overload: PackedOverload) -> DeviceKernel:
+        return self._loaded.device_kernel(overload, self._device)
+
+    def _find(self, signature: str | None) -> PackedOverload:
+        if signature is None and len(self._overloads) == 1:
+            return self._overloads[0]
+        for overload in self._overloads:
+            if overload.record["signature"] == signature:
+                return overload
+        wanted = "name one of its signatures" if signature is None else f"it has no signature {signature!r}; it has"
+        known = ", ".join([overload.record["signature"] for overload in self._overloads])
+        message = f"{self._where}: {wanted}: {known}"
+        raise LaunchError(message)
 
 
-def ask(kernel: Kernel, name: str, signature: str | None) -> int | dict[str, int]:
-    """One of `ATTRIBUTES` on the current GPU: of one overload, or by signature of all of them."""
-    program, device = _enter(kernel)
-
-    def value(plan: Plan) -> int:
-        return program.entry(plan, device).attribute(ATTRIBUTES[name])
-
-    if signature is not None:
-        return value(find(kernel, signature))
-    return {plan.overload["signature"]: value(plan) for plan in kernel.plans()}
-
-
-def active_blocks(kernel: Kernel, block: object, shared: int, signature: str | None) -> tuple[int, Entry]:
-    """How many blocks of these dimensions a multiprocessor holds at once; and the overload on the current GPU."""
-    x, y, z = dimensions(block, "block", kernel)
-    program, device = _enter(kernel)
-    entry = program.entry(find(kernel, signature), device)
-    if shared > entry.device.limit("shared") - entry.static_shared:
-        entry.allow_shared()
-    return entry.active_blocks(x * y * z, shared), entry
-
-
-def find(kernel: Kernel, signature: str | None) -> Plan:
-    """The overload of a signature; None means the only one.
-
-    Raises:
-        LaunchError: The kernel has no such signature, or several where none was named.
-    """
-    plans = kernel.plans()
-    if signature is None and len(plans) == 1:
-        return plans[0]
-    for plan in plans:
-        if plan.overload["signature"] == signature:
-            return plan
-    wanted = "name one of its signatures" if signature is None else f"it has no signature {signature!r}; it has"
-    message = f"{kernel}: {wanted}: {', '.join(kernel.signatures)}"
-    raise LaunchError(message)
-
-
-def cuda_core_kernel(kernel: Kernel, signature: str | None) -> Any:
+def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | None) -> Any:
     """The overload on the current GPU as a `cuda.core.Kernel`."""
     try:
         from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who asks for one has cuda.core)
     except ImportError:
-        message = f"cuda.core is not installed, so {kernel} cannot be handed out as its kernel: pip install cuda-core"
+        message = f"cuda.core is not installed, so {where} cannot be handed out as its kernel: pip install cuda-core"
         raise DependencyError(message) from None
-    program, device = _enter(kernel)
-    entry = program.entry(find(kernel, signature), device)
-    return CoreKernel.from_handle(entry.kernel.value)
+    return CoreKernel.from_handle(OnThisGpu(loader, name, where).device_kernel(signature).kernel.value)
 
 
-def sass(kernel: Kernel, signature: str | None) -> str | dict[str, str]:
+def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | dict[str, str]:
     """The machine code that the current GPU takes, disassembled by `cuobjdump`: of one overload, or by signature."""
     tool = _cuobjdump()
-    module = kernel.module
-    program, device = _enter(kernel)
-    choice = program.choices[device]
-    if choice.kind != "sass" or choice.arch is None:
-        message = f"{kernel} has no machine code for {program.driver.devices[device]}: {choice}"
-        raise LaunchError(message)
-    path = os.path.join(os.path.dirname(module.path), module.manifest["files"]["kernels"]["path"])
 
-    def text(plan: Plan) -> str:
-        return _run([tool, "--dump-sass", "--gpu-architecture", str(choice.arch), "--function", _symbol(plan), path])
+    def text(arch: str, symbol: str, path: str) -> str:
+        return _run([tool, "--dump-sass", "--gpu-architecture", arch, "--function", symbol, path])
 
-    if signature is not None:
-        return text(find(kernel, signature))
-    return {plan.overload["signature"]: text(plan) for plan in kernel.plans()}
-
-
-def _symbol(plan: Plan) -> str:
-    return plan.overload["symbol"]
-
-
-def _enter(kernel: Kernel) -> tuple[Program, int]:
-    """The loaded images and the current GPU; a context is made if there is none."""
-    program = kernel.module.ready()
-    return program, kernel.module.enter(program, _NO_CONTEXT)
+    return OnThisGpu(loader, name, where).disassemble(text, signature)
 
 
 def _cuobjdump() -> str:

@@ -1,15 +1,22 @@
-"""A launch configuration as the driver takes it: `CUlaunchConfig`, made once for a launcher.
+"""A launch configuration: how it is written, whether a GPU and a kernel can take it, and how the driver takes it.
 
-With it a launch is a call of four arguments, where `cuLaunchKernel` takes eleven; ctypes needs time for each.
+The driver takes a `CUlaunchConfig`, made once: with it a launch is a call of four arguments, where `cuLaunchKernel`
+takes eleven; ctypes needs time for each.
 """
 
 from __future__ import annotations
 
 import ctypes
+from _operator import le
+
+from aotcuda.errors import LaunchError
+from aotcuda.runtime.streams import check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.launch_limits import Dimensions
+    from aotcuda.runtime.images.device_kernel import DeviceKernel
+
+    Dimensions = tuple[int, int, int]
 
 _COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 
@@ -33,18 +40,111 @@ class _Config(ctypes.Structure):
     )
 
 
-def make(grid: Dimensions, block: Dimensions, shared: int, stream: int, *, cooperative: bool) -> object:
-    """A configuration for `Driver.launch`.
+class Configuration:
+    """Grid, block, stream and shared memory of a launch; a value, valid as far as that can be told without a GPU.
 
-    Args:
+    Attributes:
         grid: Blocks of the grid in x, y and z.
-        block: Threads of a block, likewise.
+        block: Threads of a block in x, y and z.
+        stream: The handle of the stream, 0 for the default one.
         shared: Bytes of dynamic shared memory for each block.
-        stream: The stream's handle.
-        cooperative: Whether the grid is launched all at once.
     """
-    config = _Config(grid=grid, block=block, shared=shared, stream=stream)
-    if cooperative:
-        config.attributes = ctypes.pointer(_Attribute(id=_COOPERATIVE, value=1))
-        config.count = 1
-    return ctypes.byref(config)
+
+    __slots__ = ("_for_driver", "block", "grid", "shared", "stream")
+
+    def __init__(self, grid: object, block: object, stream: int, shared: int, where: str) -> None:
+        """From what a user wrote for kernel `where`.
+
+        Raises:
+            LaunchError: Grid or block is not a possible one.
+            ArgumentError: The stream is none.
+        """
+        self.grid = dimensions(grid, "grid", where)
+        self.block = dimensions(block, "block", where)
+        self.stream = check(stream)
+        self.shared = shared
+        self._for_driver: dict[bool, object] = {}  # by whether it is for a cooperative launch
+
+    def __str__(self) -> str:
+        return (
+            f"grid {self.grid}, block {self.block}, stream {self.stream:#x} and {self.shared} bytes of dynamic shared "
+            "memory"
+        )
+
+    def largest(self) -> int:
+        """The largest of its numbers."""
+        return max(*self.grid, *self.block, self.shared)
+
+    def for_driver(self, *, cooperative: bool) -> object:
+        """The configuration for `Driver.launch`; `cooperative` is for a grid that is launched all at once."""
+        found = self._for_driver.get(cooperative)
+        if found is None:
+            config = _Config(grid=self.grid, block=self.block, shared=self.shared, stream=self.stream)
+            if cooperative:
+                config.attributes = ctypes.pointer(_Attribute(id=_COOPERATIVE, value=1))
+                config.count = 1
+            found = self._for_driver[cooperative] = ctypes.byref(config)
+        return found
+
+    def allow(self, kernel: DeviceKernel, where: str) -> None:
+        """Raise LaunchError if the GPU or the kernel, which users know as `where`, cannot take it.
+
+        Where it needs more shared memory than the driver's default, the kernel is told to allow it.
+        """
+        threads = self.block[0] * self.block[1] * self.block[2]
+        wanted = (*self.grid, *self.block, self.shared, threads)
+        if not kernel.cooperative and all(map(le, wanted, kernel.unasked())):
+            return
+        problem = self._problem(kernel, threads)
+        if problem is None and self.shared > kernel.device.limit("shared") - kernel.static_shared:
+            kernel.allow_shared()
+        if problem is None and kernel.cooperative and not kernel.device.limit("cooperative"):
+            problem = f"it is a cooperative kernel, which is not possible on {kernel.device}"
+        if problem is not None:
+            message = f"{where} cannot be launched: {problem}"
+            raise LaunchError(message)
+
+    def _problem(self, kernel: DeviceKernel, threads: int) -> str | None:
+        """What is too large, None if nothing is."""
+        device = kernel.device
+        on = f"on {device}"
+        for what, extents in (("grid", self.grid), ("block", self.block)):
+            for axis, extent in zip("xyz", extents, strict=True):
+                most = device.limit(f"{what}_{axis}")
+                if extent > most:
+                    return f"{what} {extents} has {extent} in {axis}, where at most {most} are possible {on}"
+        block = f"block {self.block} has {threads} threads"
+        if threads > device.limit("threads"):
+            return f"{block}, where at most {device.limit('threads')} are possible {on}"
+        if 0 < kernel.most_threads < threads:
+            return f"{block}, more than the kernel's launch bounds, {kernel.most_threads}"
+        if threads > kernel.threads:
+            return f"{block}, where the kernel's registers allow {kernel.threads} {on}"
+        most = device.limit("shared_optin") - kernel.static_shared
+        if self.shared > most:
+            own = f" beside the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
+            return f"{self.shared} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
+        return None
+
+
+def dimensions(value: object, what: str, where: str) -> Dimensions:
+    """A grid or a block in three dimensions, from an int or a tuple of one to three.
+
+    Raises:
+        LaunchError: It is neither, or one of them is below 1.
+    """
+    if type(value) is int and value > 0:
+        return value, 1, 1
+    parts = value if isinstance(value, tuple | list) else (value,)
+    try:
+        numbers = [part.__index__() for part in parts]
+    except AttributeError:
+        numbers = []
+    if not 1 <= len(numbers) <= 3:
+        message = f"{where} cannot be launched: {what} is {value!r} where an int or a tuple of one to three belongs"
+        raise LaunchError(message)
+    if min(numbers) < 1:
+        message = f"{where} cannot be launched: {what} is {value!r}, and each of its dimensions must be at least 1"
+        raise LaunchError(message)
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z

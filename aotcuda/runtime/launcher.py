@@ -1,4 +1,8 @@
-"""The launch: a kernel with its configuration, called with arguments."""
+"""The launch: a kernel with its configuration, called with arguments.
+
+There is one way through it: fast path -> `Loader.ready` -> `Loaded.select` -> `Loaded.device_kernel` ->
+`Configuration.allow` -> `Driver.launch` -> what is learnt for the next launch.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,21 @@ import os
 
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import launch_config as configuration
-from aotcuda.runtime import launch_limits as limits
 from aotcuda.runtime import streams, synchronize
-from aotcuda.runtime.images.library import UnloadedError, again
+from aotcuda.runtime.images.device_kernel import UnloadedError, again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.errors import CudaError
+    from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Group, Selection
-    from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.fast.python import Quick
-    from aotcuda.runtime.images.program import Entry, Program
-    from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.launch_limits import Dimensions
+    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.fast.extension import Records
+    from aotcuda.runtime.fast.python import FastPath
+    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.launch_config import Configuration, Dimensions
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loader import Loader
 
 _COOPERATIVE_TOO_LARGE = 720
 _MOST_KEPT = 64
@@ -32,41 +35,27 @@ class Launcher:
     """A kernel with a launch configuration; call it with the kernel's arguments.
 
     Attributes:
-        kernel: The kernel.
-        grid: Blocks of the grid in x, y and z.
-        block: Threads of a block in x, y and z.
-        stream: The handle of the stream, 0 for the default one.
-        shared: Bytes of dynamic shared memory for each block.
-        front: What stands in front of this one and is called first; None without the accelerator.
+        name: The kernel's name.
+        where: The same with its module's.
+        configuration: The configuration.
     """
 
-    __slots__ = (
-        "_chains",
-        "_configurations",
-        "_quick",
-        "_taught",
-        "_verified",
-        "block",
-        "front",
-        "grid",
-        "kernel",
-        "shared",
-        "stream",
-    )
+    __slots__ = ("_fast", "_learnt", "_loader", "_records", "_taught", "_verified", "configuration", "name", "where")
 
-    def __init__(self, kernel: Kernel, grid: Dimensions, block: Dimensions, stream: int, shared: int) -> None:
-        self.kernel = kernel
-        self.grid = grid
-        self.block = block
-        self.stream = stream
-        self.shared = shared
-        self._configurations: dict[bool, object] = {}  # by whether it is for a cooperative launch
-        self._verified: set[object] = set()
-        self._quick: Quick = _decline  # the one that took the last arguments
-        # Quick paths, and what was learnt, by the context that they are for; 0 where that does not matter.
-        self._chains: dict[tuple[Group, int], Quick] = {}
+    def __init__(
+        self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
+    ) -> None:
+        """Of a kernel that `loader` has; `records` is what the extension has learnt of it, None to go without."""
+        self.name = name
+        self.where = where
+        self.configuration = configuration
+        self._loader = loader
+        self._records = records
+        self._verified: set[DeviceKernel] = set()
+        self._fast: FastPath = _decline  # the one that took the last arguments
+        # Fast paths, and what was learnt, by the context that they are for; 0 where that does not matter.
+        self._learnt: dict[tuple[Group, int], FastPath] = {}
         self._taught: set[tuple[Group, int]] = set()
-        self.front: Any = None
 
     def __call__(self, *args: object) -> None:
         """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
@@ -80,7 +69,7 @@ class Launcher:
             CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
             CudaError: The driver reports an error.
         """
-        code = self._quick(args)
+        code = self._fast(args)
         if not code:
             return
         if code > 0:
@@ -88,212 +77,256 @@ class Launcher:
             return
         self.launch(args)
 
+    @property
+    def grid(self) -> Dimensions:
+        """Blocks of the grid in x, y and z."""
+        return self.configuration.grid
+
+    @property
+    def block(self) -> Dimensions:
+        """Threads of a block in x, y and z."""
+        return self.configuration.block
+
+    @property
+    def stream(self) -> int:
+        """The handle of the stream, 0 for the default one."""
+        return self.configuration.stream
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory for each block."""
+        return self.configuration.shared
+
     def launch(self, args: tuple[object, ...]) -> None:
-        """As a call, where the quick path that took the last arguments does not take these."""
+        """As a call, where the fast path that took the last arguments does not take these."""
         again(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
-        kernel = self.kernel
-        module = kernel.module
-        program = module.program
-        if program is None or module.editable or drivers.forked:
-            program = module.ready()
-        group = kernel.group(args)
-        chain = None
-        if group is not None:
-            context = 0 if program.device >= 0 else program.driver.current_context()
-            chain = self._chains.get((group, context))
-            if chain is None and group.quick and self.front is None and program.device >= 0 and not module.editable:
-                # Another launcher of the kernel had such arguments; what it learnt from those checks these by itself.
-                chain = self._bind(program, group, context, program.device)
-        if chain is not None:
-            code = chain(args)
+        loader = self._loader
+        loaded = loader.current
+        if loaded is None or loader.asks or drivers.forked:
+            loaded = loader.ready()
+        group = loaded.table(self.name).group(args)
+        fast = self._fast_path(loaded, group) if group is not None else None
+        if fast is not None:
+            code = fast(args)
             if code >= 0:
-                self._quick = chain
+                self._fast = fast
                 if code:
                     self.fail(code, args)
                 return
-        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
-            from aotcuda.runtime.arguments import host_arrays as host  # noqa: PLC0415 (few programs set it)
+        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._launch_copies(loaded, args):
+            return
+        selection = loaded.select(self.name, args, self.configuration.stream)
+        self.submit(loaded, selection)
+        if fast is None and group is not None:
+            self.settle(loaded, group, selection[0], args)
 
-            if host.launch(self, program, args):
-                return
-        selection = kernel.select(args, self.stream)
-        self.submit(program, selection)
-        if chain is None and group is not None:
-            self.settle(program, group, selection[0], args)
+    def settle(self, loaded: Loaded, group: Group, overload: PackedOverload, args: tuple[object, ...]) -> None:
+        """After a launch: let the next ones with arguments like these take a fast path, if there can be one.
 
-    def settle(self, program: Program, group: Group, plan: Plan, args: tuple[object, ...]) -> None:
-        """After a launch: let the next ones with arguments like these take a quick path, if there can be one.
-
-        `plan` was selected for `args`. Nothing is learnt from arguments that no selection has accepted.
+        `overload` was selected for `args`. Nothing is learnt from arguments that no selection has accepted.
         """
-        if not self.kernel.module.editable and group.is_of(plan):
-            self._learn(program, group, args)
+        if not self._loader.asks and group.is_of(overload):
+            self._learn(loaded, group, args)
 
-    def submit(self, program: Program, selection: Selection) -> None:
+    def submit(self, loaded: Loaded, selection: Selection) -> None:
         """Launch with arguments that were selected and packed already, and give their slot back.
 
         Raises:
-            UnloadedError: The images of `program` or of the selection were unloaded or replaced since.
+            UnloadedError: The images, or those that the selection is of, were unloaded or replaced since.
         """
-        plan, slot, _, pending = selection
-        module = self.kernel.module
+        overload, slot, _, pending = selection
+        library, configuration = loaded.library, self.configuration
         try:
-            if not plan.live or module.program is not program:  # from here on they stay: the slot is taken
-                raise UnloadedError.of(str(self.kernel))
-            entry = plan.entries.get(program.device)
-            if entry is None or pending:
-                entry = program.entry(plan, self._enter(program, selection))
-            self._verify(entry, plan)
-            if entry.watch is not None:
-                entry.watch.clear(self.stream)
-            if program.synchronous:
-                synchronize.before(self, program.driver)
-            code = program.driver.launch(self._configuration(entry), entry.kernel, None, slot[1])
+            if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
+                raise UnloadedError.of(self.where)
+            kernel = loaded.known_kernel(overload, library.device)
+            if kernel is None or pending:
+                kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
+            self._verify(kernel)
+            driver, stream = library.driver, configuration.stream
+            if kernel.watch is not None:
+                kernel.watch.clear(stream)
+            if library.synchronous:
+                problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
+                driver.check(synchronize.settle(driver, stream), problem)
+            code = driver.launch(configuration.for_driver(cooperative=kernel.cooperative), kernel.kernel, None, slot[1])
             if code:
-                self._recover(code, program, entry, selection)
-            if program.synchronous:
-                synchronize.after(self, program.driver, entry, plan, slot[0].raw)
-            if entry.watch is not None:
-                entry.watch.check(self, entry, plan, slot[0].raw)
+                self._recover(code, loaded, kernel, selection)
+            failed = synchronize.settle(driver, stream) if library.synchronous else 0
+            if not failed and kernel.watch is not None:
+                failed = kernel.watch.check(stream)
+            if failed:
+                raise self._failure(failed, driver, kernel, overload, slot[0].raw)
         finally:
-            plan.slots.append(slot)
-            if module.leaving:
-                module.sweep()
+            overload.slots.append(slot)
+            if self._loader.leaving:
+                self._loader.sweep()
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream else ""
         shared = f", {self.shared} bytes of shared memory" if self.shared else ""
-        return f"<{self.kernel} with grid {self.grid}, block {self.block}{stream}{shared}>"
-
-    def describe(self) -> str:
-        """The configuration in words."""
-        return (
-            f"grid {self.grid}, block {self.block}, stream {self.stream:#x} and {self.shared} bytes of dynamic shared "
-            "memory"
-        )
+        return f"<{self.where} with grid {self.grid}, block {self.block}{stream}{shared}>"
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
-        """Say why a launch by a quick path failed; only a thread without a context gets one, and a launch.
+        """Say why a launch by a fast path failed; only a thread without a context gets one, and a launch.
 
         Raises:
             CudaError: The driver reports an error.
         """
-        program = self.kernel.module.ready()
-        current = program.driver.current_device()
+        loaded = self._loader.ready()
+        driver = loaded.library.driver
+        current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
             try:
-                self.submit(program, self.kernel.select(args, self.stream))
+                self.submit(loaded, loaded.select(self.name, args, self.stream))
             except UnloadedError:
                 self.launch(args)
             return
-        raise self._error(code, program, program.driver.devices[current or 0])
+        raise self._error(code, driver, driver.devices[current or 0])
 
-    def _learn(self, program: Program, group: Group, args: tuple[object, ...]) -> None:
-        """Make a quick path for arguments like these.
+    def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
+        """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
+        from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+        numbers = host_arrays.wanted(args)
+        if not numbers:
+            return False
+        self._loader.enter(loaded, ())
+        copies = host_arrays.Copies(args, numbers, loaded.library.driver, self.where)
+        try:
+            self.launch(copies.args)
+            copies.bring_back(self.stream)
+        finally:
+            copies.free()
+        return True
+
+    def _fast_path(self, loaded: Loaded, group: Group) -> FastPath | None:
+        """The fast path for arguments of a group, if this launcher has one or can have it unasked."""
+        library = loaded.library
+        context = 0 if library.device >= 0 else library.driver.current_context()
+        found = self._learnt.get((group, context))
+        if found is not None or self._records is not None or library.device < 0 or self._loader.asks:
+            return found
+        if (group, context) in self._taught or loaded.fast_path(group) is None:
+            return None
+        # Another launcher of the kernel had such arguments; what it learnt from those checks these by itself.
+        kernels = self._device_kernels(loaded, group, library.device)
+        return self._bind(loaded, group, context, library.device, kernels) if kernels is not None else None
+
+    def _learn(self, loaded: Loaded, group: Group, args: tuple[object, ...]) -> None:
+        """Make a fast path for arguments like these.
 
         None is for debug builds, nor with `AOTCUDA_SYNCHRONIZE`: these launches wait for the kernel.
         """
-        if program.synchronous:
+        library = loaded.library
+        if library.synchronous:
             return
-        context, device = 0, program.device
+        context, device = 0, library.device
         if device < 0:  # there are several GPUs, or callbacks, which have to see each context
-            context, device = program.driver.current_context(), program.driver.current_device() or 0
+            context, device = library.driver.current_context(), library.driver.current_device() or 0
         if (group, context) in self._taught:
             return
-        if program.callbacks is not None and not program.callbacks.has_seen(context):
+        if library.callbacks is not None and not library.callbacks.has_seen(context):
             return  # a setup callback that launches; other threads have to wait for its end
         if len(self._taught) >= _MOST_KEPT:
             self._taught.clear()
-            self._chains.clear()
+            self._learnt.clear()
         self._taught.add((group, context))
-        entries = self._entries(program, group, device)
-        if entries is None:
+        kernels = self._device_kernels(loaded, group, device)
+        if kernels is None:
             return
-        if self.front is not None and not any(entry.cooperative for entry in entries):
-            from aotcuda.runtime.fast import extension as accelerate  # noqa: PLC0415 (after the first launch)
+        if self._records is not None and not any(kernel.cooperative for kernel in kernels):
+            from aotcuda.runtime.fast import extension  # noqa: PLC0415 (after the first launch)
 
-            if accelerate.learn(self, program, group, entries, args):
+            if extension.learn(self._records, library, group, kernels, args, self.shared):
                 return
-        if group.quick is None:
-            group.quick = self.kernel.specialise(program, group, args) or False
-        self._bind(program, group, context, device, entries)
+        if loaded.learn_fast_path(group, args) is not None:
+            self._bind(loaded, group, context, device, kernels)
 
-    def _bind(
-        self, program: Program, group: Group, context: int, device: int, entries: list[Entry] | None = None
-    ) -> Quick | None:
-        """The Python path of a group for this launcher's configuration, if it has one; no argument is asked."""
-        if entries is None:
-            if (group, context) in self._taught:
-                return None
-            entries = self._entries(program, group, device)
-        if entries is None or not callable(group.quick):
-            return None
+    def _bind(self, loaded: Loaded, group: Group, context: int, device: int, kernels: list[DeviceKernel]) -> FastPath:
+        """The Python path of a group, which was learnt, for this launcher's configuration; no argument is asked."""
+        factory = loaded.fast_path(group)
+        assert factory is not None  # noqa: S101 (it was learnt)
         same = (0, 1) if self.stream in (0, 1) else (self.stream,)
-        start = program.launch_on(self.stream, context)
+        start = loaded.library.launch_on(self.stream, context)
         ready = ctypes.c_void_p.from_param  # what ctypes would otherwise do at every call
-        targets = [(self._configuration(entry), ready(entry.kernel.value)) for entry in entries]
-        quick: Quick = group.quick(start, targets, same, context, device)
-        self._quick = self._chains[group, context] = quick
-        return quick
+        targets = [
+            (self.configuration.for_driver(cooperative=kernel.cooperative), ready(kernel.kernel.value))
+            for kernel in kernels
+        ]
+        fast = factory(start, targets, same, context, device)
+        self._fast = self._learnt[group, context] = fast
+        return fast
 
-    def _entries(self, program: Program, group: Group, device: int) -> list[Entry] | None:
-        """The overloads of a group, ready to launch; None if one of them may not be launched without more ado."""
-        entries = []
+    def _device_kernels(self, loaded: Loaded, group: Group, device: int) -> list[DeviceKernel] | None:
+        """The overloads of a group, ready to launch; None if any of them needs the general path."""
+        found = []
         try:
-            for plan in group.plans:
-                if id(plan) in program.late and device not in plan.entries:
+            for overload in group.overloads:
+                if loaded.is_compiled_elsewhere(overload, device):
                     return None  # looking it up could compile it
-                entry = program.entry(plan, device)
-                self._verify(entry, plan)
-                if entry.watch is not None or plan.entries.get(device) is not entry:
+                kernel = loaded.device_kernel(overload, device)
+                self._verify(kernel)
+                if kernel.watch is not None or loaded.known_kernel(overload, device) is not kernel:
                     return None  # the latter has callbacks of its own, which have to see each context
-                entries.append(entry)
+                found.append(kernel)
         except AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
             return None
-        return entries
-
-    def _configuration(self, entry: Entry) -> object:
-        found = self._configurations.get(entry.cooperative)
-        if found is None:
-            found = configuration.make(self.grid, self.block, self.shared, self.stream, cooperative=entry.cooperative)
-            self._configurations[entry.cooperative] = found
         return found
 
-    def _enter(self, program: Program, selection: Selection) -> int:
+    def _enter(self, loaded: Loaded, selection: Selection) -> int:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
-        plan, _, values, pending = selection
-        places = addresses(plan, values)
-        device = self.kernel.module.enter(program, places)
-        if len(program.driver.devices) > 1:
-            program.check_reach(places, device, str(self.kernel))
-            program.check_stream(self.stream, device, str(self.kernel))
+        overload, _, values, pending = selection
+        library, places = loaded.library, overload.addresses_of(values)
+        device = self._loader.enter(loaded, places)
+        if len(library.driver.devices) > 1:
+            library.check_reach(places, device, self.where)
+            library.check_stream(self.stream, device, self.where)
         for ready in {item for item in pending if isinstance(item, int)}:
             if not streams.same(ready, self.stream):
-                streams.order(program.driver, ready, self.stream)
+                streams.order(library.driver, ready, self.stream)
         return device
 
-    def _recover(self, code: int, program: Program, entry: Entry, selection: Selection) -> None:
+    def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
-        plan, slot, values, _ = selection
-        if code == drivers.INVALID_CONTEXT and program.driver.current_device() is None:
-            self.kernel.module.enter(program, addresses(plan, values))
-            code = program.driver.launch(self._configuration(entry), entry.kernel, None, slot[1])
+        overload, slot, values, _ = selection
+        driver = loaded.library.driver
+        if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
+            self._loader.enter(loaded, overload.addresses_of(values))
+            configuration = self.configuration.for_driver(cooperative=kernel.cooperative)
+            code = driver.launch(configuration, kernel.kernel, None, slot[1])
         if code:
-            raise self._error(code, program, entry.device)
+            raise self._error(code, driver, kernel.device)
 
-    def _error(self, code: int, program: Program, device: Device) -> Exception:
-        error = program.driver.error(code, f"{self.kernel} could not be launched on {device} with {self.describe()}")
+    def _error(self, code: int, driver: Driver, device: Device) -> Exception:
+        error = driver.error(code, f"{self.where} could not be launched on {device} with {self.configuration}")
         if code == _COOPERATIVE_TOO_LARGE:
             error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
         return error
 
-    def _verify(self, entry: Entry, plan: Plan) -> None:
+    def _failure(
+        self, code: int, driver: Driver, kernel: DeviceKernel, overload: PackedOverload, block: bytes
+    ) -> CudaError:
+        """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
+        from aotcuda.runtime.arguments.given import given  # noqa: PLC0415 (only errors come here)
+
+        error = driver.error(code, f"{self.where} failed on {kernel.device}", late=False)
+        lines = [
+            f"{error}",
+            f"signature: {overload.record['signature']}",
+            f"launched with {self.configuration}",
+            *given(overload, block),
+        ]
+        error.args = ("\n  ".join(lines),)
+        return error
+
+    def _verify(self, kernel: DeviceKernel) -> None:
         """Raise LaunchError if the GPU or the kernel cannot take this configuration; asked once for each."""
-        if entry not in self._verified:
-            limits.check(self, entry, plan)
-            self._verified.add(entry)
+        if kernel not in self._verified:
+            self.configuration.allow(kernel, self.where)
+            self._verified.add(kernel)
 
 
 class Held:
@@ -317,10 +350,5 @@ class Held:
 
 
 def _decline(_args: tuple[object, ...]) -> int:
-    """The quick path of a launcher that has none."""
+    """The fast path of a launcher that has none."""
     return -1
-
-
-def addresses(plan: Plan, values: list[object]) -> list[int]:
-    """The addresses of the arrays among a block's numbers."""
-    return [value for index in plan.addresses if isinstance(value := values[index], int)]

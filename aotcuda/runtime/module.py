@@ -12,26 +12,15 @@ from _thread import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aotcuda import manifest as manifests
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.arguments.layout import Plan
-    from aotcuda.runtime.arguments.overloads import Dispatch
-    from aotcuda.runtime.device_function import DeviceFunction
-    from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.exports import Exports
-    from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.images.program import Entry, Program
-    from aotcuda.runtime.images.tiers import Tier
-    from aotcuda.runtime.jit.edits import Editable
-    from aotcuda.runtime.jit.fallback import Fallback
+    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.images.choice import Choice, Tier
+    from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.loader import Loader
 
 _LOADS = ("import", "first-use")
-_PATIENCE = 100
-"""Milliseconds that an unload waits for launches of other threads."""
 
 _UNLISTED = frozenset(["_aotcuda"])
 """Names of a generated module that `dir()` does not show."""
@@ -44,28 +33,29 @@ class Module:
         name: The module's name, `"mypkg.kernels"`.
         path: The file of its manifest.
         editable: Whether it is installed as editable, and checked against its sources.
-        program: The loaded images; None until something needs them.
-        lock: Held while something of the module is made or replaced.
-        retired: What launched images that were unloaded or replaced since; launches by it may still be under way.
-        leaving: Images that are out of use, and stay in the driver until such launches have ended.
     """
 
     def __init__(
-        self, name: str, namespace: dict[str, object], path: str, sha256: str | None, *, editable: bool
+        self,
+        name: str,
+        namespace: dict[str, object],
+        path: str,
+        sha256: str | None,
+        *,
+        editable: bool,
+        unbuilt: Recipe | None = None,
     ) -> None:
         self.name = name
         self.path = path
         self.editable = editable
         self._namespace = namespace
         self._sha256 = sha256
-        self.lock = RLock()
-        self.program: Program | None = None
-        self.retired: list[Dispatch] = []
-        self.leaving: list[tuple[list[Program], list[Dispatch]]] = []
-        self._manifest: Manifest | None = None
-        self._exports: Exports | None = None
-        self._editable: Editable | None = None
-        self._fallback: Fallback | None = None
+        self._unbuilt = unbuilt
+        self._lock = RLock()
+        self._made: Loader | None = None
+        self._kernels: dict[str, Kernel] = {}
+        self._functions: dict[str, DeviceFunction] | None = None
+        self._groups: dict[str, DeviceFunctionGroup] = {}
 
     @property
     def manifest(self) -> Manifest:
@@ -74,17 +64,26 @@ class Module:
         Raises:
             ManifestError: It is missing, altered or of a newer format version.
         """
-        return self._manifest or self._read()
+        return self._loader.manifest
 
     @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels by name."""
-        return dict(self._exported().kernels)
+        names = [record["name"] for record in self._loader.launched["kernels"]]
+        return {name: self._kernels.get(name) or self._kernel(name) for name in names}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
         """The exported device functions by name."""
-        return dict(self._exported().functions)
+        if self._functions is None:
+            self._make_functions()
+        return dict(self._functions or {})
+
+    @property
+    def library(self) -> LoadedLibrary | None:
+        """The loaded images; None until something needs them."""
+        loaded = self._made.current if self._made is not None else None
+        return loaded.library if loaded is not None else None
 
     @property
     def chosen(self) -> dict[int, Choice]:
@@ -94,13 +93,7 @@ class Module:
             RuntimeUnavailableError: There is no driver or no GPU.
             CudaError: The driver cannot be started.
         """
-        loaded = self.program  # another thread may unload it
-        if loaded is not None:
-            return dict(loaded.choices)
-        from aotcuda.runtime import driver  # noqa: PLC0415 (an import must not need ctypes)
-        from aotcuda.runtime.images import program  # noqa: PLC0415 (an import must not need ctypes)
-
-        return program.survey(self.manifest, driver.get())
+        return self._loader.choices()
 
     @property
     def tiers(self) -> dict[str, list[Tier]]:
@@ -108,25 +101,7 @@ class Module:
 
         Errors as for `chosen`.
         """
-        from aotcuda.runtime.images import tiers  # noqa: PLC0415 (not before it is asked for)
-
-        return tiers.of(self, self._fallback)
-
-    @property
-    def fallback(self) -> Fallback:
-        """What compiles where nothing in the package fits."""
-        found = self._fallback
-        if found is None:
-            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (few programs ever need it)
-
-            with self.lock:
-                found = self._fallback = self._fallback or Fallback(self)
-        return found
-
-    @property
-    def setting(self) -> str:
-        """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
-        return self.manifest["fallback"]
+        return self._loader.tiers()
 
     @property
     def package_root(self) -> str:
@@ -135,22 +110,6 @@ class Module:
         for _ in range(self.name.count(".")):
             root = os.path.dirname(root)
         return root
-
-    def recipe(self) -> Recipe | None:
-        """What the fallback builds from; None if there is nothing."""
-        from aotcuda.runtime.jit import recipe  # noqa: PLC0415 (as in fallback)
-
-        found = recipe.packaged(self.manifest, self.package_root)
-        if self.editable and found is not None:
-            return recipe.project(self.name, self.package_root, found.files)
-        return found
-
-    def packaged_choice(self, device: Device) -> Choice | None:
-        """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
-        from aotcuda.runtime import driver  # noqa: PLC0415 (as in chosen)
-        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415
-
-        return choose(self.manifest, device.capability, driver=driver.get().version, gpu=str(device))
 
     def choice_for(self, capability: tuple[int, int] | str, driver: tuple[int, int] | None = None) -> Choice:
         """What a GPU of some compute capability would take; it need not be there.
@@ -171,6 +130,8 @@ class Module:
     def attribute(self, name: str) -> object:
         """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.
 
+        Of an editable install none is kept: what it exports may change with the sources.
+
         Raises:
             AttributeError: The module exports no such name.
             ManifestError: The manifest cannot be read.
@@ -178,14 +139,19 @@ class Module:
         if name.startswith("__") and name.endswith("__") and name != "__all__":  # the import system asks for some
             message = f"module {self.name!r} has no attribute {name!r}"
             raise AttributeError(message, name=name)
-        return self._exported().attribute(name)
+        value: object = self._exported() if name == "__all__" else self._export(name)
+        if value is None:
+            raise self._unknown(name)
+        if not self.editable:
+            self._namespace[name] = value
+        return value
 
     def names(self) -> list[str]:
         """The generated module's `__dir__`."""
-        return sorted({*self._namespace, *self._exported().names()} - _UNLISTED)
+        return sorted({*self._namespace, *self._exported()} - _UNLISTED)
 
-    def ready(self) -> Program:
-        """The images, loaded and up to date; every launch asks for them.
+    def ready(self) -> LoadedLibrary:
+        """The images, loaded and up to date, as a launch has them.
 
         Raises:
             RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
@@ -194,40 +160,14 @@ class Module:
             ForkError: The process forked after CUDA was started.
             CudaError: The driver cannot be started or refuses the images.
         """
-        from aotcuda.runtime import driver  # noqa: PLC0415 (an import must not need ctypes)
-
-        driver.check_fork()
-        program = self.program or self._load()
-        if not self.editable:
-            return program
-        with self.lock:  # of threads that find an edit, one has it compiled, and the others wait
-            return self._of_today().program(self.program or self._load())
+        return self._loader.ready().library
 
     def preload(self) -> None:
         """Load everything now: the images, a context if there is none, and the code of every kernel on its GPU.
 
         Errors as for a launch.
         """
-        if not self.manifest["kernels"]:
-            return
-        program = self.ready()
-        device = self.enter(program, ())
-        for kernel in self.kernels.values():
-            kernel.preload(program, device)
-
-    def enter(self, program: Program, addresses: Sequence[int]) -> int:
-        """`program.enter`; if a setup callback raises, the module is unloaded, and the next launch starts anew."""
-        try:
-            return program.enter(addresses)
-        except Exception as error:
-            from aotcuda.errors import CallbackError  # noqa: PLC0415 (an import with load = "first-use" needs none)
-
-            if isinstance(error, CallbackError):
-                with self.lock:
-                    if self.program is program:
-                        self._retire()
-                self.sweep()  # or, where a launch has come here, that launch at its end
-            raise
+        self._loader.preload()
 
     def unload(self) -> None:
         """Take the images out of the driver, once the kernels that were launched have ended. A launch loads them again.
@@ -239,38 +179,7 @@ class Module:
             CallbackError: A teardown callback raised; the images are gone all the same.
             CudaError: The driver refuses.
         """
-        with self.lock:
-            self._retire()
-        if self.sweep():
-            return
-        from time import sleep  # noqa: PLC0415 (few come here)
-
-        for _ in range(_PATIENCE):
-            sleep(0.001)
-            if self.sweep():
-                return
-
-    def sweep(self) -> bool:
-        """Take images that are out of use out of the driver, unless launches of them are under way; whether all went.
-
-        Errors as for `unload`.
-        """
-        with self.lock:
-            leaving, self.leaving = self.leaving, []
-            error: Exception | None = None
-            for item in leaving:
-                programs, dispatches = item
-                if not all([each.is_idle() for each in programs] + [each.is_idle() for each in dispatches]):
-                    self.leaving.append(item)
-                    continue
-                for program in programs:
-                    try:
-                        program.unload()
-                    except Exception as problem:  # noqa: BLE001 (raised below: the others must go too)
-                        error = error or problem
-            if error is not None:
-                raise error
-            return not self.leaving
+        self._loader.unload()
 
     def load_early(self) -> None:
         """What an import with `load = "import"` does: read, check and load; what the machine lacks is no error yet.
@@ -280,121 +189,82 @@ class Module:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        from aotcuda.errors import CudaError, ForkError, RuntimeUnavailableError  # noqa: PLC0415 (first-use needs none)
-
-        if not self.manifest["kernels"]:
-            return
-        try:
-            program = self._load(early=True)
-        except (RuntimeUnavailableError, CudaError, ForkError):
-            return  # the first launch will say so
-        if program.callbacks is not None:
-            self.enter(program, ())
-
-    def _retire(self) -> None:
-        """Put the images out of use: from now on launches load new ones."""
-        program, self.program = self.program, None
-        if program is None:
-            return
-        programs = [program]
-        editable, self._editable = self._editable, None
-        if editable is not None and editable.packaged is not None:
-            programs.append(editable.packaged)
-        dispatches: list[Dispatch] = []
-        if self._fallback is not None:
-            late, dispatches = self._fallback.withdraw()
-            programs += late
-        programs = list(dict.fromkeys(programs))
-        for each in programs:  # before there can be new overloads, so that none of them gets anything of these images
-            each.close()
-        for kernel in self.kernels.values():
-            kernel.forget()
-        dispatches += self.retired
-        self.retired = []
-        self.leaving.append((programs, dispatches))
+        self._loader.load_early()
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""
-        if self._exports is not None:
-            self._exports.forget_names()
+        if self._made is not None:
+            for name in ("__all__", *self._exported()):
+                self._namespace.pop(name, None)
 
     def __repr__(self) -> str:
-        if self._manifest is None:
+        if self._made is None or not self._made.is_read():
             return f"<aotcuda.Module {self.name}, not read yet>"
         state = "not loaded"
-        loaded = self.program
-        if loaded is not None:
-            state = "; ".join(map(str, loaded.choices.values()))
-        if self.editable and (changed := self._of_today().changed()):
+        library = self.library
+        if library is not None:
+            state = "; ".join(map(str, library.choices.values()))
+        if self.editable and (changed := self._loader.changed()):
             state += f"; out of date: {changed}"
-        counts = f"{len(self._manifest['kernels'])} kernels, {len(self._manifest['functions'])} functions"
+        counts = f"{len(self.manifest['kernels'])} kernels, {len(self.manifest['functions'])} functions"
         return f"<aotcuda.Module {self.name}: {counts}; {state}>"
 
-    def _read(self) -> Manifest:
-        from aotcuda import manifest as manifests  # noqa: PLC0415 (it imports json, which first-use must not pay for)
+    @property
+    def _loader(self) -> Loader:
+        """What says which images are launched; made when something is first asked of the module."""
+        return self._made or self._make_loader()
 
-        with self.lock:
-            if self._manifest is None:
-                self._manifest = manifests.read(self.path, sha256=self._sha256)
-            return self._manifest
+    def _make_loader(self) -> Loader:
+        from aotcuda.runtime import origins  # noqa: PLC0415 (an import with load = "first-use" needs none)
+        from aotcuda.runtime.loader import Loader  # noqa: PLC0415
 
-    def _exported(self) -> Exports:
-        if self._exports is None:
-            from aotcuda.runtime.exports import Exports  # noqa: PLC0415 (not before something is asked for)
+        with self._lock:
+            if self._made is None:
+                source: origins.Source
+                if self._unbuilt is not None:
+                    source = origins.Unbuilt(self._unbuilt)
+                else:
+                    kind = origins.Editable if self.editable else origins.Packaged
+                    source = kind(self.name, self.path, self._sha256, self.package_root)
+                self._made = Loader(source)
+            return self._made
 
-            _ = self.manifest
-            with self.lock:
-                if self._exports is None:
-                    self._exports = Exports(self, self._namespace)
-        return self._exports
+    def _exported(self) -> list[str]:
+        """The names of all exports, in order."""
+        return sorted([*self.kernels, *self.functions, *self._groups])
 
-    def _load(self, *, early: bool = False) -> Program:
-        from aotcuda.runtime import driver  # noqa: PLC0415 (an import must not need ctypes)
+    def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
+        """The export of a name, None if there is none."""
+        if any(record["name"] == name for record in self._loader.launched["kernels"]):
+            return self._kernels.get(name) or self._kernel(name)
+        return self.functions.get(name) or self._groups.get(name)
 
-        _ = self.manifest  # a damaged one is said before a missing driver
-        driver.check_fork()  # before the lock, which a thread of the parent may have held
-        with self.lock:
-            if self.program is None:
-                from aotcuda.errors import DriverTooOldError, NoImageError  # noqa: PLC0415 (as above)
+    def _kernel(self, name: str) -> Kernel:
+        """The one object of a kernel: it stays valid when images are replaced."""
+        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
-                try:
-                    self.program = self.load_packaged()
-                except (DriverTooOldError, NoImageError) as error:
-                    if early:  # an import never compiles
-                        raise
-                    return self.fallback.replace(driver.get().devices[0], error)
-            return self.program
+        _picklable()
+        return self._kernels.setdefault(name, Kernel(name, self._loader, self))
 
-    def load_packaged(self) -> Program:
-        """The packaged images, loaded once more.
+    def _make_functions(self) -> None:
+        from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)
+        from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
 
-        Raises:
-            RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
-            ManifestError: The fatbin is missing or altered.
-            CudaError: The driver refuses the images.
-        """
-        from aotcuda.runtime.images.program import Program  # noqa: PLC0415 (an import must not need ctypes)
+        _picklable()
+        manifest = self.manifest
+        with self._lock:
+            if self._functions is None:
+                self._groups = {
+                    name: DeviceFunctionGroup(self, name, records) for name, records in overloaded(manifest).items()
+                }
+                self._functions = {record["name"]: DeviceFunction(self, record) for record in manifest["functions"]}
 
-        return Program(self.manifest, os.path.dirname(self.path), rescue=self._rescue)
+    def _unknown(self, name: str) -> AttributeError:
+        from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
 
-    def adopt(self, program: Program, records: list[manifests.Kernel]) -> None:
-        """From now on launch these images, whose kernels are `records`, in place of the ones launched so far."""
-        with self.lock:
-            self.program = program
-            self.retired = [dispatch for dispatch in self.retired if not dispatch.is_idle()]
-            self._exported().replace_kernels(records)
-
-    def _rescue(self, plan: Plan, device: int, choice: Choice) -> Entry:
-        return self.fallback.entry(plan, device, choice)
-
-    def _of_today(self) -> Editable:
-        found = self._editable
-        if found is None:
-            from aotcuda.runtime.jit.edits import Editable  # noqa: PLC0415 (only editable installs come here)
-
-            with self.lock:
-                found = self._editable = self._editable or Editable(self)
-        return found
+        near = get_close_matches(name, self._exported(), n=1)
+        hint = f". Did you mean {near[0]!r}?" if near else ""
+        return AttributeError(f"module {self.name!r} has no attribute {name!r}{hint}", name=name)
 
 
 def load(
@@ -443,9 +313,7 @@ def _imported(name: str) -> Module:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        from aotcuda.runtime import unbuilt  # noqa: PLC0415 (few come here)
-
-        made = unbuilt.load(name)
+        made = _unbuilt(name)
         if made is None:
             from aotcuda import missing_hook as forgotten  # noqa: PLC0415 (likewise)
 
@@ -464,3 +332,53 @@ def _imported(name: str) -> Module:
         message = f"{name} is no module that aotcuda generated; it has no manifest"
         raise ManifestError(message)
     return module
+
+
+def _unbuilt(name: str) -> Module | None:
+    """A module of a source tree that was never built, made from the tree that its package lies in.
+
+    There is no import hook: `import mypkg.kernels` fails as it must, because there is no such file. Once the module was
+    made, it is there for everybody. The package is imported. None if no pyproject.toml names the module.
+    """
+    from types import ModuleType  # noqa: PLC0415 (few come here)
+
+    from aotcuda.runtime.jit import recipe  # noqa: PLC0415
+
+    package, _, stem = name.rpartition(".")
+    if not package:
+        return None
+    __import__(package)
+    for folder in list(getattr(sys.modules[package], "__path__", ())):
+        root = os.path.abspath(folder)
+        for _ in package.split("."):
+            root = os.path.dirname(root)
+        found = recipe.project(name, root)
+        if found is not None:
+            generated = ModuleType(name, f"Made by aotcuda.load from {found.root}.")
+            path = os.path.join(root, f"{name.replace('.', os.sep)}.aotcuda", "manifest.json")
+            module = Module(name, vars(generated), path, None, editable=True, unbuilt=found)
+            vars(generated).update(__aotcuda__=module, __getattr__=module.attribute, __dir__=module.names)
+            sys.modules[name] = generated
+            setattr(sys.modules[package], stem, generated)
+            return module
+    return None
+
+
+def _picklable() -> None:
+    """Let exports be pickled, by their module and name; they do not know how modules are found themselves."""
+    import copyreg  # noqa: PLC0415 (not before something is asked for)
+
+    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
+    from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415
+
+    for kind in (Kernel, DeviceFunction, DeviceFunctionGroup):
+        copyreg.pickle(kind, _reduced)  # type: ignore[arg-type]
+
+
+def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[object, tuple[str, str]]:
+    return _find, (export.__module__, export.__name__)
+
+
+def _find(module: str, name: str) -> object:
+    """An export by name, for unpickling."""
+    return load(module).attribute(name)

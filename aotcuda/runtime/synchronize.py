@@ -1,7 +1,7 @@
 """`AOTCUDA_SYNCHRONIZE=1`: launches that wait for their kernel, and name it when it fails.
 
 A kernel runs after its launch has returned, so its faults show at some later call, in someone else's name. Whoever
-looks for one sets this variable. It is read when images are loaded. Where it is set no quick path is learnt, so it is
+looks for one sets this variable. It is read when images are loaded. Where it is set no fast path is learnt, so it is
 free where it is not.
 """
 
@@ -14,11 +14,7 @@ from aotcuda.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.errors import CudaError
-    from aotcuda.runtime.arguments.layout import Plan
     from aotcuda.runtime.driver import Driver
-    from aotcuda.runtime.images.program import Entry
-    from aotcuda.runtime.launcher import Launcher
 
 _VARIABLE = "AOTCUDA_SYNCHRONIZE"
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
@@ -55,40 +51,6 @@ def wait(driver: Driver, stream: int) -> int:
     return code
 
 
-def before(launcher: Launcher, driver: Driver) -> None:
-    """Wait for what was submitted before a launch, so that its faults are not taken for the launch's own.
-
-    Raises:
-        CudaError: It has failed.
-    """
-    if not is_captured(driver, launcher.stream):
-        code = wait(driver, launcher.stream)
-        problem = f"{launcher.kernel} was not launched, because what ran before it on its stream has failed"
-        driver.check(code, problem)
-
-
-def after(launcher: Launcher, driver: Driver, entry: Entry, plan: Plan, block: bytes) -> None:
-    """Wait for a launch's kernel.
-
-    Raises:
-        CudaError: It has failed; the message has all that the launch was made of.
-    """
-    if not is_captured(driver, launcher.stream):
-        code = wait(driver, launcher.stream)
-        if code:
-            raise failure(code, launcher, driver, entry, plan, block)
-
-
-def failure(code: int, launcher: Launcher, driver: Driver, entry: Entry, plan: Plan, block: bytes) -> CudaError:
-    """The error of a kernel that was waited for: the first line is complete in itself, what it was given follows."""
-    from aotcuda.runtime.arguments.given import given  # noqa: PLC0415 (only errors come here)
-
-    error = driver.error(code, f"{launcher.kernel} failed on {entry.device}", late=False)
-    lines = [
-        f"{error}",
-        f"signature: {plan.overload['signature']}",
-        f"launched with {launcher.describe()}",
-        *given(plan, block),
-    ]
-    error.args = ("\n  ".join(lines),)
-    return error
+def settle(driver: Driver, stream: int) -> int:
+    """Wait for a stream, unless it is being captured; the driver's code."""
+    return 0 if is_captured(driver, stream) else wait(driver, stream)

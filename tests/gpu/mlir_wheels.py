@@ -37,7 +37,7 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ours = [name for name in sys.modules if name.partition(".")[0] in packages]
     for name in ours:
         packaged = vars(sys.modules[name]).get("__aotcuda__")
-        if packaged is not None and packaged.program is not None:
+        if packaged is not None and packaged.library is not None:
             packaged.unload()  # teardown callbacks are found by their names, which are soon another wheel's
     sys.path[:] = path
     for name in ours:

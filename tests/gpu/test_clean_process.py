@@ -61,7 +61,7 @@ buffers.primary_context()
 import quickstart.kernels as k
 x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])
 k.axpy[1, 32](2.0, x, y, out)
-entry = k.axpy._dispatch.plans[0].entries[0]
+entry = next(iter(k.__aotcuda__._loader.current._kernels.values()))
 function = ctypes.c_void_p()
 buffers.check(buffers.cuda.cuKernelGetFunction(ctypes.byref(function), entry.kernel))
 versions = []
@@ -250,7 +250,7 @@ while any(thread.is_alive() for thread in threads):
     k.__aotcuda__.unload()
     unloads += 1
     threads[unloads % 4].join(0.001)
-print(json.dumps([unloads > 3, [results[number] for number in range(4)], len(k.__aotcuda__.leaving)]))
+print(json.dumps([unloads > 3, [results[number] for number in range(4)], len(k.__aotcuda__._loader.leaving)]))
 """
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from support import loaded
+
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
 
@@ -147,11 +149,13 @@ def test_memory_and_registers_are_what_the_manifest_says(features):
     features.__aotcuda__.preload()
     for record in features.__aotcuda__.manifest["kernels"]:
         kernel = getattr(features, record["name"])
-        for overload, plan in zip(record["overloads"], kernel._dispatch.plans, strict=True):
+        for overload, plan in zip(record["overloads"], loaded.overloads(kernel), strict=True):
             stated = overload["resources"]["sm_90"]
             found = {}
             for name, attribute in (("local", 3), ("registers", 4)):  # CU_FUNC_ATTRIBUTE_*
                 value = ctypes.c_int()
-                assert not cuda.cuKernelGetAttribute(ctypes.byref(value), attribute, plan.entries[0].kernel, 0)
+                assert not cuda.cuKernelGetAttribute(
+                    ctypes.byref(value), attribute, loaded.of(kernel).known_kernel(plan, 0).kernel, 0
+                )
                 found[name] = value.value
             assert found == {name: stated[name] for name in found}, overload["symbol"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import aotcuda
+from support import loaded
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
@@ -193,7 +194,7 @@ def test_registers_are_limited(features):
 
     limited.__aotcuda__.preload()
     registers = ctypes.c_int()
-    entry = limited.limited._dispatch.plans[0].entries[0]
+    entry = loaded.device_kernel(limited.limited)
     assert not ctypes.CDLL("libcuda.so.1").cuKernelGetAttribute(ctypes.byref(registers), 4, entry.kernel, 0)
     assert registers.value <= 24
 

@@ -49,7 +49,7 @@ def square(features):
         cupy.cuda.Device(gpu).synchronize()
     cupy.cuda.Device(0).use()
     features.__aotcuda__.unload()
-    features.square.records = None
+    features.square._kept.clear()
     yield features.square
     cupy.cuda.Device(0).use()
 

@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import launcher as launch
-from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.arguments import views
 from aotcuda.runtime.fast import extension as accelerate
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.loader import Loader
 from support import libraries, manifests
 from support.libraries import Array, Raises, State
 
@@ -128,7 +129,9 @@ class Fuzz:
         """A launcher of a new kernel, which takes one of the paths."""
         _learning[:] = [path != "general"]
         accelerate._found[:] = [self._extension if path == "accelerator" else None]
-        return Kernel(self._module, case.record)[1, 1, case.stream]
+        loader = Loader(self._module._loader.source)
+        loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
+        return Kernel(case.record["name"], loader, self._module)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
         """What a path does with an argument after others; `launched`, or `refused` with error and text."""
@@ -461,10 +464,10 @@ def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> Sta
             shape[0] = draw(st.sampled_from(_HUGE[:6]))
         if library == "exchange" or library in ("dlpack", "versioned", "old"):
             shape = [min(extent, 2**63 - 1) for extent in shape]
-    itemsize = arrays.item_bytes(typestr)
+    itemsize = views.item_bytes(typestr)
     strides = None
     if (layout == "F" and draw(st.booleans())) or near == "strides":
-        strides = list(arrays.contiguous_strides(tuple(shape), itemsize, draw(st.sampled_from("CF"))))
+        strides = list(views.contiguous_strides(tuple(shape), itemsize, draw(st.sampled_from("CF"))))
     if near in ("strides", "steps") or (layout == "A" and draw(st.booleans())):
         steps = (0, 1, 2, -1, 3, 7, 2**40) if near != "huge" else (0,)
         strides = [itemsize * draw(st.sampled_from(steps)) for _ in range(ndim)]

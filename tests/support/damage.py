@@ -1,7 +1,7 @@
 """Real files and manifests, damaged in every way that can be counted, and what `aotcuda inspect` says to each.
 
 What may come of it: an answer, or exit status 1 and one line on standard error; from the run time's reader a manifest
-that plans can be made from, or a ManifestError. Whatever else it is counts as a traceback.
+that overloads can be made from, or a ManifestError. Whatever else it is counts as a traceback.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
 from aotcuda.inspect.collect import collect
 from aotcuda.inspect.table import render
-from aotcuda.runtime.arguments import parameters
-from aotcuda.runtime.arguments.overloads import Dispatch
+from aotcuda.runtime import driver
+from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images.choice import choose
 from support import hostile, images, modules
 from support import manifests as records
@@ -184,13 +184,11 @@ def _whole_command(target: str, form: list[str]) -> str:
 
 
 def _read(data: bytes) -> str:
-    """As the run time does: the manifest, which image a GPU would take, and the plans of all overloads."""
+    """As the run time does: the manifest, which image a GPU would take, and the layouts of all overloads."""
     try:
         found = manifests.parse(data, "manifest.json")
         for kernel in found["kernels"]:
-            for plan in Dispatch(kernel, found["module"]).plans:
-                for parameter in plan.parameters:
-                    parameters.of(parameter).fit(parameter)
+            OverloadTable(kernel, found["module"], driver.live_mark())
         choose(found, (9, 0), driver=(13, 0))
     except ManifestError as error:
         return "errors" if str(error).isprintable() else "tracebacks"

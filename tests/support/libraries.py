@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.arguments import arrays, views
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,17 +85,17 @@ class _Told:
 
 
 def _itemsize(typestr: str) -> int:
-    return arrays.item_bytes(typestr)
+    return views.item_bytes(typestr)
 
 
 def _strides(state: State) -> tuple[int, ...]:
     if state.strides is not None:
         return tuple(state.strides)
-    return arrays.contiguous_strides(state.shape, _itemsize(state.typestr), "C")
+    return views.contiguous_strides(state.shape, _itemsize(state.typestr), "C")
 
 
 def _contiguous(state: State, order: str) -> bool:
-    return arrays.is_contiguous(state.shape, _strides(state), _itemsize(state.typestr), order)
+    return views.is_contiguous(state.shape, _strides(state), _itemsize(state.typestr), order)
 
 
 def _numpy(typestr: str) -> Any:

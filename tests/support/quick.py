@@ -111,7 +111,10 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
             _teach(self, args)
             busy.append(self)
             try:
-                (self.front or self)(*args)
+                if self._records is None:
+                    self(*args)
+                else:
+                    accelerate.in_front(self, self.configuration, self._records)(*args)
             finally:
                 busy.pop()
         state.taken += not submitted
@@ -128,13 +131,13 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 def _teach(launcher: launch.Launcher, args: tuple[object, ...]) -> None:
     """Let a launcher learn from arguments, as it would after a launch, if they are accepted."""
-    program = launcher.kernel.module.ready()
-    group = launcher.kernel.group(args)
+    loaded = launcher._loader.ready()
+    group = loaded.table(launcher.name).group(args)
     try:
-        plan, slot, _, _ = launcher.kernel.select(args, launcher.stream)
+        overload, slot, _, _ = loaded.select(launcher.name, args, launcher.stream)
     except ArgumentError:
         return  # which the launch will say too
-    plan.slots.append(slot)
-    program.enter(())
+    overload.slots.append(slot)
+    loaded.library.enter(())
     if group is not None:
-        launcher.settle(program, group, plan, args)
+        launcher.settle(loaded, group, overload, args)

@@ -17,7 +17,7 @@ from aotcuda.builder import manifest_dependencies as depends
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Result
-from aotcuda.runtime.jit.edits import Sources
+from aotcuda.runtime.jit.sources import Sources
 from support import manifests as records
 from support import reading
 

@@ -11,7 +11,8 @@ import pytest
 from aotcuda.errors import ConfigError
 from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_files as store
-from aotcuda.runtime.jit.cache import Artifact, Cache
+from aotcuda.runtime.jit.cache import Cache
+from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
 from support.manifests import kernel
 

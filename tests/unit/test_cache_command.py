@@ -7,7 +7,8 @@ import os
 import pytest
 
 from aotcuda import cli
-from aotcuda.runtime.jit.cache import Artifact, Cache
+from aotcuda.runtime.jit.cache import Cache
+from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
 from support.manifests import kernel
 

@@ -8,10 +8,9 @@ import sys
 
 import pytest
 
-import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda.runtime.jit import cache_key as keys
-from aotcuda.runtime.jit.cache import Artifact
+from aotcuda.runtime.jit.cache_files import Artifact
 from aotcuda.runtime.jit.recipe import Recipe
 
 CASE = ("k", "void(int32)", "sm_90")
@@ -70,7 +69,7 @@ def test_an_option_changes_it(make):
 
 def test_the_version_of_aotcuda_changes_it(make, monkeypatch):
     before = make()
-    monkeypatch.setattr(aotcuda, "__version__", "99")
+    monkeypatch.setattr(keys, "__version__", "99")
     assert make() != before
 
 

@@ -13,7 +13,6 @@ from aotcuda.compatibility.gpus import Driver, Gpu
 from aotcuda.compatibility.predict import predict
 from aotcuda.errors import DriverTooOldError, NoImageError
 from aotcuda.runtime import driver
-from aotcuda.runtime.jit import fallback
 from support import manifests
 
 RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
@@ -85,7 +84,7 @@ def test_the_fallback_is_predicted_where_the_run_time_would_ask_it(cuda, wheel, 
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain, **changes)
     module = cuda.package(kernel, targets=tuple(targets.split()), toolchain=toolchain, **changes).__aotcuda__
-    asked = fallback.allowed(module.setting) and module.recipe() is not None
+    asked = module._loader.fallback.get().may()
     for capability in GPUS:
         for version in DRIVERS[1:]:
             cell = predict(read(folder), Gpu("", capability), Driver("", version))

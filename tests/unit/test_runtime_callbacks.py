@@ -108,7 +108,7 @@ def test_a_setup_that_raises_leaves_the_module_unloaded_and_the_next_launch_trie
     with pytest.raises(aotcuda.CallbackError, match=expected) as caught:
         module.k[1, 1](1)
     assert isinstance(caught.value.__cause__, ValueError)
-    assert module.__aotcuda__.program is None
+    assert module.__aotcuda__.library is None
     assert cuda.launches() == []
     hooks.up = good
     module.k[1, 1](1)
@@ -201,7 +201,7 @@ def test_a_teardown_that_raises_is_reported_and_the_rest_is_torn_down(cuda, hook
     with pytest.raises(aotcuda.CallbackError, match=r"teardown callback mypkg_hooks:down .* raised OSError: busy"):
         module.__aotcuda__.unload()
     assert seen == [0, 1]
-    assert module.__aotcuda__.program is None
+    assert module.__aotcuda__.library is None
 
 
 def test_without_cuda_core_the_error_says_what_to_install(cuda, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 
 from aotcuda.errors import DependencyError, LaunchError
 from aotcuda.runtime import kernel_attributes as facts
+from support import loaded
 from support.manifests import kernel
 
 ONE, OTHER = "void(int32)", "void(float32)"
@@ -122,7 +123,7 @@ def test_the_kernel_is_handed_out_for_cuda_core(cuda, monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.core", core)
     k = cuda.package(kernel("k", ONE)).k
     k[1, 1](1)
-    assert k.cuda_core_kernel() == ("cuda.core kernel", k.plans()[0].entries[0].kernel.value)
+    assert k.cuda_core_kernel() == ("cuda.core kernel", loaded.device_kernel(k).kernel.value)
 
 
 def test_without_cuda_core_it_says_what_to_install(cuda, monkeypatch):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
+from support import loaded
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -337,7 +338,7 @@ class TestDriverErrors:
         for value in (1, 2, 3, 4, 2**31):
             with contextlib.suppress(CudaError, ArgumentError):
                 launch(value)
-            assert [len(plan.slots) for plan in k._dispatch.plans] == [1]
+            assert [len(overload.slots) for overload in loaded.overloads(k)] == [1]
         assert len(cuda.launches()) == 3
 
     def test_a_kernel_that_the_images_lack(self, cuda):

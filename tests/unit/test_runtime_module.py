@@ -288,8 +288,11 @@ class TestDamage:
 
 
 def test_the_version_is_the_projects():
-    project = tomllib.loads(Path(aotcuda.__file__).parents[1].joinpath("pyproject.toml").read_text())
-    assert project["project"]["version"] == aotcuda.__version__
+    root = Path(aotcuda.__file__).parents[1]
+    project = tomllib.loads(root.joinpath("pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    read = root / project["tool"]["hatch"]["version"]["path"]
+    assert f'\n__version__ = "{aotcuda.__version__}"\n' in read.read_text()
 
 
 def test_every_public_name_can_be_found():

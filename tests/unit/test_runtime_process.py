@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from aotcuda.runtime.images import program
-from aotcuda.runtime.module import Module
+from aotcuda.runtime.images import loaded_library
+from aotcuda.runtime.loader import Loader
 from support import manifests
 from support.manifests import kernel
 
@@ -64,11 +64,8 @@ def test_a_first_use_import_imports_the_run_times_door_and_nothing_else(packaged
 
 def test_importing_aotcuda_imports_nothing_more(packaged):
     assert imported(packaged("import"), "import aotcuda") == {"__future__", "aotcuda"}
-    assert imported(packaged("import"), "import aotcuda; aotcuda.__version__") == {
-        "__future__",
-        "aotcuda",
-        "aotcuda.version",
-    }
+    asked = imported(packaged("import"), "import aotcuda; aotcuda.__version__")
+    assert asked == {"__future__", "aotcuda", "aotcuda.version"}
 
 
 def test_the_library_is_found_by_its_name_on_the_library_path(packaged):
@@ -80,7 +77,7 @@ def test_the_library_is_found_by_its_name_on_the_library_path(packaged):
 def test_threads_that_race_to_the_first_launch_load_once(cuda, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"), load="first-use")
     arrived = threading.Semaphore(0)
-    ready, survey = Module.ready, program.survey
+    ready, survey = Loader.ready, loaded_library.survey
 
     def counted_ready(self):
         arrived.release()
@@ -91,8 +88,8 @@ def test_threads_that_race_to_the_first_launch_load_once(cuda, monkeypatch):
             assert arrived.acquire(timeout=30)
         return survey(*args)
 
-    monkeypatch.setattr(Module, "ready", counted_ready)
-    monkeypatch.setattr(program, "survey", patient_survey)
+    monkeypatch.setattr(Loader, "ready", counted_ready)
+    monkeypatch.setattr(loaded_library, "survey", patient_survey)
     failures = []
     k = module.k  # looking it up takes the lock that is held while the images are loaded
 

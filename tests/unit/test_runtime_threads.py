@@ -259,7 +259,7 @@ def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cud
     k = cuda.package(kernel("k", "void(int64)")).k
     arrived, turns = threading.Semaphore(0), itertools.count()
     made = []
-    init = dispatch.Dispatch.__init__
+    init = dispatch.OverloadTable.__init__
 
     def patient_init(self, *args):
         made.append(self)
@@ -272,7 +272,7 @@ def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cud
         arrived.release()
         k[1, 1](value)
 
-    monkeypatch.setattr(dispatch.Dispatch, "__init__", patient_init)
+    monkeypatch.setattr(dispatch.OverloadTable, "__init__", patient_init)
     at_once(*[lambda value=value: work(value) for value in range(THREADS)])
     assert len(made) == 1
 
@@ -296,7 +296,7 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, accelerator
         made.append(k[grid, 1])
 
     at_once(*[lambda grid=grid: work(grid) for grid in range(1, THREADS + 1)])
-    assert {id(run.records) for run in made} == {id(k.records)}
+    assert {id(run.records) for run in made} == {id(k._kept.shared["records"].table)}
 
 
 def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, accelerator_module, general, monkeypatch):
@@ -307,9 +307,9 @@ def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, accelerator_m
     learning = []
     learn = accelerate.learn
 
-    def noted(launcher, program, group, entries, args):
+    def noted(records, library, group, kernels, args, shared):
         learning.append(args)
-        return learn(launcher, program, group, entries, args)
+        return learn(records, library, group, kernels, args, shared)
 
     class Interrupted(type(plain)):
         @property

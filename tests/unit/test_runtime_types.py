@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime.arguments import arrays, scalars
+from aotcuda.runtime.arguments import scalars, views
 from aotcuda.runtime.arguments import signature as signatures
 from support.manifests import kernel
 
@@ -102,8 +102,8 @@ STRINGS = ["<U1", "<U5", "<U12", "|S1", "|S5"]
 
 @pytest.mark.parametrize("text", STRINGS)
 def test_an_item_of_a_string_array_has_the_bytes_that_numpy_gives_it(text):
-    assert arrays.item_bytes(text) == np.dtype(text).itemsize
-    assert arrays.canonical(text) == text == np.dtype(text).str
+    assert views.item_bytes(text) == np.dtype(text).itemsize
+    assert views.canonical(text) == text == np.dtype(text).str
 
 
 @pytest.mark.parametrize("text", STRINGS)

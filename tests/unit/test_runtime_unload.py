@@ -15,7 +15,9 @@ import pytest
 
 from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
+from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images import callbacks
+from support import loaded
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -199,10 +201,10 @@ def test_an_interface_that_unloads_while_it_is_read_is_launched_by_new_images(cu
 
 def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda, module, monkeypatch):
     """The overloads of today with the images of yesterday, or the other way round, would keep dead handles."""
-    from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.loaded import Loaded
 
     k = module.k
-    select = Kernel.select
+    select = Loaded.select
     order = iter([(False, True), (True, False), (True, True)])
 
     def unload_around(self, *args):
@@ -214,7 +216,7 @@ def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda,
             module.__aotcuda__.unload()
         return found
 
-    monkeypatch.setattr(Kernel, "select", unload_around)
+    monkeypatch.setattr(Loaded, "select", unload_around)
     for number in range(8):
         k[1, number + 1](number)
         k.forall(number + 1, block=number + 1)(number)
@@ -225,20 +227,17 @@ def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda,
 
 def test_overloads_that_came_in_meanwhile_are_looked_up_in_their_own_images(module, monkeypatch):
     """As when the JIT fallback replaces a module's images, which stay loaded."""
-    from aotcuda.runtime.kernel import Kernel
-
-    own = module.__aotcuda__
-    group = Kernel.group
+    loader = module.__aotcuda__._loader
+    group = OverloadTable.group
 
     def replace_before(self, *args):
-        monkeypatch.setattr(Kernel, "group", group)
-        own.adopt(own.load_packaged(), own.manifest["kernels"])
+        monkeypatch.setattr(OverloadTable, "group", group)
+        loader._launch(loader.source.load(loader.fallback), loader.manifest)
         return group(self, *args)
 
-    monkeypatch.setattr(Kernel, "group", replace_before)
+    monkeypatch.setattr(OverloadTable, "group", replace_before)
     module.k[1, 1](1)
-    (plan,) = module.k.plans()
-    assert plan.entries[0]._library is own.program._library
+    assert loaded.device_kernel(module.k)._library is loader.current.library._library
 
 
 def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
@@ -254,17 +253,17 @@ def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
 @pytest.mark.parametrize("ask", ["get_regs_per_thread", "occupancy", "preload"])
 def test_what_asks_the_driver_about_images_that_go_meanwhile_says_so(cuda, module, monkeypatch, ask):
     """And leaves nothing of them to later launches."""
-    from aotcuda.runtime.module import Module
+    from aotcuda.runtime.loader import Loader
 
-    enter = Module.enter
+    enter = Loader.enter
 
     def enter_and_unload(self, *args):
         device = enter(self, *args)
-        monkeypatch.setattr(Module, "enter", enter)
+        monkeypatch.setattr(Loader, "enter", enter)
         self.unload()
         return device
 
-    monkeypatch.setattr(Module, "enter", enter_and_unload)
+    monkeypatch.setattr(Loader, "enter", enter_and_unload)
     questions = {
         "get_regs_per_thread": module.k.get_regs_per_thread,
         "occupancy": lambda: module.k.occupancy(32),

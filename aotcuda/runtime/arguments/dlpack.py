@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 
-from aotcuda.runtime.arguments.arrays import UnreadableError, describe, view
+from aotcuda.runtime.arguments.views import UnreadableError, describe, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.runtime.arguments.arrays import View
+    from aotcuda.runtime.arguments.views import View
 
 _CUDA, _CUDA_MANAGED = 2, 13
 _READ_ONLY = 1

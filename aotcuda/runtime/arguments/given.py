@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import struct
 
-from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.arguments import views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.arguments.layout import PackedOverload
 
 
-def given(plan: Plan, block: bytes) -> list[str]:
+def given(overload: PackedOverload, block: bytes) -> list[str]:
     """A line for each argument of an overload."""
     return [
         f"argument {number}, {parameter['name']}: {_words(parameter, block)}"
-        for number, parameter in enumerate(plan.parameters, 1)
+        for number, parameter in enumerate(overload.parameters, 1)
     ]
 
 
@@ -40,8 +40,8 @@ def _array(parameter: Parameter, block: bytes) -> str:
     words, ndim = parameter["words"], parameter["ndim"]
     numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
     shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
-    itemsize = arrays.item_bytes(parameter["dtype"])
-    name = arrays.array_name(parameter["dtype"], ndim, parameter["layout"])
+    itemsize = views.item_bytes(parameter["dtype"])
+    name = views.array_name(parameter["dtype"], ndim, parameter["layout"])
     text = f"{name} of shape {shape}"
     if parameter["layout"] == "A" and ndim:
         steps = [numbers.get(f"stride{axis}", numbers.get(f"step{axis}", 0) * itemsize) for axis in range(ndim)]

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.runtime.driver import Driver
-    from aotcuda.runtime.forall import ForAll
-    from aotcuda.runtime.images.program import Program
-    from aotcuda.runtime.launcher import Launcher
 
 _VARIABLE = "AOTCUDA_HOST_ARRAYS"
 _VALUES = ("error", "copy")
@@ -63,46 +60,72 @@ class _Copy:
         self._driver.check(code, f"an array in the host's memory could not be copied for {self._where}")
 
 
-def launch(launcher: Launcher | ForAll, program: Program, args: tuple[object, ...]) -> bool:
-    """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted.
+def wanted(args: tuple[object, ...]) -> list[int]:
+    """The numbers of the arguments, from 1, that are to be copied.
 
     Raises:
         ConfigError: `AOTCUDA_HOST_ARRAYS` has an unknown value.
     """
-    wanted = os.environ.get(_VARIABLE, "error")
-    if wanted not in _VALUES:
-        message = f"{_VARIABLE} is {wanted!r}; write 'error' or 'copy'"
+    value = os.environ.get(_VARIABLE, "error")
+    if value not in _VALUES:
+        message = f"{_VARIABLE} is {value!r}; write 'error' or 'copy'"
         raise ConfigError(message)
     numpy = sys.modules.get("numpy")
-    if wanted == "error" or numpy is None:
-        return False
-    numbers = [number for number, arg in enumerate(args, 1) if isinstance(arg, (numpy.ndarray, numpy.void))]
-    if not numbers:
-        return False
-    driver = program.driver
-    launcher.kernel.module.enter(program, ())
-    copies: dict[int, _Copy] = {}  # an array that is given twice is one array on the GPU too
-    try:
-        for number in numbers:
-            array = args[number - 1]
-            if id(array) not in copies:  # of a record this is an array without dimensions, in the same memory
-                copies[id(array)] = _Copy(numpy.asarray(array), driver, str(launcher.kernel))
-        launcher.launch(tuple([copies.get(id(arg), arg) for arg in args]))
-        _warn(launcher, numbers)
-        synchronize: Callable[..., int] = driver.call["cuStreamSynchronize"]
-        driver.check(synchronize(launcher.stream), f"{launcher.kernel} failed")
-        for copy in copies.values():
+    if value == "error" or numpy is None:
+        return []
+    return [number for number, arg in enumerate(args, 1) if isinstance(arg, (numpy.ndarray, numpy.void))]
+
+
+class Copies:
+    """Copies on the GPU of arrays and records in the host's memory, for one launch of kernel `where`.
+
+    Attributes:
+        args: The arguments, with copies in place of arrays.
+    """
+
+    def __init__(self, args: tuple[object, ...], numbers: list[int], driver: Driver, where: str) -> None:
+        """Copy those of the arguments with these numbers; a context must be current."""
+        numpy = sys.modules["numpy"]
+        self._numbers = numbers
+        self._driver = driver
+        self._where = where
+        self._made: list[tuple[object, _Copy]] = []
+        given = list(args)
+        try:
+            for number in numbers:
+                array = args[number - 1]
+                copy = next((copy for other, copy in self._made if other is array), None)  # one on the GPU too
+                if copy is None:  # of a record this is an array without dimensions, in the same memory
+                    copy = _Copy(numpy.asarray(array), driver, where)
+                    self._made.append((array, copy))
+                given[number - 1] = copy
+        except BaseException:
+            self.free()
+            raise
+        self.args = tuple(given)
+
+    def bring_back(self, stream: int) -> None:
+        """Wait for the kernel, and copy what it wrote; warns.
+
+        Raises:
+            CudaError: It failed.
+        """
+        _warn(self._where, self._numbers)
+        synchronize: Callable[..., int] = self._driver.call["cuStreamSynchronize"]
+        self._driver.check(synchronize(stream), f"{self._where} failed")
+        for _, copy in self._made:
             copy.bring_back()
-    finally:
-        for copy in copies.values():
+
+    def free(self) -> None:
+        """Give the memory back."""
+        for _, copy in self._made:
             copy.free()
-    return True
 
 
-def _warn(launcher: Launcher | ForAll, numbers: list[int]) -> None:
+def _warn(where: str, numbers: list[int]) -> None:
     which = f"argument {numbers[0]}" if len(numbers) == 1 else f"arguments {', '.join(map(str, numbers))}"
     message = (
-        f"{launcher.kernel} got an array in the host's memory ({which}), which was copied to the GPU and back; "
+        f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; "
         "that takes longer than most kernels, so keep arrays on the GPU, as cupy.asarray does"
     )
     warnings.warn(message, HostArrayWarning, stacklevel=_depth())

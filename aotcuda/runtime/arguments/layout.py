@@ -1,6 +1,6 @@
 """How one overload's arguments lie in its parameter block.
 
-The plan of an overload is made once, from the manifest: one `struct` for the whole block, and for each parameter a
+A `PackedOverload` is made once, from the manifest: one `struct` for the whole block, and for each parameter a
 function that appends an argument's numbers in the struct's order, or says that it does not take them
 (`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
 driver copies the block while the launch call runs.
@@ -18,18 +18,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Overload
     from aotcuda.runtime.driver import Mark
-    from aotcuda.runtime.images.program import Entry
 
     Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object]
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
 
-class Plan:
+class PackedOverload:
     """One overload of a kernel, ready to pack arguments.
 
     Attributes:
-        overload: Its entry in the manifest.
+        record: Its entry in the manifest.
         parameters: Its parameters, likewise.
         size: Bytes of the block.
         fits: For each parameter, what appends the numbers of an argument that was read, or answers False.
@@ -38,30 +37,24 @@ class Plan:
         addresses: Which of those numbers are the addresses of arrays.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         made: An item for each slot that there is.
-        live: As `Dispatch.live`, of the dispatch that it belongs to.
-        entries: What `aotcuda.runtime.images.program` keeps for each GPU.
-        compiled: What `aotcuda.runtime.fast.extension` keeps.
-        limits_by_gpu: What `limits` gives, by the GPU's ordinal.
+        live: As `OverloadTable.live`, of the table that it belongs to.
     """
 
     __slots__ = (
         "addresses",
-        "compiled",
-        "entries",
         "fits",
         "forms",
-        "limits_by_gpu",
         "live",
         "made",
-        "overload",
         "pack_into",
         "parameters",
+        "record",
         "size",
         "slots",
     )
 
     def __init__(self, overload: Overload, where: str, live: Mark) -> None:
-        self.overload = overload
+        self.record = overload
         self.live = live
         self.parameters = overload["parameters"]
         self.size = overload["parameter_bytes"]
@@ -80,22 +73,6 @@ class Plan:
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         self.slots: list[Slot] = []
         self.made: list[None] = []
-        self.entries: dict[int, Entry] = {}
-        self.compiled: object = None
-        self.limits_by_gpu: dict[int, tuple[int, ...]] = {}
-
-    def limits(self, entry: Entry) -> tuple[int, ...]:
-        """What a launch may have unasked on a GPU: grid and block in x, y, z, shared memory, threads a block."""
-        device = entry.device
-        found = self.limits_by_gpu.get(device.index)
-        if found is None:
-            extents = [device.limit(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
-            bounds = self.overload["launch_bounds"]
-            bound = bounds[0] if bounds and bounds[0] > 0 else entry.threads
-            threads = min(device.limit("threads"), entry.threads, bound)
-            found = (*extents, max(device.limit("shared") - entry.static_shared, 0), threads)
-            self.limits_by_gpu[device.index] = found
-        return found
 
     def take(self) -> Slot:
         """A free slot, or a new one."""
@@ -104,12 +81,16 @@ class Plan:
         except IndexError:
             return self.make_slot()
 
+    def addresses_of(self, values: list[object]) -> list[int]:
+        """The addresses of the arrays among a block's numbers."""
+        return [value for index in self.addresses if isinstance(value := values[index], int)]
+
     def is_idle(self) -> bool:
         """Whether all slots are back: no launch is under way. It stays so once `live` is empty."""
         free = len(self.slots.copy())  # a copy waits for who changes the list; a length does not, without the GIL
         return free >= len(self.made)
 
-    def quick_struct(self) -> struct.Struct:
+    def fast_struct(self) -> struct.Struct:
         """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros."""
         return struct.Struct(_format(self._fields(zeros=False), self.size))
 

@@ -24,13 +24,12 @@ from __future__ import annotations
 import struct
 
 from aotcuda.errors import AotcudaError
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import arrays, parameters, scalars
-from aotcuda.runtime.arguments.layout import Plan
+from aotcuda.runtime.arguments import arrays, parameters, reading, scalars, views
+from aotcuda.runtime.arguments.layout import PackedOverload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from aotcuda.errors import ArgumentError
@@ -38,10 +37,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.layout import Slot
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
-    from aotcuda.runtime.fast.python import Bind
 
-    Selection = tuple[Plan, Slot, list[object], list[object]]
-    Late = Callable[[tuple[object, ...], int], Selection | None]
+    Selection = tuple[PackedOverload, Slot, list[object], list[object]]
 
 _MOST_KEPT = 1024
 
@@ -50,27 +47,23 @@ class Group:
     """The overloads that arguments of some types, and arrays of some dtypes and dimensions, may fit; best first.
 
     Attributes:
-        plans: The overloads.
-        quick: What `aotcuda.runtime.fast.python` made for them, False if it cannot; None before it was asked.
-        blocks: The block of most occupancy for each amount of dynamic shared memory, where there is one overload.
-        live: As `Dispatch.live`, of the loaded images that the overloads are of.
+        overloads: The overloads.
+        live: As `OverloadTable.live`, of the loaded images that the overloads are of.
     """
 
-    __slots__ = ("blocks", "live", "plans", "quick")
+    __slots__ = ("live", "overloads")
 
-    def __init__(self, plans: list[Plan], live: Mark) -> None:
-        self.plans = plans
+    def __init__(self, overloads: list[PackedOverload], live: Mark) -> None:
+        self.overloads = overloads
         self.live = live
-        self.quick: Bind | bool | None = None
-        self.blocks: dict[int, int] = {}
 
-    def is_only(self, plan: Plan) -> bool:
-        """Whether `plan` is all that is in the group."""
-        return len(self.plans) == 1 and self.plans[0] is plan
+    def is_only(self, overload: PackedOverload) -> bool:
+        """Whether `overload` is all that is in the group."""
+        return len(self.overloads) == 1 and self.overloads[0] is overload
 
-    def is_of(self, plan: Plan) -> bool:
-        """Whether `plan` is in the group, and all others in it are for arrays of the same dtypes and dimensions."""
-        return plan in self.plans and all(other.forms == plan.forms for other in self.plans)
+    def is_of(self, overload: PackedOverload) -> bool:
+        """Whether `overload` is in the group, and all others in it are for arrays of the same dtypes and dimensions."""
+        return overload in self.overloads and all(other.forms == overload.forms for other in self.overloads)
 
 
 class _Ranked:
@@ -78,11 +71,11 @@ class _Ranked:
 
     __slots__ = ("_deciding", "_groups", "_live", "_plans", "readers")
 
-    def __init__(self, plans: list[Plan], readers: list[Read], live: Mark) -> None:
-        self._plans = plans
+    def __init__(self, overloads: list[PackedOverload], readers: list[Read], live: Mark) -> None:
+        self._plans = overloads
         self._live = live
-        self._groups: dict[object, Group] = {None: Group(plans, live)}
-        self._deciding = [at for at in range(len(readers)) if len({plan.forms[at] for plan in plans}) > 1]
+        self._groups: dict[object, Group] = {None: Group(overloads, live)}
+        self._deciding = [at for at in range(len(readers)) if len({overload.forms[at] for overload in overloads}) > 1]
         self.readers = readers
 
     def guess(self, args: tuple[object, ...]) -> Group:
@@ -108,31 +101,32 @@ class _Ranked:
             return self._groups[None]
         pairs = list(zip(self._deciding, wanted, strict=True))
         # A parameter that takes arrays and is none, a record, decides for itself.
-        plans = [plan for plan in self._plans if all(plan.forms[at] in (None, form) for at, form in pairs)]
+        overloads = [
+            overload for overload in self._plans if all(overload.forms[at] in (None, form) for at, form in pairs)
+        ]
         # Each library has its own names for one dtype; the group is the same.
-        group = self._groups.get(tuple(wanted)) or Group(plans, self._live)
+        group = self._groups.get(tuple(wanted)) or Group(overloads, self._live)
         self._groups[tuple(wanted)] = self._groups[key] = group
         return group
 
 
-class Dispatch:
+class OverloadTable:
     """The overloads of one kernel.
 
     Attributes:
-        plans: One for each overload, in the configuration's order.
-        live: Holds one item until the images are unloaded or the process forks; quick launches look at it.
+        overloads: One for each overload, in the configuration's order.
+        live: The validity flag of fast paths: empty once the images are unloaded, or the process forked.
     """
 
-    __slots__ = ("_late", "_late_plans", "_nested", "_open", "_ranked", "_where", "live", "plans")
+    __slots__ = ("_compiled", "_nested", "_open", "_ranked", "_where", "live", "overloads")
 
-    def __init__(self, kernel: Kernel, where: str, late: Late | None = None) -> None:
+    def __init__(self, kernel: Kernel, where: str, live: Mark) -> None:
         self._where = where
-        self._late = late
-        self.live = drivers.live_mark()
-        self.plans = [Plan(overload, where, self.live) for overload in kernel["overloads"]]
-        self._nested = any(map(_has_tuple, self.plans))
+        self.live = live
+        self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
+        self._nested = any(map(_has_tuple, self.overloads))
         self._open: frozenset[type] = frozenset()
-        self._late_plans: dict[object, list[Plan]] = {}
+        self._compiled: dict[object, list[PackedOverload]] = {}
         self._ranked: dict[object, _Ranked] = {}
 
     def group(self, args: tuple[object, ...]) -> Group | None:
@@ -144,40 +138,41 @@ class Dispatch:
         ranked = self._find(args)
         return ranked.guess(args) if ranked is not None else None
 
-    def select(self, args: tuple[object, ...], stream: int) -> Selection:
-        """The plan that the arguments select, a slot that holds them packed, their numbers, and what is pending.
+    def select(self, args: tuple[object, ...], stream: int) -> Selection | None:
+        """The overload for these arguments, a slot that holds them packed, their numbers, and what is pending.
 
-        `pending` is described in `aotcuda.runtime.arguments.arrays`. The caller gives the slot back.
+        None if no overload takes them. `pending` is described in `aotcuda.runtime.arguments.arrays`. The caller gives
+        the slot back.
 
         Args:
             args: The arguments.
             stream: The launch's stream.
 
         Raises:
-            ArgumentError: No overload takes these arguments, or one of them cannot be read.
+            ArgumentError: An argument cannot be read.
         """
         ranked = self._find(args)
-        selection = self._fit(ranked, args, stream) if ranked is not None else None
-        if selection is None and self._late is not None:  # the JIT fallback may have an overload for them
-            try:
-                selection = self._late(args, stream)
-            except arrays.UnreadableError as error:
-                raise self._unreadable(args, None, error) from error.__cause__
-            if selection is not None:
-                self._keep(args, selection[0])
-        if selection is not None:
-            return selection
+        return self._fit(ranked, args, stream) if ranked is not None else None
+
+    def takes(self, count: int) -> bool:
+        """Whether an overload has so many parameters."""
+        return any(len(overload.parameters) == count for overload in self.overloads)
+
+    def refusal(self, args: tuple[object, ...]) -> ArgumentError:
+        """The error for arguments that no overload takes."""
         from aotcuda.runtime.arguments.mismatch import refusal  # noqa: PLC0415 (only errors come here)
 
-        raise refusal(self._where, self.plans, args)
+        return refusal(self._where, self.overloads, args)
 
-    def retire(self) -> None:
-        """Make every quick path of this kernel decline from now on: its images are being unloaded."""
-        drivers.retire(self.live)
+    def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
+        """The error for arguments of which one cannot be read, which raised this: the one at `at`, if that is known."""
+        from aotcuda.runtime.arguments.mismatch import unreadable  # noqa: PLC0415 (only errors come here)
+
+        return unreadable(self._where, self.overloads, args, at, error)
 
     def is_idle(self) -> bool:
-        """Whether no launch is under way; it stays so once it is retired."""
-        return not any(self.live.flights) and all(plan.is_idle() for plan in self.plans)
+        """Whether no launch has one of their slots; it stays so once `live` is empty."""
+        return all(overload.is_idle() for overload in self.overloads)
 
     def _find(self, args: tuple[object, ...]) -> _Ranked | None:
         key = self._key(args)
@@ -193,7 +188,7 @@ class Dispatch:
                 except MemoryError:
                     raise
                 except Exception as error:
-                    raise self._unreadable(args, None, error) from error
+                    raise self.unreadable(args, error) from error
         return types
 
     def _fit(self, ranked: _Ranked, args: tuple[object, ...], stream: int) -> Selection | None:
@@ -203,51 +198,50 @@ class Dispatch:
         try:
             for read, arg in zip(ranked.readers, args):  # noqa: B905 (as many; strict costs time)
                 reads.append(read(arg, pending, stream))
-        except arrays.UnreadableError as error:
-            raise self._unreadable(args, len(reads), error) from error.__cause__
+        except views.UnreadableError as error:
+            raise self.unreadable(args, error, len(reads)) from error.__cause__
         except (AotcudaError, MemoryError):
             raise
         except Exception as error:
-            raise self._unreadable(args, len(reads), error) from error
-        for plan in ranked.group(reads).plans:
+            raise self.unreadable(args, error, len(reads)) from error
+        for overload in ranked.group(reads).overloads:
             values: list[object] = []
-            for fit, item in zip(plan.fits, reads):  # noqa: B905 (likewise)
+            for fit, item in zip(overload.fits, reads):  # noqa: B905 (likewise)
                 if not fit(item, values):
                     break
             else:
-                slot = plan.take()
+                slot = overload.take()
                 try:
-                    plan.pack_into(slot[0], 0, *values)
+                    overload.pack_into(slot[0], 0, *values)
                 except (struct.error, OverflowError):  # a number is out of its parameter's range
-                    plan.slots.append(slot)
+                    overload.slots.append(slot)
                     continue
-                return plan, slot, values, pending
+                return overload, slot, values, pending
         return None
 
-    def _unreadable(self, args: tuple[object, ...], at: int | None, error: Exception) -> ArgumentError:
-        from aotcuda.runtime.arguments.mismatch import unreadable  # noqa: PLC0415 (only errors come here)
-
-        return unreadable(self._where, self.plans, args, at, error)
-
-    def _keep(self, args: tuple[object, ...], plan: Plan) -> None:
-        """From now on find an overload that was compiled late without asking for it again."""
-        if not all(map(_is_exact, plan.parameters, args)):
+    def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:
+        """From now on find an overload that was JIT-compiled for these arguments without asking for it again."""
+        if not all(map(_is_exact, overload.parameters, args)):
             return
-        if not self._nested and _has_tuple(plan):
+        if not self._nested and _has_tuple(overload):
             self._nested = True
             self._ranked.clear()
         key = self._key(args)
-        if len(self._late_plans) >= _MOST_KEPT and key not in self._late_plans:
+        if len(self._compiled) >= _MOST_KEPT and key not in self._compiled:
             return
-        kept = self._late_plans.setdefault(key, [])
-        if plan not in kept:
-            kept.append(plan)
+        kept = self._compiled.setdefault(key, [])
+        if overload not in kept:
+            kept.append(overload)
             self._ranked.pop(key, None)
 
     def _rank(self, key: object, args: tuple[object, ...]) -> _Ranked | None:
         """The overloads that arguments of these types may fit, best first; None if there are none."""
-        plans = [plan for plan in (*self.plans, *self._late_plans.get(key, ())) if len(plan.parameters) == len(args)]
-        if not plans:
+        overloads = [
+            overload
+            for overload in (*self.overloads, *self._compiled.get(key, ()))
+            if len(overload.parameters) == len(args)
+        ]
+        if not overloads:
             return None
         readers: list[Read | None] = []
         found = []
@@ -258,18 +252,18 @@ class Dispatch:
                 self._ranked.clear()  # of what was ranked by types alone
                 return self._find(args)
             for arg in args:
-                readers.append(parameters.reader(arg))  # noqa: PERF401 (as in _fit)
+                readers.append(reading.reader(arg))  # noqa: PERF401 (as in _fit)
             if None in readers:
                 return None
-            for index, plan in enumerate(plans):
-                pairs = zip(plan.parameters, args, strict=True)
+            for index, overload in enumerate(overloads):
+                pairs = zip(overload.parameters, args, strict=True)
                 ranks = [parameters.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
                 if None not in ranks:
-                    found.append((plan not in self.plans, sum(part or 0 for part in ranks), index, plan))
+                    found.append((overload not in self.overloads, sum(part or 0 for part in ranks), index, overload))
         except (AotcudaError, MemoryError):
             raise
         except Exception as error:
-            raise self._unreadable(args, len(readers) if len(readers) < len(args) else None, error) from error
+            raise self.unreadable(args, error, len(readers) if len(readers) < len(args) else None) from error
         if not found:
             return None
         found.sort(key=lambda item: item[:3])
@@ -281,7 +275,7 @@ class Dispatch:
 
 
 def _is_exact(parameter: Parameter, arg: object) -> bool:
-    """Whether all that a late overload's parameter takes of this argument's type would be compiled for that parameter.
+    """Whether every value of this Python type that the parameter accepts would itself be JIT-compiled to it.
 
     What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
     arrays too, and one for large ints the small ones.
@@ -295,8 +289,8 @@ def _is_exact(parameter: Parameter, arg: object) -> bool:
     return kind != "scalar" or parameter["format"] != "Q" or scalars.numpy_dtype(arg) is not None
 
 
-def _has_tuple(plan: Plan) -> bool:
-    return any(parameter["kind"] == "tuple" for parameter in plan.parameters)
+def _has_tuple(overload: PackedOverload) -> bool:
+    return any(parameter["kind"] == "tuple" for parameter in overload.parameters)
 
 
 def _leaves(args: tuple[object, ...]) -> list[object]:

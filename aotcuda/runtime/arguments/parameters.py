@@ -1,6 +1,6 @@
 """The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest.
 
-This and what it refers to (`aotcuda.runtime.arguments.arrays.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
+This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
 one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
 function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
 path does just this. The fast paths are made from the same classes: `write` says it in Python for
@@ -13,20 +13,30 @@ import struct
 import sys
 from _operator import itemgetter
 
-from aotcuda.runtime.arguments import arrays, scalars
+from aotcuda.runtime.arguments import arrays, reading, scalars, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.arrays import View
-    from aotcuda.runtime.arguments.scalars import Read
-    from aotcuda.runtime.fast.python import Writer
+    from aotcuda.runtime.arguments.views import View
 
     Fit = Callable[[Any, list[object]], bool]
     Fields = list[tuple[int, str, bool]]
+
+    class Writer(Protocol):
+        """What `Kind.write` writes with, for a fast path; `aotcuda.runtime.fast.python` has it."""
+
+        def check(self, condition: str) -> None: ...
+        def compute(self, letter: str, expression: str) -> str: ...
+        def keep(self, letter: str, value: object) -> str: ...
+        def pack(self, *expressions: str) -> None: ...
+        def number(self, name: str, arg: object) -> str: ...
+        def array(self, name: str, parameter: Parameter, array: object) -> None: ...
+        def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None: ...
+
 
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
@@ -108,11 +118,11 @@ class Scalar(Kind):
         number, wanted = writer.number(name, arg), scalars.family(parameter)
         if wanted == "complex":
             parts = writer.compute("c", f"complex({number})")
-            writer.values += [f"{parts}.real", f"{parts}.imag"]
+            writer.pack(f"{parts}.real", f"{parts}.imag")
         else:
             if wanted == "bool":
                 writer.check(f"{number} == 0 or {number} == 1")
-            writer.values.append(number)
+            writer.pack(number)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
@@ -124,7 +134,7 @@ class Pointer(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 0
-        return 0 if is_pointer(value) else None
+        return 0 if reading.is_pointer(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         return scalars.fit_plain
@@ -136,11 +146,11 @@ class Pointer(Kind):
         return _out_of_range(self, parameter, arg, read)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if is_pointer(arg):
+        if reading.is_pointer(arg):
             held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
-            writer.values.append(f"{held}({name}) or 0")
+            writer.pack(f"{held}({name}) or 0")
         else:
-            writer.values.append(writer.number(name, arg))
+            writer.pack(writer.number(name, arg))
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
@@ -152,7 +162,7 @@ class Datetime(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 1
-        return 0 if is_datetime(value) else None
+        return 0 if reading.is_datetime(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -207,7 +217,7 @@ class Array(Kind):
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
-        writable, itemsize = not parameter.get("readonly", False), arrays.item_bytes(parameter["dtype"])
+        writable, itemsize = not parameter.get("readonly", False), views.item_bytes(parameter["dtype"])
         counts_elements = in_elements(parameter)
         pick = _picker([_names(ndim).index(word) for word in parameter["words"]])
         is_line = ndim == 1 and layout != "A"
@@ -223,13 +233,13 @@ class Array(Kind):
                     values += pick((0, itemsize, address, shape[0], shape[0], itemsize, 1))
                 return strides is None
             if strides is None and (layout != "F" or ndim < 2):
-                strides = arrays.contiguous_strides(shape, itemsize, "C")
+                strides = views.contiguous_strides(shape, itemsize, "C")
             elif layout != "A":
                 if strides is None:
-                    strides = arrays.contiguous_strides(shape, itemsize, "C")
-                if not arrays.is_contiguous(shape, strides, itemsize, layout):
+                    strides = views.contiguous_strides(shape, itemsize, "C")
+                if not views.is_contiguous(shape, strides, itemsize, layout):
                     return False
-                strides = arrays.contiguous_strides(shape, itemsize, layout)
+                strides = views.contiguous_strides(shape, itemsize, layout)
             elif counts_elements and any(stride % itemsize for stride in strides):  # type: ignore[union-attr]
                 return False
             assert strides is not None  # noqa: S101 (only to tell mypy)
@@ -249,18 +259,18 @@ class Array(Kind):
         ]
 
     def wanted(self, parameter: Parameter) -> str:
-        return f"{arrays.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
+        return f"{views.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         typestr, _, shape, strides, readonly = view
-        wanted = arrays.array_name(parameter["dtype"], parameter["ndim"], parameter["layout"])
+        wanted = views.array_name(parameter["dtype"], parameter["ndim"], parameter["layout"])
         if typestr != parameter["dtype"] or len(shape) != parameter["ndim"]:
-            return f"is {arrays.view_name(view)} where {wanted} is packaged"
-        layout, itemsize = parameter["layout"], arrays.item_bytes(typestr)
+            return f"is {views.view_name(view)} where {wanted} is packaged"
+        layout, itemsize = parameter["layout"], views.item_bytes(typestr)
         if strides is None:
-            strides = arrays.contiguous_strides(shape, itemsize, "C")
-        if layout != "A" and not arrays.is_contiguous(shape, strides, itemsize, layout):
+            strides = views.contiguous_strides(shape, itemsize, "C")
+        if layout != "A" and not views.is_contiguous(shape, strides, itemsize, layout):
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in {layout} "
                 f"order as {wanted} promises; pass a contiguous copy"
@@ -280,7 +290,7 @@ class Array(Kind):
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
         words = bytes(map(_word, parameter["words"]))
-        itemsize = arrays.item_bytes(dtype)
+        itemsize = views.item_bytes(dtype)
         layout, ndim = parameter["layout"], parameter["ndim"]
         return "a", "Q", parameter["offset"], layout, ndim, itemsize, int(writable), words, dtype
 
@@ -292,7 +302,7 @@ class Type(Kind):
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if is_type(value) else None
+        return 0 if reading.is_type(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -352,54 +362,9 @@ def of(parameter: Parameter) -> Kind:
     return _KINDS[parameter["kind"]]
 
 
-def reader(value: object) -> Read | None:
-    """The function that reads arguments of the type of `value`; None if no parameter takes such.
-
-    An array gives its view (None on the host), a number a plain one, an address an int, a datetime its unit and count,
-    a tuple a list of these.
-    """
-    found: Read | None = arrays.reader(value)
-    if found is not None:
-        return found
-    if isinstance(value, tuple):
-        members = [reader(item) for item in value]
-        return None if None in members else _tuple_reader([member for member in members if member is not None])
-    if is_pointer(value):
-        held = sys.modules["ctypes"].c_void_p.value  # whatever a subclass makes of it
-        return lambda pointer, _pending, _stream: held.__get__(pointer) or 0
-    if is_datetime(value):
-        return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
-    if is_type(value):
-        return lambda given, _pending, _stream: scalars.type_of(given)
-    return scalars.reader(value) if scalars.kind_of(value) is not None else None
-
-
-def is_pointer(value: object) -> bool:
-    """Whether a value is a `ctypes.c_void_p`."""
-    ctypes = sys.modules["ctypes"]
-    return isinstance(value, ctypes.c_void_p)
-
-
-def is_datetime(value: object) -> bool:
-    """Whether a value is a datetime or timedelta of NumPy's."""
-    return getattr(scalars.numpy_dtype(value), "kind", "") in ("M", "m")
-
-
-def is_type(value: object) -> bool:
-    """Whether a value is a class, or an object that stands for a type of numbers."""
-    return isinstance(value, type) or scalars.type_of(value) is not None
-
-
 def in_elements(parameter: Parameter) -> bool:
     """Whether an array's words count strides in elements."""
     return any(word.startswith("step") for word in parameter["words"])
-
-
-def _tuple_reader(members: list[Read]) -> Read:
-    def read(value: Any, pending: list[object], stream: int) -> object:
-        return [member(item, pending, stream) for member, item in zip(members, value, strict=True)]
-
-    return read
 
 
 def _names(ndim: int) -> list[str]:
@@ -439,12 +404,10 @@ def _packs(kind: Kind, parameter: Parameter, read: object) -> bool:
 def _out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
     if _packs(kind, parameter, read):
         return None
-    return f"is {arrays.shown(arg)}, which is out of range for {parameter['type']}"
+    return f"is {views.shown(arg)}, which is out of range for {parameter['type']}"
 
 
 def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    from aotcuda.runtime.arguments.mismatch import name_of  # noqa: PLC0415 (only errors come here)
-
     if _packs(kind, parameter, read):
         return None
-    return f"is {name_of(arg)} where {kind.wanted(parameter)}"
+    return f"is {reading.name_of(arg)} where {kind.wanted(parameter)}"

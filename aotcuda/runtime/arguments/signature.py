@@ -6,7 +6,7 @@ float64, a complex a complex128; NumPy's scalars keep their type. An array that 
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import arrays, scalars
+from aotcuda.runtime.arguments import arrays, scalars, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def of(args: tuple[object, ...]) -> str | None:
     """
     try:
         types = [_type(arg) for arg in args]
-    except (arrays.UnreadableError, MemoryError):
+    except (views.UnreadableError, MemoryError):
         raise
     except Exception as error:
-        raise arrays.UnreadableError.of(error) from error
+        raise views.UnreadableError.of(error) from error
     return f"void({', '.join([name for name in types if name])})" if None not in types else None
 
 
@@ -48,7 +48,7 @@ def _type(arg: object) -> str | None:
 def _array(
     typestr: str, _address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, readonly: object
 ) -> str | None:
-    element = arrays.type_name(typestr)
+    element = views.type_name(typestr)
     if element == "bool":
         element = "boolean"
     elif element not in _SCALARS and "CharSeq" not in element:
@@ -56,18 +56,18 @@ def _array(
     ndim = len(shape)
     layout = "C"
     if strides is not None:
-        itemsize = arrays.item_bytes(typestr)
-        layout = next((order for order in "CF" if arrays.is_contiguous(shape, strides, itemsize, order)), "A")
+        itemsize = views.item_bytes(typestr)
+        layout = next((order for order in "CF" if views.is_contiguous(shape, strides, itemsize, order)), "A")
     if readonly or ndim == 0:
         extra = ", readonly=True" if readonly else ""
         return f"Array({element}, {ndim}, {layout!r}{extra})"
-    return arrays.array_name(typestr, ndim, layout).replace(arrays.type_name(typestr), element)
+    return views.array_name(typestr, ndim, layout).replace(views.type_name(typestr), element)
 
 
 def _scalar(value: object) -> str | None:
     name = scalars.type_of(value)
     if name is not None:
-        element = arrays.type_name(name)
+        element = views.type_name(name)
         return f"NumberClass({element})" if element in _SCALARS else None
     kind = scalars.kind_of(value)
     own = getattr(scalars.numpy_dtype(value), "name", "")

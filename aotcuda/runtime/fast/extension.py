@@ -1,10 +1,9 @@
-"""The accelerator, if it is installed: `aotcuda_accelerator`, an extension module that does the quick path in C.
+"""The fast-path extension, if it is installed: `aotcuda_accelerator`, which does in C what `fast.python` does.
 
-It is a distribution of its own (`pip install aotcuda[fast]`), so that aotcuda needs no compiler and no wheel for each
-system. It takes what `aotcuda.runtime.fast.python` takes, but for tuples, float16 and some complex scalars, addresses
-as `ctypes.c_void_p`, and cooperative kernels. It is told how to read arguments of some types, and which overloads to
-try; it reads them itself, and learns nothing where what it reads is not what the overloads take.
-`AOTCUDA_ACCELERATOR=0` leaves it out.
+It takes what `aotcuda.runtime.fast.python` takes, but for tuples, float16 and some complex scalars, addresses as
+`ctypes.c_void_p`, and cooperative kernels. It is told how to read arguments of some types, and which overloads to try;
+it reads them itself, and learns nothing where what it reads is not what the overloads take. `AOTCUDA_ACCELERATOR=0`
+leaves it out.
 """
 
 from __future__ import annotations
@@ -20,15 +19,17 @@ from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Group
-    from aotcuda.runtime.images.program import Entry, Program
-    from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.images.loaded_library import LoadedLibrary
+    from aotcuda.runtime.launch_config import Configuration
 
 _VERSION = 4
-"""Of the interface between the two; another one's accelerator is left alone."""
+"""Of the interface between the two; another one's extension is left alone."""
 
 _MOST = 0xFFFFFFFF
 """What a dimension of a grid has room for in the driver's call."""
@@ -56,8 +57,9 @@ _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX = 16, 17, 18, 19, 20
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _watching = False
+_RECORDS = "records"
 _lock = allocate_lock()
-"""Of a kernel's `records`: launchers that did not share them would not share what they learn."""
+"""Of the making of `Records`: launchers that did not share them would not share what they learn."""
 
 
 def accelerator() -> Any:
@@ -77,30 +79,65 @@ def _find() -> Any:
     return aotcuda_accelerator if aotcuda_accelerator.VERSION == _VERSION else None
 
 
-def in_front(launcher: Launcher) -> Any:
-    """What to call in place of a launcher: one with the compiled quick path before it, or else the launcher itself."""
+class Records:
+    """What the extension has learnt of one kernel; its launchers share it.
+
+    Attributes:
+        table: The extension's own object.
+    """
+
+    __slots__ = ("_overloads", "table")
+
+    def __init__(self, module: Any) -> None:
+        self.table = module.Records()
+        self._overloads: dict[PackedOverload, object] = {}
+
+    def compiled(self, overload: PackedOverload) -> object:
+        """An overload as the extension has it, None if one of its parameters is not for it."""
+        if overload not in self._overloads:
+            try:
+                described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
+                self._overloads[overload] = accelerator().Plan(overload.size, described)
+            except (LookupError, ValueError, GeneralOnlyError):
+                self._overloads[overload] = None
+        return self._overloads[overload]
+
+
+def records(shared: dict[object, Any], configuration: Configuration) -> Records | None:
+    """A kernel's records, which `shared` holds; None where launches of this configuration go without the extension."""
     module = accelerator()
-    dimensions = (*launcher.grid, *launcher.block, launcher.shared)
-    if module is None or drivers.forked or max(dimensions) > _MOST:  # no grid has so many blocks; the launch says so
-        return launcher
-    kernel = launcher.kernel
+    if module is None or drivers.forked or configuration.largest() > _MOST:  # no grid has so many; a launch says so
+        return None
     with _lock:
-        records = kernel.records
-        if records is None:
-            records = kernel.records = module.Records()
-    launcher.front = module.Launcher(launcher, records, dimensions, launcher.stream)
-    return launcher.front
+        found: Records | None = shared.get(_RECORDS)
+        if found is None:
+            found = shared[_RECORDS] = Records(module)
+    return found
 
 
-def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entry], args: tuple[object, ...]) -> bool:
-    """Tell the compiled quick path which overloads to try for arguments like these, after a launch; False if it cannot.
+def in_front(launcher: Callable[..., None], configuration: Configuration, kept: Records) -> Any:
+    """The launcher wrapped in the fast path of the extension."""
+    dimensions = (*configuration.grid, *configuration.block, configuration.shared)
+    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream)
+
+
+def learn(
+    kept: Records,
+    library: LoadedLibrary,
+    group: Group,
+    kernels: list[DeviceKernel],
+    args: tuple[object, ...],
+    shared: int,
+) -> bool:
+    """Tell the extension which overloads to try for arguments like these, after a launch; False if it cannot.
 
     Args:
-        launcher: One that may launch them all; others of its kernel then need not ask whether they may.
-        program: The loaded images.
+        kept: Where it is noted, for all launchers that share it; they need not ask whether they may launch.
+        library: The loaded images.
         group: The overloads.
-        entries: The same on the GPU of the launch.
+        kernels: The same on the GPU of the launch.
         args: The arguments.
+        shared: Bytes of dynamic shared memory, which a launch has opted in to already.
     """
     global _watching  # noqa: PLW0603 (the hook cannot be taken back)
     try:
@@ -108,8 +145,8 @@ def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entr
         kinds = [_kind(arg) for arg in args]
     except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
         return False
-    plans = [_compiled(plan) for plan in group.plans]
-    if None in kinds or None in plans:
+    overloads = [kept.compiled(overload) for overload in group.overloads]
+    if None in kinds or None in overloads:
         return False
     if "cupy" in families:
         _use_cupy()
@@ -118,14 +155,13 @@ def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entr
     if not _watching:
         os.register_at_fork(after_in_child=accelerator().disable)
         _watching = True
-    driver = program.driver
-    device = entries[0].device.index if len(driver.devices) > 1 else -1
-    current = 0 if program.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
-    # The launcher's own: the kernel may have got new ones since it was made late, or was told to forget what it knew.
-    learnt: bool = launcher.front.records.learn(
+    driver = library.driver
+    device = kernels[0].device.index if len(driver.devices) > 1 else -1
+    current = 0 if library.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
+    learnt: bool = kept.table.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
-        tuple(zip(plans, [entry.kernel.value for entry in entries], strict=True)),
+        tuple(zip(overloads, [kernel.kernel.value for kernel in kernels], strict=True)),
         group.live,
         device,
         _address(driver.call["cuLaunchKernel"]),
@@ -133,21 +169,20 @@ def learn(launcher: Launcher, program: Program, group: Group, entries: list[Entr
         _address(driver.call["cuPointerGetAttribute"]),
         _address(driver.call["cuStreamGetCtx"]),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
-        _limits(group, entries, launcher.shared),
+        _limits(kernels, shared),
         arrays.element,
     )
     return learnt
 
 
-def _limits(group: Group, entries: list[Entry], shared: int) -> tuple[int, ...]:
+def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
     """The largest grid, block, shared memory and number of threads that all of a group's overloads may have.
 
     Dynamic shared memory beyond the driver's default counts where a launch with `shared` bytes has asked for it.
     """
-    found = [plan.limits(entry) for plan, entry in zip(group.plans, entries, strict=True)]
-    *extents, plain, threads = map(min, zip(*found, strict=True))
+    *extents, plain, threads = map(min, zip(*[kernel.unasked() for kernel in kernels], strict=True))
     if shared > plain:
-        plain = min(entry.device.limit("shared_optin") - entry.static_shared for entry in entries)
+        plain = min(kernel.device.limit("shared_optin") - kernel.static_shared for kernel in kernels)
     return *extents, plain, threads
 
 
@@ -180,17 +215,6 @@ def _has_exchange(tensor: object) -> bool:
         return True
     torch: Any = sys.modules["torch"]  # torch.nn.Parameter says that it has none
     return type(tensor).__torch_function__ is torch._C._disabled_torch_function_impl  # type: ignore[attr-defined]  # noqa: SLF001
-
-
-def _compiled(plan: Plan) -> object:
-    """The plan as the extension has it, None if one of its parameters is not for it."""
-    if plan.compiled is None:
-        try:
-            records = tuple([parameters.of(parameter).record(parameter) for parameter in plan.parameters])
-            plan.compiled = accelerator().Plan(plan.size, records)
-        except (LookupError, ValueError, GeneralOnlyError):
-            plan.compiled = False
-    return plan.compiled or None
 
 
 def _use_cupy() -> None:

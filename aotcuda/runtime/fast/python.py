@@ -3,20 +3,20 @@
 The general path (`aotcuda.runtime.arguments.overloads`) finds the overload and asks each argument what it is. What it
 found for some types of arguments holds for the next launch with the same types too, so the checks that remain (dtype,
 number of dimensions, layout, range, stream) and the packing are written out as one function, and compiled. It does what
-`aotcuda.runtime.arguments.parameters` and `arrays.view` say, in a fourth of the time: it reads each argument once, and
+`aotcuda.runtime.arguments.parameters` and `views.view` say, in a fourth of the time: it reads each argument once, and
 tries the overloads in their order.
 
 A fast function takes the tuple of arguments and answers with the driver's code, 0 for success, or with `DECLINED`, for
 whatever is not as it was, or is rare: then nothing was launched, and the general path decides. It never raises by
 itself.
 
-A slot that is not in its plan's list is a launch under way. So whether the images are still loaded is asked once the
-slot is taken: who unloads empties `live` first, and then waits for the slots.
+A slot that is not in its overload's list is a launch under way. So whether the images are still loaded is asked once
+the slot is taken: who unloads empties `live` first, and then waits for the slots.
 """
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import arrays, parameters, scalars
+from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.layout import Plan
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.runtime.arguments.overloads import Group
+    from aotcuda.runtime.driver import Driver, Mark
 
-    Quick = Callable[[tuple[object, ...]], int]
-    Bind = Callable[..., Quick]
+    FastPath = Callable[[tuple[object, ...]], int]
+    Bind = Callable[..., FastPath]
 
 DECLINED = -1
 _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -37,14 +38,14 @@ _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _TEMPLATE = """
 def bind(launch, targets, same, context, device):
     [{targets}] = targets
-    def quick(args):
+    def fast(args):
         try:
             {checks}
         except Exception:
             return -1
 {attempts}
         return -1
-    return quick
+    return fast
 """
 _ATTEMPT = """
         if {condition}:
@@ -69,7 +70,7 @@ _ATTEMPT = """
 
 
 class Place:
-    """What quick launches ask about contexts and GPUs.
+    """What fast launches ask about contexts and GPUs.
 
     Attributes:
         current: `cuCtxGetCurrent`, for a launch that depends on which context is current; None if it does not.
@@ -83,36 +84,61 @@ class Place:
         self.attribute = attribute
 
 
-def specialise(plans: Sequence[Plan], args: tuple[object, ...], live: Mark, place: Place) -> Bind | None:
-    """A function that makes the fast function of some overloads for a configuration; None if arguments are unusual.
+class FastPaths:
+    """The fast paths in Python of the overloads of one module, as long as the same images are launched."""
+
+    __slots__ = ("_made", "_place")
+
+    def __init__(self, driver: Driver, *, one_context: bool) -> None:
+        """For launches on a driver's GPUs; `one_context` says that it does not matter which context is current."""
+        call = driver.call
+        several = len(driver.devices) > 1
+        self._place = Place(
+            None if one_context else call["cuCtxGetCurrent"], call["cuPointerGetAttribute"] if several else None
+        )
+        self._made: dict[Group, Bind | None] = {}
+
+    def known(self, group: Group) -> Bind | None:
+        """What `learn` has made for a group, if it was asked and could."""
+        return self._made.get(group)
+
+    def learn(self, group: Group, args: tuple[object, ...]) -> Bind | None:
+        """The factory of a group's fast-path functions, made for arguments of these types; None if unsupported."""
+        if self._made.get(group) is None:
+            self._made[group] = specialise(group.overloads, args, group.live, self._place)
+        return self._made[group]
+
+
+def specialise(overloads: Sequence[PackedOverload], args: tuple[object, ...], live: Mark, place: Place) -> Bind | None:
+    """The factory of the fast-path functions of some overloads; None if it is unsupported for such arguments.
 
     That function takes `cuLaunchKernelEx`, a pair of configuration and kernel for each overload, the stream's handles,
     and the context and the GPU that the fast function is for.
 
     Args:
-        plans: The overloads, in the order in which they are tried; their arrays have the same dtypes and dimensions.
+        overloads: In the order in which they are tried; their arrays have the same dtypes and dimensions.
         args: Arguments that one of them took.
         live: Empty when the overloads' code is not loaded any more.
         place: What has to be asked about where it is launched.
     """
-    writer = Writer(several=place.attribute is not None, single=len(plans) == 1)
+    writer = Writer(several=place.attribute is not None, single=len(overloads) == 1)
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
     attempts = []
     scope: dict[str, Any] = {"live": live, "current": place.current, "attribute": place.attribute}
     try:
         names = writer.arguments(args)
-        for n, plan in enumerate(plans):
+        for n, overload in enumerate(overloads):
             writer.begin()
-            for name, parameter, arg in zip(names, plan.parameters, args, strict=True):
+            for name, parameter, arg in zip(names, overload.parameters, args, strict=True):
                 parameters.of(parameter).write(writer, name, parameter, arg)
             condition = writer.condition()
             attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(writer.values)))
             scope |= {
-                f"take{n}": plan.slots.pop,
-                f"give_back{n}": plan.slots.append,
-                f"make_slot{n}": plan.make_slot,
-                f"pack_into{n}": plan.quick_struct().pack_into,
+                f"take{n}": overload.slots.pop,
+                f"give_back{n}": overload.slots.append,
+                f"make_slot{n}": overload.make_slot,
+                f"pack_into{n}": overload.fast_struct().pack_into,
             }
     except GeneralOnlyError:
         return None
@@ -128,7 +154,7 @@ def specialise(plans: Sequence[Plan], args: tuple[object, ...], live: Mark, plac
     )
     scope |= writer.names
     # The text is made of this project's own words and of numbers; names and types of the manifest are not in it.
-    exec(compile(source, f"<fast path of {plans[0].overload['symbol']}>", "exec"), scope)  # noqa: S102
+    exec(compile(source, f"<fast path of {overloads[0].record['symbol']}>", "exec"), scope)  # noqa: S102
     bind: Bind = scope["bind"]
     return bind
 
@@ -220,6 +246,10 @@ class Writer:
         self.names[name] = value
         return name
 
+    def pack(self, *expressions: str) -> None:
+        """Note the next numbers of the overload that is being written."""
+        self.values += expressions
+
     def finish(self) -> None:
         """Write the check that no extent is negative and no array larger than what can exist.
 
@@ -261,7 +291,7 @@ class Writer:
             if write is None or known is None or arrays.form(known) != (parameter["dtype"], parameter["ndim"]):
                 raise GeneralOnlyError
             found = self._arrays[name] = write(self, name, array, known[0], parameter)
-            self._limit(found.extents, arrays.item_bytes(parameter["dtype"]))
+            self._limit(found.extents, views.item_bytes(parameter["dtype"]))
         if arrays.form(self._forms[name]) != (parameter["dtype"], parameter["ndim"]):
             raise GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
         self._layout(parameter, self._arrays[name])
@@ -279,7 +309,7 @@ class Writer:
             self._small.setdefault(bits // len(extents), []).extend(extents)
 
     def _layout(self, parameter: Parameter, found: _Array) -> None:
-        layout, itemsize, extents = parameter["layout"], arrays.item_bytes(parameter["dtype"]), found.extents
+        layout, itemsize, extents = parameter["layout"], views.item_bytes(parameter["dtype"]), found.extents
         if found.readonly and not parameter.get("readonly", False):
             self.check(f"not {found.readonly}")
         if layout != "A":
@@ -311,7 +341,7 @@ class Writer:
 
     def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of CuPy's."""
-        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         held = self.keep("D", dtype)
         self.checks.append(
             f"if ({name}.dtype is not {held} and {name}.dtype != {held}) or {name}.ndim != {ndim}: return -1"
@@ -332,7 +362,7 @@ class Writer:
 
     def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
         """A tensor of PyTorch's."""
-        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
         if "c" in parameter["dtype"]:
             wrong.append(f"{name}.is_conj()")
@@ -405,7 +435,7 @@ class Writer:
 
     def _described(self, address: str, shape: str, strides: str, parameter: Parameter, *, told: bool) -> _Array:
         """An array that says its shape, and its strides in bytes: always if they are `told`, or else perhaps None."""
-        ndim, itemsize = parameter["ndim"], arrays.item_bytes(parameter["dtype"])
+        ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         if ndim == 0:
             self.checks.append(f"if len({shape}) or {strides}: return -1")
             return _Array(address, [], {"C": "", "F": ""}, lambda: ([], ""))
@@ -419,8 +449,8 @@ class Writer:
             f"{', '.join(steps)}, = {strides} if {given} else ({'0, ' * ndim})",
             f"if not ({ints} is int) or {given} and type({strides}) is not tuple: return -1",
         ]
-        self.names["is_contiguous"] = arrays.is_contiguous
-        self.names["contiguous_strides"] = arrays.contiguous_strides
+        self.names["is_contiguous"] = views.is_contiguous
+        self.names["contiguous_strides"] = views.contiguous_strides
         c = f"is_contiguous({shape}, {strides}, {itemsize}, 'C')"
         made = f"contiguous_strides({shape}, {itemsize}, 'C')"
         either = f"is_contiguous({shape}, {strides} or {made}, {itemsize}, 'F')"

@@ -51,7 +51,7 @@ class Callbacks:
     __slots__ = ("_done", "_driver", "_failed", "_functions", "_lock", "_running", "_where", "handle")
 
     def __init__(self, manifest: Manifest, handle: object, driver: Driver) -> None:
-        self.handle = handle
+        self.handle: object = handle
         self._where = manifest["module"]
         self._functions = manifest["callbacks"]
         self._driver = driver
@@ -92,6 +92,10 @@ class Callbacks:
             finally:
                 self._running = None
             self._done[context] = None
+
+    def release(self) -> None:
+        """Let go of what the callbacks are given: it owns the images."""
+        self.handle = None
 
     def tear_down(self) -> None:
         """Run the teardown callbacks in every context that was set up.

@@ -56,7 +56,7 @@ class Choice:
     def __repr__(self) -> str:
         return f"<Choice: {self}>"
 
-    def late(self, target: str, why: str) -> Choice:
+    def compiled(self, target: str, why: str) -> Choice:
         """What is taken in place of this choice where the JIT fallback compiled an image for `target`."""
         found = Choice(self.gpu, self.capability, arch.parse(target), why, self.rejected)
         found.kind = "jit"
@@ -67,6 +67,29 @@ class Choice:
         kind = DriverTooOldError if self.too_old else NoImageError
         others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
         return kind(f"{module} has no image for {self.gpu}: {self.why}" + (f" ({others})" if others else ""))
+
+
+class Tier:
+    """What one overload takes on one GPU.
+
+    Attributes:
+        signature: The overload's signature.
+        tier: `"exact"` for machine code for exactly this GPU, `"same-major"` for machine code of a lower minor version,
+            `"ptx"` for PTX that the driver compiles, `"jit"` for the JIT fallback, None if nothing fits.
+        choice: The image, why it is taken, and why each of the others is not.
+    """
+
+    __slots__ = ("choice", "signature", "tier")
+
+    def __init__(self, signature: str, choice: Choice) -> None:
+        self.signature = signature
+        self.choice = choice
+        major, minor = choice.capability
+        exact = (choice.arch or "").rstrip("af") == f"sm_{major}{minor}"
+        self.tier = ("exact" if exact else "same-major") if choice.kind == "sass" else choice.kind
+
+    def __repr__(self) -> str:
+        return f"<Tier {self.tier or 'none'}: {self.signature}: {self.choice}>"
 
 
 def choose(

@@ -16,10 +16,7 @@ from aotcuda.runtime import synchronize
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Overload, Raised
-    from aotcuda.runtime.arguments.layout import Plan
     from aotcuda.runtime.driver import Driver
-    from aotcuda.runtime.images.program import Entry
-    from aotcuda.runtime.launcher import Launcher
 
 
 class Watch:
@@ -38,21 +35,21 @@ class Watch:
         code = self._driver.call["cuMemsetD32Async"](self._global("errcode"), 0, 1, stream)
         self._driver.check(code, f"the error code of {self._where} could not be cleared")
 
-    def check(self, launcher: Launcher, entry: Entry, plan: Plan, block: bytes) -> None:
-        """Wait for a launch, and raise what it raised.
+    def check(self, stream: int) -> int:
+        """Wait for a launch, and raise what it raised; the driver's code if the kernel failed otherwise.
 
         Raises:
             Exception: The exception that the kernel raised; `DeviceError` stands for one that is not Python's own.
-            CudaError: The kernel failed otherwise.
+            CudaError: What it stored cannot be read.
         """
-        if synchronize.is_captured(self._driver, launcher.stream):
-            return
-        code = synchronize.wait(self._driver, launcher.stream)
+        if synchronize.is_captured(self._driver, stream):
+            return 0  # and nothing was stored yet
+        code = synchronize.wait(self._driver, stream)
         if code:
-            raise synchronize.failure(code, launcher, self._driver, entry, plan, block)
+            return code
         found = self._read("errcode")
         if not found:
-            return
+            return 0
         thread = [self._read(f"tid{axis}") for axis in "xyz"]
         group = [self._read(f"ctaid{axis}") for axis in "xyz"]
         known = next((item for item in self._overload.get("raises", ()) if item["code"] == found), None)

@@ -1,1 +1,1 @@
-"""The JIT fallback: what it builds from, its cache, and when an entry is still good."""
+"""The JIT fallback: compiling on the user's machine what no wheel has; imported when it is first needed."""

@@ -15,50 +15,27 @@ can write, is not used.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 
-from aotcuda import manifest as manifests
 from aotcuda.errors import ManifestError
+from aotcuda.runtime.jit import cache_files as store
 from aotcuda.runtime.jit import cache_lock as lock
+from aotcuda.runtime.jit.cache_files import ENTRY, VERSION, Artifact, Files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Callable
 
-    from aotcuda.manifest import Manifest
     from aotcuda.runtime.jit.cache_lock import Lock
 
-VERSION = "v1"
-ENTRY = "entry.json"
 PATIENCE = 300.0
 """How many seconds one process waits for another's compilation before it compiles for itself."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Artifact:
-    """What a late build made.
-
-    Attributes:
-        manifest: Its manifest.
-        image: Its image, as the driver takes it.
-        record: What `entry.json` says: the case, and what the result depends on.
-        folder: Where it lies; empty if it is in memory alone.
-    """
-
-    __slots__ = ("folder", "image", "manifest", "record")
-
-    def __init__(self, manifest: Manifest, image: bytes, record: dict[str, Any], folder: str = "") -> None:
-        self.manifest = manifest
-        self.image = image
-        self.record = record
-        self.folder = folder
-
-
-class Cache:
+class Cache(Files):
     """A cache.
 
     Attributes:
@@ -66,7 +43,7 @@ class Cache:
     """
 
     def __init__(self, root: str | None, warn: Callable[[str], None]) -> None:
-        self.root = root
+        super().__init__(root)
         self._warn = warn
         self._warned = False
         self._memory: dict[str, Artifact] = {}
@@ -81,7 +58,7 @@ class Cache:
         try:
             if whose(folder) is not None:
                 return None
-            artifact = _read(folder, key)
+            artifact = self.read(key)
         except (OSError, ManifestError):
             return None
         with contextlib.suppress(OSError):  # a cache may be shared, and read-only
@@ -93,8 +70,6 @@ class Cache:
         if self.root is None or not self._is_trusted():
             self._memory[key] = artifact
             return
-        from aotcuda.runtime.jit import cache_files as store  # noqa: PLC0415 (only who compiled comes here)
-
         try:
             store.write(self, key, artifact)
         except OSError as error:
@@ -105,8 +80,6 @@ class Cache:
         """Remove an entry that is damaged or out of date."""
         self._memory.pop(key, None)
         if self.root is not None and os.path.isdir(self.path(key)):
-            from aotcuda.runtime.jit import cache_files as store  # noqa: PLC0415 (likewise)
-
             store.remove(self, key)
 
     def lock(self, key: str) -> Lock | None:
@@ -125,33 +98,6 @@ class Cache:
             return now is not None and now != before
 
         return lock.acquire(os.path.join(folder, f"{key}.lock"), ready, PATIENCE)
-
-    def path(self, key: str) -> str:
-        """The folder of an entry."""
-        return os.path.join(self.root or "", VERSION, key[:2], key + manifests.FOLDER_SUFFIX)
-
-    def make(self, name: str) -> str:
-        """A folder in the cache, made if it is not there; for nobody else to write, whatever the umask.
-
-        Raises:
-            OSError: It cannot be made.
-        """
-        folder = self.root or ""
-        for part in ("", VERSION, name):
-            folder = os.path.join(folder, part)
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        return folder
-
-    def names(self) -> Iterator[str]:
-        """The keys of all entries on disk."""
-        if self.root is None:
-            return
-        base = os.path.join(self.root, VERSION)
-        for shard in _listed(base):
-            if len(shard) == 2:
-                for name in _listed(os.path.join(base, shard)):
-                    if name.endswith(manifests.FOLDER_SUFFIX):
-                        yield name.removesuffix(manifests.FOLDER_SUFFIX)
 
     def _is_trusted(self) -> bool:
         """Whether the folder, if it is there, belongs to us alone."""
@@ -189,39 +135,6 @@ def folder() -> str | None:
     return os.path.join(base, "aotcuda") if os.path.isabs(base) else None
 
 
-def entry_bytes(record: dict[str, Any]) -> bytes:
-    """The content of `entry.json`: one line for the record, one for its digest."""
-    line = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
-    return b'{"record":%s,\n"sha256":"%s"}\n' % (line, manifests.digest(line).encode())
-
-
-def read_record(folder: str, key: str) -> dict[str, Any]:
-    """The record of an entry.
-
-    Raises:
-        ManifestError: It is damaged, or another entry's.
-        OSError: It cannot be read.
-    """
-    with open(os.path.join(folder, ENTRY), "rb") as file:
-        data = file.read()
-    try:
-        record: dict[str, Any] = json.loads(data)["record"]
-        intact = record["key"] == key and entry_bytes(record) == data
-    except (ValueError, LookupError, TypeError, RecursionError):
-        intact = False
-    if not intact:
-        message = f"{folder}/{ENTRY} is damaged"
-        raise ManifestError(message)
-    return record
-
-
-def _read(folder: str, key: str) -> Artifact:
-    record = read_record(folder, key)
-    manifest = manifests.read(os.path.join(folder, manifests.FILE_NAME), sha256=record["manifest"])
-    image = manifests.read_file(folder, manifest["files"]["kernels"])
-    return Artifact(manifest, image, record, folder)
-
-
 def whose(folder: str) -> str | None:
     """Why a folder is not to be trusted; None if it is ours, or the system's, and nobody else can write it."""
     status = os.stat(folder)
@@ -240,10 +153,3 @@ def _content(path: str) -> bytes | None:
             return file.read()
     except OSError:
         return None
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

@@ -1,4 +1,4 @@
-"""Changing the cache on disk: writing an entry, removing entries, keeping the whole below its cap.
+"""The cache on disk: reading and writing entries, removing them, keeping the whole below its cap.
 
 A process may be killed between any two lines here. What it leaves is a folder in `tmp`, which nobody reads.
 """
@@ -6,23 +6,100 @@ A process may be killed between any two lines here. What it leaves is a folder i
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 
 from aotcuda import manifest as manifests
 from aotcuda.errors import ConfigError, ManifestError
-from aotcuda.runtime.jit import cache as caches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from aotcuda.runtime.jit.cache import Artifact, Cache
+    from aotcuda.manifest import Manifest
 
+VERSION = "v1"
+ENTRY = "entry.json"
 DEFAULT_SIZE = 1 << 30
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LEFT_OVER = 3600.0
+
+
+class Artifact:
+    """What a JIT build made.
+
+    Attributes:
+        manifest: Its manifest.
+        image: Its image, as the driver takes it.
+        record: What `entry.json` says: the case, and what the result depends on.
+        folder: Where it lies; empty if it is in memory alone.
+    """
+
+    __slots__ = ("folder", "image", "manifest", "record")
+
+    def __init__(self, manifest: Manifest, image: bytes, record: dict[str, Any], folder: str = "") -> None:
+        self.manifest = manifest
+        self.image = image
+        self.record = record
+        self.folder = folder
+
+    def stored(self, record: dict[str, Any], folder: str) -> None:
+        """Note that it was written to a folder, with this record."""
+        self.record = record
+        self.folder = folder
+
+
+class Files:
+    """A cache's entries on disk.
+
+    Attributes:
+        root: The cache's folder; None if there is none.
+    """
+
+    def __init__(self, root: str | None) -> None:
+        self.root = root
+
+    def read(self, key: str) -> Artifact:
+        """An entry, with every byte of it checked.
+
+        Raises:
+            ManifestError: It is damaged.
+            OSError: It cannot be read, or is not there.
+        """
+        folder = self.path(key)
+        record = read_record(folder, key)
+        manifest = manifests.read(os.path.join(folder, manifests.FILE_NAME), sha256=record["manifest"])
+        image = manifests.read_file(folder, manifest["files"]["kernels"])
+        return Artifact(manifest, image, record, folder)
+
+    def path(self, key: str) -> str:
+        """The folder of an entry."""
+        return os.path.join(self.root or "", VERSION, key[:2], key + manifests.FOLDER_SUFFIX)
+
+    def make(self, name: str) -> str:
+        """A folder in the cache, made if it is not there; for nobody else to write, whatever the umask.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        folder = self.root or ""
+        for part in ("", VERSION, name):
+            folder = os.path.join(folder, part)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        return folder
+
+    def names(self) -> Iterator[str]:
+        """The keys of all entries on disk."""
+        if self.root is None:
+            return
+        base = os.path.join(self.root, VERSION)
+        for shard in _listed(base):
+            if len(shard) == 2:
+                for name in _listed(os.path.join(base, shard)):
+                    if name.endswith(manifests.FOLDER_SUFFIX):
+                        yield name.removesuffix(manifests.FOLDER_SUFFIX)
 
 
 class Entry:
@@ -44,78 +121,77 @@ class Entry:
         self.record = record
 
 
-def write(cache: Cache, key: str, artifact: Artifact) -> None:
+def write(files: Files, key: str, artifact: Artifact) -> None:
     """Write an entry; another process's intact one of the same content stays in its place.
 
     Raises:
         OSError: It cannot be written.
     """
-    final = cache.path(key)
-    with _temporary(cache, key) as partial:
+    final = files.path(key)
+    with _temporary(files, key) as partial:
         data = manifests.dump(artifact.manifest)
-        artifact.record = {**artifact.record, "key": key, "manifest": manifests.digest(data)}
+        record = {**artifact.record, "key": key, "manifest": manifests.digest(data)}
         _write(os.path.join(partial, artifact.manifest["files"]["kernels"]["path"]), artifact.image)
         _write(os.path.join(partial, manifests.FILE_NAME), data)
-        _write(os.path.join(partial, caches.ENTRY), caches.entry_bytes(artifact.record))
+        _write(os.path.join(partial, ENTRY), entry_bytes(record))
         _flush(partial)
-        cache.make(key[:2])
+        files.make(key[:2])
         try:
             os.rename(partial, final)
         except OSError:
             if not os.path.isdir(final):
                 raise
-            there = cache.get(key)
-            if there is not None and manifests.dump(there.manifest) == data:
+            if _holds(files, key, data):
                 return
-            remove(cache, key)
+            remove(files, key)
             os.rename(partial, final)
         _flush(os.path.dirname(final))
-    artifact.folder = final
-    trim(cache, size_cap(), spare=key)
+    artifact.stored(record, final)
+    trim(files, size_cap(), spare=key)
 
 
-def remove(cache: Cache, key: str) -> None:
+def remove(files: Files, key: str) -> None:
     """Remove an entry; for others it is gone at once. What cannot be removed stays."""
-    with contextlib.suppress(OSError), _temporary(cache, key) as aside:
-        os.rename(cache.path(key), os.path.join(aside, "removed"))
+    with contextlib.suppress(OSError), _temporary(files, key) as aside:
+        os.rename(files.path(key), os.path.join(aside, "removed"))
 
 
-def trim(cache: Cache, cap: int, spare: str = "") -> None:
+def trim(files: Files, cap: int, spare: str = "") -> None:
     """Remove what was not used for longest until the entries take `cap` bytes at most; the entry `spare` stays."""
-    found = sorted(entries(cache), key=lambda entry: (entry.key == spare, entry.used))
+    found = sorted(entries(files), key=lambda entry: (entry.key == spare, entry.used))
     total = sum(entry.bytes for entry in found)
     for entry in found:
         if total <= cap or entry.key == spare:
             break
-        remove(cache, entry.key)
+        remove(files, entry.key)
         total -= entry.bytes
-    _sweep(cache)
+    _sweep(files)
 
 
-def entries(cache: Cache) -> list[Entry]:
+def entries(files: Files) -> list[Entry]:
     """All entries on disk."""
     found = []
-    for key in cache.names():
-        folder = cache.path(key)
+    for key in files.names():
+        folder = files.path(key)
         try:
             size = sum(item.stat().st_size for item in os.scandir(folder))
-            used = os.stat(os.path.join(folder, caches.ENTRY)).st_mtime
+            used = os.stat(os.path.join(folder, ENTRY)).st_mtime
         except OSError:  # it is being removed, or lacks a file
             size, used = 0, 0.0
         try:
-            record = caches.read_record(folder, key)
+            record = read_record(folder, key)
         except (OSError, ManifestError):
             record = None
         found.append(Entry(key, size, used, record))
     return found
 
 
-def clear(cache: Cache) -> tuple[int, int]:
+def clear(files: Files) -> tuple[int, int]:
     """Remove every entry; returns how many there were, and their bytes."""
-    found = entries(cache)
+    found = entries(files)
     for entry in found:
-        remove(cache, entry.key)
-    _sweep(cache)
+        remove(files, entry.key)
+    _sweep(files)
     return len(found), sum(entry.bytes for entry in found)
 
 
@@ -140,10 +216,44 @@ def size_cap() -> int:
     return int(size)
 
 
+def entry_bytes(record: dict[str, Any]) -> bytes:
+    """The content of `entry.json`: one line for the record, one for its digest."""
+    line = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+    return b'{"record":%s,\n"sha256":"%s"}\n' % (line, manifests.digest(line).encode())
+
+
+def read_record(folder: str, key: str) -> dict[str, Any]:
+    """The record of an entry.
+
+    Raises:
+        ManifestError: It is damaged, or another entry's.
+        OSError: It cannot be read.
+    """
+    with open(os.path.join(folder, ENTRY), "rb") as file:
+        data = file.read()
+    try:
+        record: dict[str, Any] = json.loads(data)["record"]
+        intact = record["key"] == key and entry_bytes(record) == data
+    except (ValueError, LookupError, TypeError, RecursionError):
+        intact = False
+    if not intact:
+        message = f"{folder}/{ENTRY} is damaged"
+        raise ManifestError(message)
+    return record
+
+
+def _holds(files: Files, key: str, manifest: bytes) -> bool:
+    """Whether an intact entry with this manifest is there."""
+    try:
+        return manifests.dump(files.read(key).manifest) == manifest
+    except (OSError, ManifestError):
+        return False
+
+
 @contextlib.contextmanager
-def _temporary(cache: Cache, key: str) -> Iterator[str]:
+def _temporary(files: Files, key: str) -> Iterator[str]:
     """A new folder in `tmp`, which is removed with all that is still in it."""
-    folder = os.path.join(cache.make("tmp"), f"{key[:16]}.{os.getpid()}.{time.monotonic_ns()}")
+    folder = os.path.join(files.make("tmp"), f"{key[:16]}.{os.getpid()}.{time.monotonic_ns()}")
     os.mkdir(folder, 0o700)
     try:
         yield folder
@@ -151,10 +261,10 @@ def _temporary(cache: Cache, key: str) -> Iterator[str]:
         _delete(folder)
 
 
-def _sweep(cache: Cache) -> None:
+def _sweep(files: Files) -> None:
     """Remove what processes left behind that were killed."""
     for name in ("tmp", "locks"):
-        base = os.path.join(cache.root or "", caches.VERSION, name)
+        base = os.path.join(files.root or "", VERSION, name)
         with contextlib.suppress(OSError):
             for item in list(os.scandir(base)):
                 with contextlib.suppress(OSError):
@@ -187,3 +297,10 @@ def _delete(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
     elif os.path.lexists(path):
         os.unlink(path)
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

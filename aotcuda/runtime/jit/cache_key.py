@@ -1,4 +1,4 @@
-"""What a late build's result depends on: the key of its entry in the cache, and whether an entry is still good.
+"""What a JIT build's result depends on: the key of its entry in the cache, and whether an entry is still good.
 
 Neither asks a compiler, nor imports the user's module: the key has the digests of the sources as they are on disk now,
 and versions are read from the names of installed packages' folders. What the key cannot foresee (a helper in a file
@@ -12,15 +12,15 @@ import json
 import os
 import sys
 
-import aotcuda
 from aotcuda import dependencies as reads
 from aotcuda import frontends
 from aotcuda import manifest as manifests
-from aotcuda.runtime.jit.edits import Sources
+from aotcuda.runtime.jit.sources import Sources
+from aotcuda.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.jit.cache import Artifact
+    from aotcuda.runtime.jit.cache_files import Artifact
     from aotcuda.runtime.jit.recipe import Recipe
 
 FORMAT = 2
@@ -37,7 +37,7 @@ def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) 
     package = front_end.package if front_end is not None else ""
     parts = {
         "format": FORMAT,
-        "aotcuda": aotcuda.__version__,
+        "aotcuda": __version__,
         "python": [sys.implementation.cache_tag, sys.prefix],
         "frontend": [recipe.frontend, compilers.get(package)],
         "compilers": compilers,

@@ -1,4 +1,4 @@
-"""Getting what a late build makes: from the cache, or by running the build, which one process does for all."""
+"""Getting what a JIT build makes: from the cache, or by running the build, which one process does for all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aotcuda import manifest as manifests
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_key as keys
-from aotcuda.runtime.jit.cache import Artifact, Cache
-from aotcuda.runtime.jit.cache_files import size_cap
+from aotcuda.runtime.jit.cache import Cache
+from aotcuda.runtime.jit.cache_files import Artifact, size_cap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,12 +129,12 @@ def _is_importable(package: str) -> bool:
 
 def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> Artifact:
     try:
-        from aotcuda.builder import jit as late  # noqa: PLC0415 (the one place where the run time meets the build)
+        from aotcuda.builder import jit as builder  # noqa: PLC0415 (the one place where the run time meets the build)
     except ImportError as error:
         message = f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
         raise DependencyError(message) from error
     names = recipe.names
-    request = late.Request(
+    request = builder.Request(
         table=recipe.table,
         module=recipe.module,
         kernel=kernel,
@@ -146,7 +146,7 @@ def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: st
         project=recipe.names is None,
     )
     try:
-        built = late.build(request)
+        built = builder.build(request)
     except OSError as error:  # no room for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error

@@ -1,4 +1,4 @@
-"""What a late build builds from: the installed package, or the project that an editable install points to."""
+"""What a JIT build builds from: the installed package, or the project that an editable install points to."""
 
 from __future__ import annotations
 

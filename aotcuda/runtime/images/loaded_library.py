@@ -1,4 +1,4 @@
-"""A module's images, loaded into the driver: `Program` for the module, `Entry` for one overload on one GPU."""
+"""A module's images, loaded into the driver, and their kernels on each GPU."""
 
 from __future__ import annotations
 
@@ -9,135 +9,34 @@ from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import streams, synchronize
 from aotcuda.runtime.images.choice import choose
-from aotcuda.runtime.images.library import Library, UnloadedError
+from aotcuda.runtime.images.device_kernel import DeviceKernel, OpenLibrary, UnloadedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.arguments.layout import Plan
+    from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.images.debug_exceptions import Watch
-
-    Rescue = Callable[[Plan, int, Choice], "Entry"]
-
-_MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
-_MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
 
 
-class Entry:
-    """One overload on one GPU, ready to launch.
-
-    Attributes:
-        device: The GPU.
-        kernel: The driver's handle (`CUkernel`).
-        threads: The most threads that a block may have, by the registers it takes and its launch bounds.
-        static_shared: Bytes of shared memory that every block has.
-        cooperative: Whether it is launched cooperatively.
-        block: The block size of most occupancy for each amount of dynamic shared memory that was asked for.
-        watch: What a debug kernel raises; None for other kernels.
-    """
-
-    __slots__ = (
-        "_dynamic",
-        "_library",
-        "block",
-        "cooperative",
-        "device",
-        "kernel",
-        "static_shared",
-        "threads",
-        "watch",
-    )
-
-    def __init__(self, library: Library, device: Device, kernel: ctypes.c_void_p, plan: Plan) -> None:
-        self._library = library
-        self._dynamic = False
-        self.device = device
-        self.kernel = kernel
-        self.cooperative = plan.overload["cooperative"]
-        self.threads = self.attribute(_MAX_THREADS)
-        self.static_shared = self.attribute(_STATIC_SHARED)
-        self.block: dict[int, int] = {}
-        self.watch: Watch | None = None
-        carveout = plan.overload["carveout"]
-        if carveout is not None:
-            self._set(_CARVEOUT, carveout)
-
-    def allow_shared(self) -> None:
-        """Let launches have as much dynamic shared memory as the GPU has; the driver's default is 48 KiB."""
-        if not self._dynamic:
-            self._set(_MAX_DYNAMIC_SHARED, self.device.limit("shared_optin") - self.static_shared)
-            self._dynamic = True
-
-    def best_block(self, shared: int, most: int) -> int:
-        """The block size of most occupancy; it needs a current context."""
-        block = self.block.get(shared)
-        if block is None:
-            grid, result = ctypes.c_int(), ctypes.c_int()
-            problem = f"the driver could not tell a block size for {self.device}"
-            self._ask(
-                problem,
-                "cuOccupancyMaxPotentialBlockSize",
-                *(ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most),
-            )
-            block = self.block[shared] = result.value
-        return block
-
-    def active_blocks(self, threads: int, shared: int) -> int:
-        """How many blocks of so many threads a multiprocessor holds at once; it needs a current context."""
-        result = ctypes.c_int()
-        problem = f"the driver did not tell the occupancy of a kernel on {self.device}"
-        self._ask(
-            problem,
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            *(ctypes.byref(result), self.kernel, threads, shared),
-        )
-        return result.value
-
-    def attribute(self, attribute: int) -> int:
-        """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
-        value = ctypes.c_int()
-        problem = f"the driver did not tell attribute {attribute} of a kernel on {self.device}"
-        self._ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
-        return value.value
-
-    def load(self) -> None:
-        """Load the kernel's code into the current context, which the driver else does at its first launch."""
-        function = ctypes.c_void_p()
-        self._ask(
-            f"a kernel could not be loaded on {self.device}", "cuKernelGetFunction", ctypes.byref(function), self.kernel
-        )
-
-    def _set(self, attribute: int, value: int) -> None:
-        problem = f"the driver did not take attribute {attribute} = {value} on {self.device}"
-        self._ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
-
-    def _ask(self, problem: str, function: str, *args: object) -> None:
-        driver = self._library.driver
-        with self._library:
-            code = driver.call[function](*args)
-        driver.check(code, problem)
-
-
-class Program:
+class LoadedLibrary:
     """The images of a module, loaded.
 
     Attributes:
         driver: The driver that holds them.
+        folder: Where their manifest lies.
         choices: What each GPU takes, by its ordinal.
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
-        rescue: Finds an overload where these images hold none for a GPU, or None: the JIT fallback.
-        late: The overloads (by `id` of the plan) that these images do not hold on any GPU; the fallback adds them.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
     """
 
     __slots__ = (
         "_guests",
+        "_handles",
         "_kernels",
         "_library",
         "_where",
@@ -145,13 +44,20 @@ class Program:
         "choices",
         "device",
         "driver",
-        "late",
-        "rescue",
+        "folder",
         "synchronous",
     )
 
-    def __init__(self, manifest: Manifest, folder: str, image: bytes = b"", rescue: Rescue | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, folder: str, image: bytes = b"", choices: dict[int, Choice] | None = None
+    ) -> None:
         """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
+
+        Args:
+            manifest: The module's manifest.
+            folder: Where the manifest lies.
+            image: The images.
+            choices: What each GPU takes; by default what `survey` says.
 
         Raises:
             ManifestError: The fatbin is missing, truncated or altered.
@@ -160,15 +66,15 @@ class Program:
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
         self._where = manifest["module"]
-        self._kernels: dict[str, ctypes.c_void_p] = {}
+        self.folder = folder
+        self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
+        self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._guests: list[None] = []  # one for each thread in a setup callback
-        self.rescue = rescue
         self.synchronous = synchronize.wanted()
-        self.late: set[int] = set()
         data = image or manifests.read_file(folder, manifest["files"]["kernels"])
         self.driver = drivers.get()
-        self._library = Library(self.driver, self._where)
-        self.choices = survey(manifest, self.driver)
+        self._library = OpenLibrary(self.driver, self._where)
+        self.choices = choices or survey(manifest, self.driver)
         self.device = 0 if len(self.driver.devices) == 1 else -1
         if not any(choice.arch for choice in self.choices.values()):
             raise self.choices[0].error(self._where)
@@ -177,7 +83,7 @@ class Program:
             from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
 
             handle, library = callbacks.open_handle(manifest, data)
-            self._library.handle = ctypes.c_void_p(library)
+            self._library.loaded(ctypes.c_void_p(library))
             self.callbacks = callbacks.Callbacks(manifest, handle, self.driver)
             self.device = -1
             return
@@ -258,7 +164,7 @@ class Program:
         raise LaunchError(message)
 
     def launch_on(self, stream: int, context: int) -> Callable[..., int]:
-        """What quick launches on a stream call in place of `Driver.launch`.
+        """What fast launches on a stream call in place of `Driver.launch`.
 
         Where there are several GPUs it declines if a stream is not of `context`: a handle that was freed may be that of
         another GPU's stream by now, and the driver would launch there.
@@ -275,27 +181,26 @@ class Program:
 
         return checked
 
-    def entry(self, plan: Plan, device: int) -> Entry:
-        """The overload on a GPU, looked up when first asked for.
+    def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
+        """An overload on a GPU, looked up when first asked for.
 
         Raises:
             NoImageError: No packaged image runs on that GPU.
             DriverTooOldError: One would, with a newer driver.
+            UnloadedError: Another thread unloads the images.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
-        found = plan.entries.get(device)
+        found = self._kernels.get((overload, device))
         if found is not None:
             return found
         choice = self.choices[device]
-        if self.rescue is not None and (choice.arch is None or id(plan) in self.late):
-            return self.rescue(plan, device, choice)
         if choice.arch is None:
             raise choice.error(self._where)
-        symbol = plan.overload["symbol"]
+        symbol = overload.record["symbol"]
         gpu = self.driver.devices[device]
         try:
-            with self._library:  # nothing of images that are closed gets into a plan
-                found = plan.entries[device] = self._look_up(plan, gpu)
+            with self._library:
+                found = self._kernels[overload, device] = self._look_up(overload, gpu)
         except UnloadedError:
             raise
         except CudaError as error:
@@ -303,20 +208,20 @@ class Program:
             raise CudaError(message, name=error.name, code=error.code) from None
         return found
 
-    def _look_up(self, plan: Plan, gpu: Device) -> Entry:
-        symbol, handle = plan.overload["symbol"], self._library.handle
-        kernel = self._kernels.get(symbol)
+    def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
+        symbol, library = overload.record["symbol"], self._library.handle
+        kernel = self._handles.get(symbol)
         if kernel is None:
             kernel = ctypes.c_void_p()
-            code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), handle, symbol.encode())
+            code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), library, symbol.encode())
             self.driver.check(code, "the kernel was not found in the loaded images")
-            self._kernels[symbol] = kernel
-        result = Entry(self._library, gpu, kernel, plan)
-        if "raises" in plan.overload:
+            self._handles[symbol] = kernel
+        watch = None
+        if "raises" in overload.record:
             from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
 
-            result.watch = Watch(self.driver, handle, plan.overload, f"{symbol} of {self._where}")
-        return result
+            watch = Watch(self.driver, library, overload.record, f"{symbol} of {self._where}")
+        return DeviceKernel(self._library, gpu, kernel, overload.record, watch)
 
     def close(self) -> None:
         """Begin to unload: whoever asks for something of the images gets an UnloadedError from now on."""
@@ -338,7 +243,7 @@ class Program:
             try:
                 callbacks.tear_down()
             finally:
-                callbacks.handle = None  # it owns the images
+                callbacks.release()
             return
         code = self.driver.call["cuLibraryUnload"](self._library.handle)
         self.driver.check(code, f"{self._where} could not be unloaded")

@@ -11,69 +11,16 @@ import time
 
 from aotcuda import dependencies as reads
 from aotcuda import manifest as manifests
-from aotcuda.errors import StaleBuildError
-from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Manifest, Read
-    from aotcuda.runtime.images.program import Program
-    from aotcuda.runtime.module import Module
 
     _State = tuple[int, int, int]
 
 _PRESENCE = ("kind", "module")
 _MOMENT = 2_000_000_000
 """How old (ns) a file's time must be to be relied on: file systems count in steps of up to two seconds."""
-
-
-class Editable:
-    """What an editable install launches: its images, while the sources are those that they were built from.
-
-    Attributes:
-        packaged: Its images, while something else is launched in their place.
-    """
-
-    __slots__ = ("_late_sources", "_module", "_sources", "packaged")
-
-    def __init__(self, module: Module) -> None:
-        self._module = module
-        self._sources: Sources | None = None
-        self.packaged: Program | None = None
-        self._late_sources: Sources | None = None  # of what stands in for the images now; None: they stand themselves
-
-    def changed(self) -> str | None:
-        """What was edited since the build, None if nothing was."""
-        if self._sources is None:
-            self._sources = Sources(self._module.package_root, self._module.manifest)
-        return self._sources.changed()
-
-    def program(self, current: Program) -> Program:
-        """The images of the sources as they are now: the module's `current` ones, or what replaces them.
-
-        Raises:
-            StaleBuildError: The sources were edited, and the JIT fallback may not or cannot compile them.
-        """
-        module = self._module
-        changed = self.changed()
-        if changed is None:
-            if self._late_sources is None:
-                return current
-            packaged = self.packaged or module.load_packaged()  # the edit was taken back
-            module.fallback.forget()
-            module.adopt(packaged, module.manifest["kernels"])
-            self._late_sources = self.packaged = None
-            return packaged
-        if self._late_sources is not None and self._late_sources.changed() is None:
-            return current
-        if self._late_sources is None:
-            self.packaged = current
-        message = f"{module.name} was built before {changed}; build it again: pip install -e ."
-        found = drivers.get()
-        module.fallback.forget()
-        program = module.fallback.replace(found.devices[found.current_device() or 0], StaleBuildError(message))
-        self._late_sources = Sources(module.package_root, module.fallback.manifest())
-        return program
 
 
 class Sources:

@@ -1,0 +1,98 @@
+"""How an argument is read, whatever it is for: by a function that its type alone decides; and what it is called.
+
+An array gives its view, a number a plain one, and so on: what the parameters of `aotcuda.runtime.arguments.parameters`
+then take, or do not.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from aotcuda.runtime.arguments import arrays, scalars, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.runtime.arguments.scalars import Read
+
+
+def reader(value: object) -> Read | None:
+    """The function that reads arguments of the type of `value`; None if no parameter takes such.
+
+    An array gives its view (None on the host), a number a plain one, an address an int, a datetime its unit and count,
+    a tuple a list of these.
+    """
+    found: Read | None = arrays.reader(value)
+    if found is not None:
+        return found
+    if isinstance(value, tuple):
+        members = [reader(item) for item in value]
+        return None if None in members else _tuple_reader([member for member in members if member is not None])
+    if is_pointer(value):
+        held = sys.modules["ctypes"].c_void_p.value  # whatever a subclass makes of it
+        return lambda pointer, _pending, _stream: held.__get__(pointer) or 0
+    if is_datetime(value):
+        return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
+    if is_type(value):
+        return lambda given, _pending, _stream: scalars.type_of(given)
+    return scalars.reader(value) if scalars.kind_of(value) is not None else None
+
+
+def is_pointer(value: object) -> bool:
+    """Whether a value is a `ctypes.c_void_p`."""
+    ctypes = sys.modules["ctypes"]
+    return isinstance(value, ctypes.c_void_p)
+
+
+def is_datetime(value: object) -> bool:
+    """Whether a value is a datetime or timedelta of NumPy's."""
+    return getattr(scalars.numpy_dtype(value), "kind", "") in ("M", "m")
+
+
+def is_type(value: object) -> bool:
+    """Whether a value is a class, or an object that stands for a type of numbers."""
+    return isinstance(value, type) or scalars.type_of(value) is not None
+
+
+def _tuple_reader(members: list[Read]) -> Read:
+    def read(value: Any, pending: list[object], stream: int) -> object:
+        return [member(item, pending, stream) for member, item in zip(members, value, strict=True)]
+
+    return read
+
+
+def name_of(arg: object) -> str:
+    """An argument's type as signatures would write it; the name of its class if it cannot be read."""
+    return readable_name(arg) or class_of(arg)
+
+
+def readable_name(arg: object) -> str | None:
+    """An argument's type as signatures would write it; None if it cannot be read."""
+    try:
+        read = arrays.reader(arg)
+        view = read(arg, [], 0) if read else None
+        if view is not None:
+            return views.view_name(view)
+        if isinstance(arg, tuple):
+            return f"({', '.join(map(name_of, arg))})"
+        if arrays.is_host(arg):
+            return f"host {class_of(arg)}"
+        stands_for = scalars.type_of(arg)
+        if stands_for is not None:
+            return f"the type {views.type_name(stands_for)}"
+        number = reader(arg)
+        if number is not None:
+            number(arg, [], 0)
+        dtype = scalars.numpy_dtype(arg)
+        return str(dtype) if dtype is not None and scalars.kind_of(arg) else class_of(arg)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (this is for an error's text)
+        return None
+
+
+def class_of(arg: object) -> str:
+    """The name of an argument's class, with its module unless that is Python's own."""
+    kind = type(arg)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
