@@ -111,7 +111,7 @@ def test_inspect_of_an_installed_package_has_the_hint(
 ) -> None:
     monkeypatch.syspath_prepend(installed(tmp_path))
     with pytest.raises(TargetError, match=r"it depends on aotcuda, so it may .*: add the table \[tool\.hatch\.build"):
-        targets.find(target)
+        list(targets.find(target))
 
 
 def test_inspect_of_a_package_in_a_source_tree_names_its_project(
@@ -122,7 +122,7 @@ def test_inspect_of_a_package_in_a_source_tree_names_its_project(
     monkeypatch.syspath_prepend(installed(tmp_path / "src"))
     for target in ("barepkg", str(tmp_path), str(tmp_path / "src" / "barepkg")):
         with pytest.raises(TargetError, match=rf"; {tmp_path}/pyproject\.toml has \[tool\.aotcuda\], and does not"):
-            targets.find(target)
+            list(targets.find(target))
 
 
 def test_inspect_of_a_package_that_has_nothing_to_do_with_aotcuda_has_no_hint(
@@ -130,7 +130,7 @@ def test_inspect_of_a_package_that_has_nothing_to_do_with_aotcuda_has_no_hint(
 ) -> None:
     monkeypatch.syspath_prepend(installed(tmp_path, "Requires-Dist: numpy\n"))
     with pytest.raises(TargetError, match=r"\(no \*\.aotcuda/manifest\.json\)$"):
-        targets.find("barepkg")
+        list(targets.find("barepkg"))
 
 
 def test_inspect_of_a_wheel_is_one_line_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
