@@ -133,7 +133,7 @@ def _in_object(data: bytes, where: str) -> Symbols:
     end = start
     while data[end : end + 4] == fatbin.MAGIC and end + 16 <= len(data):
         _, header, size = struct.unpack_from("<HHQ", data, end + 4)
-        end += header + size
+        end += max(header, 16) + size  # a damaged one may say 0, and end would stay where it is
     return _in_fatbin(data[start:end], where)
 
 
