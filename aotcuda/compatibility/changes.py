@@ -12,6 +12,7 @@ from aotcuda.compatibility.change import Change, became, named, others
 from aotcuda.compatibility.gpus import Driver, Gpu
 from aotcuda.compatibility.kernel_changes import most_threads
 from aotcuda.compatibility.predict import predict
+from aotcuda.version import is_older
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +25,18 @@ _LABELS = {"size": "bytes of code"}
 
 _TOLD = frozenset(
     [
-        *("format", "generator", "module", "toolchain", "min_driver", "fallback", "options", "files", "images"),
+        *(
+            "format",
+            "floor",
+            "generator",
+            "module",
+            "toolchain",
+            "min_driver",
+            "fallback",
+            "options",
+            "files",
+            "images",
+        ),
         *("ltoir", "kernels", "functions", "callbacks", "sources", "rebuild"),
     ]
 )
@@ -143,12 +155,20 @@ def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
         yield Change(kind="setting", name="callbacks", text=text, breaks=True)
     elif before["callbacks"] != after["callbacks"]:
         yield Change(kind="setting", name="callbacks", text="changed")
-    if after["format"] != before["format"]:
-        newer = after["format"] > before["format"]
-        text = f"was {before['format']} and is {after['format']}" + ("; an older run time refuses it" if newer else "")
-        yield Change(kind="setting", name="manifest format", text=text, breaks=newer)
+    yield from _run_time(before, after)
     for tool, was, now in others(before["toolchain"], after["toolchain"], frozenset()):
         yield Change(kind="toolchain", name=tool, text=became(was, now), old=was, new=now)
+
+
+def _run_time(before: Manifest, after: Manifest) -> Iterator[Change]:
+    """Which run times read it."""
+    for name, was, now, newer in (
+        ("manifest format", before["format"], after["format"], after["format"] > before["format"]),
+        ("oldest run time", before["floor"], after["floor"], is_older(before["floor"], after["floor"])),
+    ):
+        if was != now:
+            text = f"was {was} and is {now}" + ("; an older run time refuses it" if newer else "")
+            yield Change(kind="setting", name=name, text=text, breaks=newer)
 
 
 def resources(before: Module, after: Module, manifest: Manifest) -> Iterator[Change]:

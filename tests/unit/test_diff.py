@@ -143,6 +143,8 @@ def axpy(manifest: dict[str, Any]) -> dict[str, Any]:
         (lambda m: m.pop("rebuild"), True, "the recipe to build from is gone"),
         (lambda m: m.update(load="first-use"), False, "load: was import and is first-use"),
         (lambda m: m.update(format=9), True, "an older run time refuses it"),
+        (lambda m: m.update(floor="9.10"), True, "oldest run time: was 0.1.0 and is 9.10; an older"),
+        (lambda m: m.update(floor="0.0.9"), False, "was 0.1.0 and is 0.0.9"),
         (lambda m: m["options"].update(fastmath=True), False, "options.fastmath: was false and is true"),
         (lambda m: m["files"]["kernels"].update(bytes=1), False, "-> 1 bytes"),
     ],

@@ -1,0 +1,45 @@
+"""Of the documentation: what it points to is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md"), *ROOT.glob("*/README.md")]
+TOPS = "aotcuda|accelerator|bench|docs|examples|hatch_plugin|tests|tools|builder|runtime|inspect|compatibility|binary"
+# A path in the text: below one of the folders at the top, or below the package, with what it may stand for left out.
+PATH = re.compile(rf"`((?:{TOPS})/[\w./*-]*)`")
+
+
+def anchors(page):
+    """The names by which the headings of a page are linked."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page, text):
+    """The links of a page that lead nowhere, and the files that it names and that are not there."""
+    text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        to = (page.parent / path).resolve() if path else page
+        if not to.exists() or (anchor and anchor not in anchors(to)):
+            yield target
+    for path in PATH.findall(text):
+        if not any([*ROOT.glob(path.rstrip("/")), *ROOT.glob(f"aotcuda/{path.rstrip('/')}")]):
+            yield path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_points_to_is_there(page):
+    assert list(broken(page, page.read_text())) == []
+
+
+def test_what_is_not_there_is_found():
+    text = "[a](nowhere.md) [b](docs/howto.md#fork) [c](docs/howto.md#x) `aotcuda/build/api.py` `builder/api.py`"
+    assert list(broken(ROOT / "README.md", text)) == ["nowhere.md", "docs/howto.md#x", "aotcuda/build/api.py"]
