@@ -56,6 +56,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[R
         AotcudaError: What is wrong with the modules; those of several stages are told together.
     """
     results: dict[str, Result] = {}
+    found: list[Result] = []
     wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked(plan, job.plans)}))
     with pool.gathered() as attempt:
         for stage in split(job.plans):
@@ -69,8 +70,9 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[R
                 linkable |= earlier.linkable
             with attempt():
                 result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), variables)
-                results |= dict.fromkeys((plan.config.name for plan in plans), _joined(result, list(needed.values())))
-    return list({id(result): result for result in results.values()}.values())
+                found.append(_joined(result, list(needed.values())))
+                results |= dict.fromkeys((plan.config.name for plan in plans), found[-1])
+    return found
 
 
 def _joined(result: Result, earlier: Sequence[Result]) -> Result:

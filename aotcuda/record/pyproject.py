@@ -67,8 +67,8 @@ class Editor:
             trivia: Any = getattr(before, "trivia", None)
             if isinstance(before, str):
                 owner[keys[-1]] = _item([str(before), *items])
-                owner[keys[-1]].trivia.comment_ws = trivia.comment_ws
-                owner[keys[-1]].trivia.comment = trivia.comment
+                now: Any = owner[keys[-1]].trivia
+                now.comment_ws, now.comment = trivia.comment_ws, trivia.comment
             else:
                 _append(before, items)
 

@@ -13,7 +13,7 @@ import pytest
 
 from aotcuda import manifest
 from aotcuda.builder import plan
-from aotcuda.builder.config.model import parse
+from aotcuda.builder.config.parser import parse
 from aotcuda.cli import main
 from aotcuda.runtime.jit import recipe
 
