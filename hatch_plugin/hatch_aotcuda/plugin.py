@@ -1,11 +1,8 @@
-"""The hook itself: hands `[tool.aotcuda]` to `aotcuda.builder`, and its files to the wheel."""
+"""The hook itself: hands `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to the wheel."""
 
 from __future__ import annotations
 
 import atexit
-import os
-import shutil
-import sysconfig
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.api import Output
     from aotcuda.builder.worker.interrupt import Guard
@@ -41,8 +38,8 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Write the files of an editable build into the source tree; remove those that went into a wheel."""
         del version
-        if folder := build_data.pop("aotcuda_folder", None):
-            shutil.rmtree(folder, ignore_errors=True)
+        if staged := build_data.pop("aotcuda_staged", None):
+            staged.discard()
         built = build_data.pop("aotcuda_output", None)
         try:
             with self._in_one_line():
@@ -54,9 +51,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
     def clean(self, versions: list[str]) -> None:
         """Remove what editable builds left in the source tree (`hatch clean`)."""
         del versions
-        from aotcuda.builder import source_tree as tree
+        from aotcuda.builder import backend
 
-        tree.clean(self._table(), Path(self.root))
+        backend.clean(self._table(), Path(self.root))
 
     @cached_property
     def _guard(self) -> Guard:
@@ -66,72 +63,44 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
-        """A block whose errors, and whose interruption, are one line and the end of the build."""
-        from aotcuda.builder.worker.interrupt import Interrupted
-        from aotcuda.errors import AotcudaError
+        from aotcuda.builder.worker import interrupt  # alone: it imports nothing that an interruption could break off
 
-        try:
-            with self._guard:
-                yield
-        except AotcudaError as error:
-            if os.environ.get("AOTCUDA_DEBUG") == "1":
-                raise
-            self.app.abort(f"aotcuda: {error}")
-        except Interrupted as stop:
-            self.app.abort(f"aotcuda: {stop}", code=stop.code)
+        with interrupt.in_one_line(self._guard, lambda message, code: self.app.abort(message, code=code)):
+            yield
 
-    def _table(self) -> dict[str, Any]:
-        from aotcuda.errors import ConfigError
+    def _table(self) -> Mapping[str, object]:
+        from aotcuda.builder import backend
 
-        unknown = sorted(self.config.keys() - _HATCHLING_KEYS)
-        if unknown:
-            own = "aotcuda" in self.build_config.target_config.get("hooks", {})
-            place = "tool.hatch.build.targets.wheel.hooks" if own else "tool.hatch.build.hooks"
-            message = (
-                f"{place}.aotcuda.{unknown[0]}: this table only enables the hook; configure it under [tool.aotcuda]"
-            )
-            raise ConfigError(message)
-        table = self.metadata.config.get("tool", {}).get("aotcuda")
-        if not isinstance(table, dict):
-            message = (
-                "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook"
-            )
-            raise ConfigError(message)
-        return table
+        own = "aotcuda" in self.build_config.target_config.get("hooks", {})
+        place = "tool.hatch.build.targets.wheel.hooks" if own else "tool.hatch.build.hooks"
+        backend.check_settings(self.config.keys() - _HATCHLING_KEYS, f"{place}.aotcuda")
+        return backend.table(self.metadata.config, "hook")
 
     def _install(self, built: Output | None) -> None:
-        from aotcuda.builder import source_tree as tree
+        from aotcuda.builder import backend
 
-        for text in tree.install(built, Path(self.root)) if built is not None else ():
+        for text in backend.install(built, Path(self.root)) if built is not None else ():
             self.app.display_warning(f"aotcuda: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.builder import api, output, run_time_requirement, temporary
-        from aotcuda.builder import source_tree as tree
+        from aotcuda.builder import backend
 
-        root = Path(self.root)
-        packages = [root / Path(path).parent for path in self.build_config.packages]
-        of_dependencies = run_time_requirement.warnings(self.metadata.core.dependencies)
-        built = api.build(self._table(), root, packages, editable=editable)
-        for text in [*built.warnings, *of_dependencies]:
+        root, table, config = Path(self.root), self._table(), self.build_config
+        packages = [root / Path(path).parent for path in config.packages]
+        built = backend.build(table, root, packages, self.metadata.core.dependencies, editable=editable)
+        for text in built.warnings:
             self.app.display_warning(f"aotcuda: {text}")
         if editable:
-            # An editable install imports from the source tree, where files of the wheel are not seen. They are written
-            # when hatchling has done its part, which may fail.
+            # Written when hatchling has done its part, which may fail.
             build_data["aotcuda_output"] = built
             return
-        # Files of an editable build lie in the source tree, where git may not ignore them.
-        config = self.build_config
-        config.build_reserved_paths.update(map(config.get_distribution_path, tree.leftovers(root)))
-        folder = temporary.folder()
-        build_data["aotcuda_folder"] = str(folder)
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # where hatchling gives up before `finalize`
-        if self._table().get("host-abi"):
-            # The name that wheels for one system have that no repair tool has looked at, as hatchling's own inference.
-            system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        config.build_reserved_paths.update(map(config.get_distribution_path, backend.leftovers(root)))
+        staged = build_data["aotcuda_staged"] = backend.staged(built)
+        atexit.register(staged.discard)  # where hatchling gives up before `finalize`
+        if tag := backend.tag(table):
             build_data["pure_python"] = False
-            build_data["tag"] = build_data.get("tag") or f"py3-none-{system}"
+            build_data["tag"] = build_data.get("tag") or tag
         if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
-            build_data["tag"] = "py3-none-any"  # hatchling's own choice is py2.py3 where requires-python is not set
-        for path in output.write(built.files, folder):
-            build_data["force_include"][str(path)] = path.relative_to(folder).as_posix()
+            build_data["tag"] = backend.PURE_TAG  # hatchling's own choice is py2.py3 where requires-python is not set
+        for path, name in staged.files.items():
+            build_data["force_include"][str(path)] = name

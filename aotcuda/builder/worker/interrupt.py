@@ -6,13 +6,18 @@ only while something is being built.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from aotcuda.errors import AotcudaError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import FrameType
     from typing import Self
 
@@ -105,3 +110,22 @@ class Guard:
         interrupted.code = code
         self._taken = interrupted
         raise interrupted
+
+
+@contextmanager
+def in_one_line(guard: Guard, abort: Callable[[str, int], object]) -> Iterator[None]:
+    """A block whose errors, and whose interruption, are one line and the end of the build.
+
+    Args:
+        guard: Turns signals into `Interrupted` while the block runs.
+        abort: Ends the build with a message and an exit code. With `AOTCUDA_DEBUG=1` errors pass by it.
+    """
+    try:
+        with guard:
+            yield
+    except AotcudaError as error:
+        if os.environ.get("AOTCUDA_DEBUG") == "1":
+            raise
+        abort(f"aotcuda: {error}", 1)
+    except Interrupted as stop:
+        abort(f"aotcuda: {stop}", stop.code)

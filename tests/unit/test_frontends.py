@@ -1,0 +1,94 @@
+"""The registry of front ends and the table of linkable items: the only places that name them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import aotcuda
+from aotcuda import frontends, linkable
+
+PACKAGE = Path(aotcuda.__file__).parent
+ROOT = PACKAGE.parent
+FILES = [*PACKAGE.rglob("*.py"), *(ROOT / "hatch_plugin").rglob("*.py")]
+
+
+def strings(path: Path) -> list[str]:
+    """The strings in a module, docstrings and parts of f-strings apart."""
+    tree = ast.parse(path.read_text())
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts | prose
+    ]
+
+
+def naming(wanted: set[str], *, own: str) -> dict[str, set[str]]:
+    """The modules that have one of these strings, beside the module `own`."""
+    found = {str(path.relative_to(ROOT)): wanted.intersection(strings(path)) for path in FILES}
+    return {name: texts for name, texts in found.items() if texts and name != own}
+
+
+def test_front_ends_are_named_in_the_table_alone() -> None:
+    """And by those front ends' own code: what they call a version, and whom they are called by."""
+    found = naming({*frontends.BUILT_IN}, own="aotcuda/frontends.py")
+    assert {
+        name for name in found if not name.startswith(("aotcuda/builder/frontends/numba", "aotcuda/interop/"))
+    } == set()
+
+
+def test_suffixes_of_linkable_items_stand_in_the_table_alone() -> None:
+    assert naming({".ltoir", ".cubin"}, own="aotcuda/linkable.py") == {}
+    assert naming({"PTXSource", "Archive"}, own="aotcuda/linkable.py") == {}
+
+
+def test_the_major_version_of_cuda_stands_in_the_table_and_the_extras_alone() -> None:
+    named = [path for path in FILES if re.search(r"\bcu1\d\b", "\n".join(strings(path)))]
+    assert named == []
+    assert f"cu{frontends.CUDA}" == frontends.TOOLKIT
+
+
+@pytest.mark.parametrize("name", frontends.BUILT_IN)
+@pytest.mark.parametrize("jit", [False, True])
+def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    found = re.fullmatch(r"aotcuda\[(.+)\]", frontends.requirement(name, jit=jit))
+    assert found is not None
+    assert found[1] in extras
+    compiler = frontends.BUILT_IN[name].package.replace("_", "-")
+    assert any(line.startswith(f"{compiler}[") for line in extras[found[1]])
+
+
+def test_whose_module_it_is() -> None:
+    owners = {
+        name: getattr(frontends.owning(name), "name", None)
+        for name in (
+            "numba.cuda",
+            "numba.cuda.dispatcher",
+            "numba_cuda_mlir.x",
+            "numba.core.types",
+            "numba",
+            "numba.cudax",
+        )
+    }
+    assert owners == {
+        "numba.cuda": "numba-cuda",
+        "numba.cuda.dispatcher": "numba-cuda",
+        "numba_cuda_mlir.x": "numba-cuda-mlir",
+        "numba.core.types": "numba-cuda",
+        "numba": None,
+        "numba.cudax": None,
+    }
+    assert getattr(frontends.calling("numba.cuda.typing.typeof"), "interop", "") == "aotcuda.interop.numba_cuda"
+    assert frontends.calling("numba.core.typing.typeof") is None
+
+
+def test_each_kind_has_one_suffix_and_one_class() -> None:
+    assert {linkable.KINDS[suffix] for suffix in linkable.SUFFIXES.values()} == set(linkable.SUFFIXES)
+    assert {suffix: linkable.CLASSES[name] for suffix, name in linkable.CLASS_NAMES.items()} == linkable.KINDS
