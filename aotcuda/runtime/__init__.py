@@ -21,7 +21,7 @@
         overloads       which overload the arguments select
         signature       the signature that arguments ask for, which the JIT fallback compiles
         host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
-        mismatch, given the texts of errors: why nothing fits, what a kernel was given
+        mismatch        the texts of errors: why nothing fits
     fast/               the same once more, fast: python writes functions, extension tells the C extension
     images/             choice: which image a GPU takes, and why; loaded_library; device_kernel: an overload on one GPU;
                         callbacks; debug_exceptions: what debug kernels raise

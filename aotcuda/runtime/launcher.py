@@ -310,14 +310,12 @@ class Launcher:
         self, code: int, driver: Driver, kernel: DeviceKernel, overload: PackedOverload, block: bytes
     ) -> CudaError:
         """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
-        from aotcuda.runtime.arguments.given import given  # noqa: PLC0415 (only errors come here)
-
         error = driver.error(code, f"{self.where} failed on {kernel.device}", late=False)
         lines = [
             f"{error}",
             f"signature: {overload.record['signature']}",
             f"launched with {self.configuration}",
-            *given(overload, block),
+            *overload.given(block),
         ]
         error.args = ("\n  ".join(lines),)
         return error

@@ -85,6 +85,13 @@ class PackedOverload:
         """The addresses of the arrays among a block's numbers."""
         return [value for index in self.addresses if isinstance(value := values[index], int)]
 
+    def given(self, block: bytes) -> list[str]:
+        """What a kernel was given, in words, a line for each argument: from its block, as they may be gone."""
+        return [
+            f"argument {number}, {parameter['name']}: {parameters.of(parameter).given(parameter, block)}"
+            for number, parameter in enumerate(self.parameters, 1)
+        ]
+
     def is_idle(self) -> bool:
         """Whether all slots are back: no launch is under way. It stays so once `live` is empty."""
         free = len(self.slots.copy())  # a copy waits for who changes the list; a length does not, without the GIL

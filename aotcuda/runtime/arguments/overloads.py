@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 
 from aotcuda.errors import AotcudaError
-from aotcuda.runtime.arguments import arrays, parameters, reading, scalars, views
+from aotcuda.runtime.arguments import arrays, parameters, reading, views
 from aotcuda.runtime.arguments.layout import PackedOverload
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.errors import ArgumentError
-    from aotcuda.manifest import Kernel, Parameter
+    from aotcuda.manifest import Kernel
     from aotcuda.runtime.arguments.layout import Slot
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
@@ -221,7 +221,8 @@ class OverloadTable:
 
     def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:
         """From now on find an overload that was JIT-compiled for these arguments without asking for it again."""
-        if not all(map(_is_exact, overload.parameters, args)):
+        pairs = zip(overload.parameters, args, strict=True)
+        if not all(parameters.of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
             return
         if not self._nested and _has_tuple(overload):
             self._nested = True
@@ -272,21 +273,6 @@ class OverloadTable:
         chosen = [read for read in readers if read is not None]
         ranked = self._ranked[key] = _Ranked([item[3] for item in found], chosen, self.live)
         return ranked
-
-
-def _is_exact(parameter: Parameter, arg: object) -> bool:
-    """Whether every value of this Python type that the parameter accepts would itself be JIT-compiled to it.
-
-    What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
-    arrays too, and one for large ints the small ones.
-    """
-    kind = parameter["kind"]
-    if kind == "tuple":
-        assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
-        return all(map(_is_exact, parameter["members"], arg))
-    if kind == "array":
-        return parameter["layout"] == "C" and not parameter.get("readonly", False)
-    return kind != "scalar" or parameter["format"] != "Q" or scalars.numpy_dtype(arg) is not None
 
 
 def _has_tuple(overload: PackedOverload) -> bool:

@@ -73,6 +73,19 @@ class Kind:
         dtype = parameter.get("dtype")
         return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
 
+    def is_exact(self, parameter: Parameter, arg: object) -> bool:
+        """Whether every value of this argument's type that it takes would itself be JIT-compiled to such a parameter.
+
+        What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
+        arrays too, and one for large ints the small ones.
+        """
+        return True
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        """What a kernel was given, in words, from its parameter block."""
+        (value,) = struct.unpack_from("<q", block, parameter["offset"])
+        return f"{parameter['type']} {value}"
+
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         """Write the checks of arguments of the type of `arg` (the variable `name`), and the numbers, in Python.
 
@@ -112,6 +125,17 @@ class Scalar(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _out_of_range(self, parameter, arg, read)
 
+    def is_exact(self, parameter: Parameter, arg: object) -> bool:
+        large = parameter["kind"] == "scalar" and parameter["format"] == "Q"
+        return not large or scalars.numpy_dtype(arg) is not None
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        if parameter["kind"] == "complex":
+            value: object = complex(*struct.unpack_from(f"<2{parameter['format']}", block, parameter["offset"]))
+        else:
+            (value,) = struct.unpack_from(f"<{parameter['format']}", block, parameter["offset"])
+        return f"{parameter['type']} {value}"
+
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         if scalars.is_foreign(arg):
             raise GeneralOnlyError
@@ -144,6 +168,9 @@ class Pointer(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _out_of_range(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return _address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         if reading.is_pointer(arg):
@@ -203,6 +230,9 @@ class Record(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return _address(parameter, block)
 
 
 class Array(Kind):
@@ -284,6 +314,20 @@ class Array(Kind):
             )
         return None
 
+    def is_exact(self, parameter: Parameter, arg: object) -> bool:
+        return parameter["layout"] == "C" and not parameter.get("readonly", False)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        words, ndim = parameter["words"], parameter["ndim"]
+        numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
+        shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
+        itemsize = views.item_bytes(parameter["dtype"])
+        text = f"{views.array_name(parameter['dtype'], ndim, parameter['layout'])} of shape {shape}"
+        if parameter["layout"] == "A" and ndim:
+            steps = [numbers.get(f"stride{axis}", numbers.get(f"step{axis}", 0) * itemsize) for axis in range(ndim)]
+            text += f" and strides {tuple(steps)} in bytes"
+        return f"{text} at {numbers['data'] % (1 << 64):#x}"
+
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         writer.array(name, parameter, arg)
 
@@ -336,6 +380,13 @@ class Tuple(Kind):
     def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
         return [field for member in parameter["members"] for field in of(member).fields(member, zeros=zeros)]
 
+    def is_exact(self, parameter: Parameter, arg: object) -> bool:
+        assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
+        return all(of(member).is_exact(member, item) for member, item in zip(parameter["members"], arg, strict=True))
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return f"({', '.join([of(member).given(member, block) for member in parameter['members']])})"
+
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         assert isinstance(arg, tuple)  # noqa: S101 (the general path has taken it)
         writer.parameters(name, parameter["members"], arg)
@@ -371,6 +422,11 @@ def _names(ndim: int) -> list[str]:
     """What an array's words are picked from, in the order of `Array.fit`."""
     families = [f"{family}{axis}" for family in ("shape", "stride", "step") for axis in range(ndim)]
     return ["zero", "itemsize", "data", "items", *families]
+
+
+def _address(parameter: Parameter, block: bytes) -> str:
+    (address,) = struct.unpack_from("<Q", block, parameter["offset"])
+    return f"{parameter['type']} at {address:#x}"
 
 
 def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
