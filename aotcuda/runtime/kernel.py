@@ -200,10 +200,11 @@ def _is_plain(configuration: object) -> bool:
 class ForAll:
     """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
 
-    __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
+    __slots__ = ("_again", "_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
 
     def __init__(self, kernel: Kernel, loader: Loader, n: int, block: int | None, stream: object, shared: int) -> None:
-        from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.images.device_kernel import again  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
         if n < 0:
@@ -211,6 +212,7 @@ class ForAll:
 
             message = f"{kernel}.forall({n}): the number of elements cannot be negative"
             raise LaunchError(message)
+        self._again = again  # an import in each launch would cost as much as all the rest of this
         self._kernel = kernel
         self._loader = loader
         self._n = n
@@ -221,9 +223,7 @@ class ForAll:
 
     def __call__(self, *args: object) -> None:
         """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
-        from aotcuda.runtime.images.device_kernel import again  # noqa: PLC0415 (as in launcher)
-
-        again(self._launch, args)
+        self._again(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
