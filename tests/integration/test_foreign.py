@@ -186,7 +186,7 @@ REFUSED = {
         SOURCE,
         {"f.cu": CU, "g.cu": CU + "// another\n"},
         'link = ["f.cu", "g.cu"]',
-        "pkg.k: twice is defined twice, in f.cu and in g.cu; link one of them",
+        f"pkg.k: twice is defined twice, in f.cu (for {MODULE}.link[0]) and in g.cu (for {MODULE}.link[1])",
     ),
     "a definition of the kernel's own name": (
         SOURCE,
