@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aotcuda import frontends
 from aotcuda.errors import ConfigError
 from aotcuda.record import project, pyproject, sources, tables
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from aotcuda.record.pyproject import Editor
     from aotcuda.record.sources import Found
 
-_EXTRAS = {"numba-cuda": "cu13", "numba-cuda-mlir": "mlir-cu13"}
 _COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
 _TOOL = ("tool", "aotcuda")
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
@@ -90,8 +90,9 @@ def _sources(owner: Project) -> tuple[list[Source], list[str]]:
 
 def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[str]:
     """Build requirements, and for hatchling the table that enables its hook; what else there is to do."""
-    frontends = sorted({item.frontend for source in found for item in source.kernels})
-    wanted = [f"aotcuda[{_EXTRAS[frontend]}]" for frontend in frontends]
+    wanted = [
+        frontends.requirement(name) for name in sorted({item.frontend for source in found for item in source.kernels})
+    ]
     system = editor.get(("build-system",))
     if system is None:
         back_end = "setuptools" if _uses_setuptools(owner) else "hatchling"
@@ -145,7 +146,7 @@ def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
         editor.table(_TOOL, {"arch": list(pyproject.ARCH)})
     elif editor.get((*_TOOL, "arch")) is None:
         editor.values(_TOOL, {"arch": list(pyproject.ARCH)})
-    default = str(owner.aotcuda.get("frontend", "numba-cuda"))
+    default = str(owner.aotcuda.get("frontend", frontends.DEFAULT))
     lines = []
     for source in found:
         for frontend in sorted({item.frontend for item in source.kernels}):

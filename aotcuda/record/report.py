@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from aotcuda import frontends
 from aotcuda.record import pyproject, tables
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
         keys = ("tool", "aotcuda", "modules", module)
         frontend = found[0].wanted.frontend
         lines += ["", pyproject.header(keys), pyproject.assignment("source", found[0].wanted.source)]
-        lines += [pyproject.assignment("frontend", frontend)] if frontend != "numba-cuda" else []
+        lines += [pyproject.assignment("frontend", frontend)] if frontend != frontends.DEFAULT else []
         lines += ["", pyproject.header((*keys, "kernels"))]
         for item in found:
             record = item.records[0]

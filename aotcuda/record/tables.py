@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from aotcuda import frontends
 from aotcuda.record import notation, project
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Tables:
         names = settings.get("types")
         self._names = {key: text for key, text in names.items() if isinstance(text, str)} if _is_table(names) else {}
         self._made: dict[str, str] = {}
-        self._frontend = settings.get("frontend", "numba-cuda")
+        self._frontend = settings.get("frontend", frontends.DEFAULT)
         modules = settings.get("modules")
         self._modules = {
             name: value for name, value in (modules if _is_table(modules) else {}).items() if _is_table(value)
