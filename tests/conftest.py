@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so do all processes below it: builds
+# that are to be interrupted would never hear of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
 _KEPT = ("AOTCUDA_ACCELERATOR",)  # which of the two launch paths the tests go

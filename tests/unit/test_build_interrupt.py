@@ -8,24 +8,12 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Guard, Interrupted, check
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-
-
-@pytest.fixture(autouse=True)
-def _sigint_is_heard() -> Iterator[None]:
-    """Processes that a shell starts in the background ignore SIGINT, and so would what they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
