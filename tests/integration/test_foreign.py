@@ -14,6 +14,7 @@ from cuda.pathfinder import find_nvidia_binary_utility
 from aotcuda.binary import fatbin
 from integration import cuda_cpp, projects
 from integration.projects import MODULE, refused, write
+from support import front_ends
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
@@ -385,6 +386,7 @@ def c_put(p, x):
 """
 
 
+@pytest.mark.front_end(front_ends.NUMBA)  # the other compiler has no variable that holds nothing
 def test_a_function_that_returns_nothing_is_declared_and_linked(tmp_path):
     types = '"void(CPointer(float32), float32)"'
     tables = f"kernels.k = {types}\nfunctions.c_put = {types}"

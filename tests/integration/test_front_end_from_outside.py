@@ -23,8 +23,6 @@ from aotcuda.errors import ArgumentError, FallbackWarning, ToolchainError
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
 
-pytest_plugins = ["support.stand_in"]
-
 OWN = '"numba-cuda" or "numba-cuda-mlir"'
 KEY = 'tool.aotcuda.modules."cudacpp.raw"'
 

@@ -47,7 +47,7 @@ def compile_source(
         (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [item.encode() for item in arguments])
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             _, size = nvrtc.nvrtcGetProgramLogSize(program)
-            log = b" " * size
+            log = _room(size)
             nvrtc.nvrtcGetProgramLog(program, log)
             text = log.rstrip(b"\x00").decode(errors="replace").strip()
             message = f"{source.name} does not compile for {target}: {status.name}\n{text}"
@@ -56,8 +56,13 @@ def compile_source(
             (nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR) if lto else (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
         )
         _, size = size_of(program)
-        code: bytes = b" " * size
+        code = _room(size)
         get(program, code)
-        return code
+        return code[:size]
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _room(size: int) -> bytes:
+    """Bytes for NVRTC to write into; never a single one, of which Python has one object for each value."""
+    return b" " * max(size, 2)
