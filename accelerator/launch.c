@@ -50,6 +50,7 @@ typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsi
 typedef int (*GetCurrent)(void **);
 typedef int (*PointerAttribute)(void *, int, uint64_t);
 typedef int (*StreamContext)(void *, void **);
+typedef int (*StreamFlags)(void *, unsigned *);
 
 enum { DEVICE_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 
@@ -90,10 +91,11 @@ static PyTypeObject *plan_type, *records_type, *launcher_type;
 typedef struct {
     PyObject *object;           /* a Python function, or a capsule that holds the following */
     intptr_t (*function)(void); /* CuPy's, where it has one in C */
+    int tells_others;           /* 0: who launches elsewhere need not wait for that stream */
 } Source;
 
-static SHARED(const Source *) cupy_source; /* NULL: streams are left to the user */
-static SHARED(const Source *) torch_source; /* likewise */
+static SHARED(const Source *) cupy_source;
+static SHARED(const Source *) torch_source; /* NULL: PyTorch has none */
 
 /* CUDA cannot be used in a process that forked after it was started. */
 static SHARED(int) disabled = 0;
@@ -265,8 +267,12 @@ static int settle(View *view, int itemsize) {
 
 /* What of the launch the readers need. */
 typedef struct {
-    uintptr_t stream; /* 1 for the legacy default stream */
+    uintptr_t stream; /* the launch's, once it is known; 1 for the legacy default stream */
+    uintptr_t handle; /* the same as it was told */
     int any_stream;   /* data may be on any stream: nothing is launched */
+    int known;        /* 0: it is the current stream of the library of the first array of PyTorch's or CuPy's */
+    int early;        /* arrays that were read before that */
+    uintptr_t early_streams[MOST_ARRAYS];
     int cupy_checked;
     int torch_checked;
     const Exchange *checked;
@@ -275,8 +281,38 @@ typedef struct {
 
 enum { HAS_OWN_LENGTH = 128 }; /* len() of an array of its class is its extent */
 
-static int same_stream(const Reading *reading, uintptr_t other) {
-    return reading->any_stream || (other ? other : 1) == reading->stream;
+static void begin_reading(Reading *reading, int is_given, void *stream) {
+    reading->handle = (uintptr_t)stream;
+    reading->stream = stream ? (uintptr_t)stream : 1;
+    reading->known = is_given;
+    reading->any_stream = reading->early = reading->cupy_checked = reading->torch_checked = 0;
+    reading->checked = NULL;
+}
+
+/* The launch's stream is known from now on; 0 if data that was met before is on another one. */
+static int know(Reading *reading, uintptr_t handle) {
+    reading->known = 1;
+    reading->handle = handle;
+    reading->stream = handle ? handle : 1;
+    for (int i = 0; i < reading->early; i++)
+        if (reading->early_streams[i] != reading->stream)
+            return 0;
+    return 1;
+}
+
+/* Whether data on a stream needs no waiting. */
+static int same_stream(Reading *reading, uintptr_t other) {
+    if (!other)
+        other = 1;
+    if (reading->any_stream || reading->known)
+        return reading->any_stream || other == reading->stream;
+    reading->early_streams[reading->early++] = other;
+    return 1;
+}
+
+/* The same for the current stream of CuPy or PyTorch, which becomes the launch's where that is not known yet. */
+static int same_current(Reading *reading, uintptr_t current) {
+    return reading->any_stream || reading->known ? same_stream(reading, current) : know(reading, current);
 }
 
 /* Whether an error is for the other path to say, and cleared here; what stops a program is not. */
@@ -327,17 +363,17 @@ static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLo
 
 static int cupy_stream_fits(Reading *reading) {
     const Source *source = READ(cupy_source);
-    if (reading->cupy_checked || !source)
+    if (reading->cupy_checked || !source || (reading->known && !source->tells_others))
         return 1;
     reading->cupy_checked = 1;
     if (source->function)
-        return same_stream(reading, (uintptr_t)source->function()) && !PyErr_Occurred();
+        return same_current(reading, (uintptr_t)source->function()) && !PyErr_Occurred();
     PyObject *stream = PyObject_CallNoArgs(source->object);
     if (!stream)
         return 0;
     int64_t handle = attribute_number(stream, s_ptr);
     Py_DECREF(stream);
-    return same_stream(reading, (uintptr_t)handle) && !PyErr_Occurred();
+    return !PyErr_Occurred() && same_current(reading, (uintptr_t)handle);
 }
 
 static int read_cupy(PyObject *array, View *view, Reading *reading) {
@@ -381,12 +417,12 @@ static int torch_stream_fits(PyObject *tensor, Reading *reading) {
     Py_XDECREF(device);
     uint64_t handle = as_address(stream);
     Py_XDECREF(stream);
-    return !PyErr_Occurred() && same_stream(reading, (uintptr_t)handle);
+    return !PyErr_Occurred() && same_current(reading, (uintptr_t)handle);
 }
 
 /* Views whose memory holds other numbers than they show: PyTorch negates and conjugates lazily. */
-static int is_plain_torch(PyObject *tensor, int maybe_complex) {
-    PyObject *view = PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL);
+static int is_plain_torch(PyObject *tensor, int maybe_complex, PyCFunction is_neg) {
+    PyObject *view = is_neg ? is_neg(tensor, NULL) : PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL);
     if (view == Py_False && maybe_complex) {
         Py_DECREF(view);
         view = PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL);
@@ -403,7 +439,7 @@ static int read_torch(PyObject *tensor, View *view, Reading *reading) {
     view->id = (uint64_t)(uintptr_t)dtype;
     Py_DECREF(dtype);
     int64_t ndim = attribute_number(tensor, s_ndim);
-    if (ndim < 0 || ndim > MOST_DIMENSIONS || !is_true(PyObject_GetAttr(tensor, s_is_cuda)) || !is_plain_torch(tensor, 1))
+    if (ndim < 0 || ndim > MOST_DIMENSIONS || !is_true(PyObject_GetAttr(tensor, s_is_cuda)) || !is_plain_torch(tensor, 1, NULL))
         return 0;
     view->ndim = (int)ndim;
     view->readonly = 0;
@@ -428,7 +464,7 @@ static int read_torch(PyObject *tensor, View *view, Reading *reading) {
     return !PyErr_Occurred() && torch_stream_fits(tensor, reading);
 }
 
-static int read_exchange(PyObject *object, const Exchange *exchange, View *view, Reading *reading) {
+static int read_exchange(PyObject *object, const Exchange *exchange, PyCFunction is_neg, View *view, Reading *reading) {
     Tensor tensor;
     if (exchange->read(object, &tensor))
         return 0;
@@ -445,12 +481,12 @@ static int read_exchange(PyObject *object, const Exchange *exchange, View *view,
         view->shape[i] = tensor.shape[i];
     for (int i = 0; tensor.strides && i < tensor.ndim; i++)
         view->strides[i] = tensor.strides[i];
-    if (!is_plain_torch(object, tensor.dtype.code == CODE_COMPLEX))
+    if (!is_plain_torch(object, tensor.dtype.code == CODE_COMPLEX, is_neg))
         return 0;
     if (reading->checked != exchange) {
         void *stream;
         if (exchange->current_stream(tensor.device.type, tensor.device.id, &stream) ||
-            !same_stream(reading, (uintptr_t)stream))
+            !same_current(reading, (uintptr_t)stream))
             return 0;
         reading->checked = exchange;
     }
@@ -696,6 +732,7 @@ typedef struct {
     int count; /* of arguments */
     PyTypeObject *types[MOST_ARGUMENTS];
     const Exchange *exchanges[MOST_ARGUMENTS];
+    PyCFunction is_neg[MOST_ARGUMENTS]; /* a tensor's method in C, where it can be called with nothing looked up */
     unsigned char kinds[MOST_ARGUMENTS];
     unsigned char flags[MOST_ARGUMENTS];
 } Shape; /* what the arguments' types are, and how each is read */
@@ -721,6 +758,7 @@ typedef struct Record {
     LaunchKernel launch;
     PointerAttribute attribute;
     StreamContext stream_context;
+    StreamFlags stream_flags;
     SHARED(unsigned) *flights; /* of `live`: see begin() */
 } Record;
 
@@ -745,7 +783,9 @@ typedef struct {
     PyObject *slow;
     Records *records;
     unsigned dimensions[LIMITS];
+    int is_given; /* 0: the stream is the one that is current at each launch */
     void *stream;
+    PyObject *owner; /* the object that a given stream's handle came from: a stream lives as long as that does */
 } Launcher;
 
 enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these are of whatever context is current */
@@ -775,7 +815,7 @@ static int read_arrays(const Shape *shape, PyObject *args, View *views, Reading 
         View *view = &views[count++];
         reading->flags = shape->flags[i];
         int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
-                   : shape->kinds[i] == EXCHANGE  ? read_exchange(array, shape->exchanges[i], view, reading)
+                   : shape->kinds[i] == EXCHANGE  ? read_exchange(array, shape->exchanges[i], shape->is_neg[i], view, reading)
                    : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
                    : shape->kinds[i] == NUMBA     ? read_numba(array, view, reading)
                                                   : read_torch(array, view, reading);
@@ -851,11 +891,13 @@ static int lie_on(const Record *record, const View *views, int count) {
 }
 
 /* Where there are several GPUs: whether the stream is of the current context. The driver would launch in the stream's,
- * whichever is current; and a handle that was freed may be that of another GPU's stream by now. */
+ * whichever is current; and a handle that was freed may be that of another GPU's stream by now. Of a stream that does not
+ * exist the flags can be asked for, but asking for the context crashes. */
 static int stream_is_here(const Record *record, void *stream, void *context) {
     void *owner;
+    unsigned flags;
     return record->device < 0 || (uintptr_t)stream <= LAST_DEFAULT_STREAM ||
-           (!record->stream_context(stream, &owner) && owner == context);
+           (!record->stream_flags(stream, &flags) && !record->stream_context(stream, &owner) && owner == context);
 }
 
 enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a cell fills a cache line */
@@ -903,10 +945,12 @@ static int quick(Launcher *self, PyObject *args) {
             return DECLINED;
     }
     View views[MOST_ARRAYS];
-    Reading reading = {.stream = self->stream ? (uintptr_t)self->stream : 1};
+    Reading reading;
+    begin_reading(&reading, self->is_given, self->stream);
     int arrays = read_arrays(shape, args, views, &reading);
-    if (arrays < 0)
+    if (arrays < 0 || (!reading.known && !know(&reading, 0)))
         return DECLINED;
+    void *stream = (void *)reading.handle;
     void *context = NULL;
     if (table->current && table->current(&context))
         return DECLINED;
@@ -921,7 +965,7 @@ static int quick(Launcher *self, PyObject *args) {
             return DECLINED;
     if (record->device >= 0 && !lie_on(record, views, arrays))
         return DECLINED;
-    if (!stream_is_here(record, self->stream, context))
+    if (!stream_is_here(record, stream, context))
         return DECLINED;
     _Alignas(16) unsigned char block[MOST_BYTES];
     int number = pack(record, args, views, block);
@@ -932,7 +976,7 @@ static int quick(Launcher *self, PyObject *args) {
     int code;
     /* A full queue makes the driver wait, and what it waits for may be a host function that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS
-    code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], self->stream, NULL, extra);
+    code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, NULL, extra);
     Py_END_ALLOW_THREADS
     end(record);
     return code;
@@ -957,11 +1001,13 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *slow, *records;
+    PyObject *slow, *records, *given;
     unsigned d[LIMITS];
-    unsigned long long stream;
-    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)K", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
-                          &d[6], &stream))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)O", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
+                          &d[6], &given))
+        return NULL;
+    unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
+    if (PyErr_Occurred())
         return NULL;
     uint64_t threads = (uint64_t)d[3] * d[4];
     threads = threads > UINT32_MAX ? threads : threads * d[5];
@@ -972,6 +1018,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->slow = Py_NewRef(slow);
     self->records = (Records *)Py_NewRef(records);
     memcpy(self->dimensions, d, sizeof d);
+    self->is_given = given != Py_None;
     self->stream = (void *)(uintptr_t)stream;
 #if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
     /* So that threads do not contend for its reference count. It and the launcher behind refer to each other, so it is for
@@ -991,6 +1038,17 @@ static const Exchange *exchange_of(PyTypeObject *type) {
     return exchange;
 }
 
+/* A method in C that takes nothing but its object; NULL if it is not such a one. */
+static PyCFunction method_of(PyObject *object, PyObject *name) {
+    PyObject *bound = PyObject_GetAttr(object, name);
+    PyCFunction function = NULL;
+    if (bound && PyCFunction_Check(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS && PyCFunction_GetSelf(bound) == object)
+        function = PyCFunction_GetFunction(bound);
+    Py_XDECREF(bound); /* the type has the method; a class that takes it away keeps what it had learnt */
+    PyErr_Clear();
+    return function;
+}
+
 static const Shape *make_shape(PyObject *args, const char *kinds, Py_ssize_t count) {
     Shape *shape = PyMem_Calloc(1, sizeof(Shape));
     if (!shape)
@@ -1003,6 +1061,8 @@ static const Shape *make_shape(PyObject *args, const char *kinds, Py_ssize_t cou
         shape->flags[i] = (unsigned char)(kinds[i] & HAS_OWN_LENGTH);
         if (shape->kinds[i] == EXCHANGE && !(shape->exchanges[i] = exchange_of(type)))
             shape->kinds[i] = TORCH;
+        if (shape->kinds[i] == EXCHANGE)
+            shape->is_neg[i] = method_of(PyTuple_GetItem(args, i), s_is_neg);
     }
     return shape;
 }
@@ -1139,6 +1199,7 @@ typedef struct {
     GetCurrent current;
     PointerAttribute attribute;
     StreamContext stream_context;
+    StreamFlags stream_flags;
     SHARED(unsigned) *flights;
     unsigned limits[LIMITS];
 } Lesson;
@@ -1175,6 +1236,7 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
     record->launch = lesson->launch;
     record->attribute = lesson->attribute;
     record->stream_context = lesson->stream_context;
+    record->stream_flags = lesson->stream_flags;
     record->flights = lesson->flights;
     record->live = Py_NewRef(lesson->live);
     memcpy(record->limits, lesson->limits, sizeof record->limits);
@@ -1245,11 +1307,11 @@ static PyObject *learn(Records *self, const Lesson *lesson) {
 static PyObject *records_learn(Records *self, PyObject *arguments) {
     Lesson lesson;
     Py_ssize_t kinds_count, arrays = 0;
-    unsigned long long launch, current, attribute, stream_context, flights;
+    unsigned long long launch, current, attribute, stream_context, stream_flags, flights;
     unsigned *l = lesson.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(IIIIIIII)O", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKKK(IIIIIIII)O", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
                           &PyTuple_Type, &lesson.plans, &PyList_Type, &lesson.live, &lesson.device, &launch, &current,
-                          &attribute, &stream_context, &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
+                          &attribute, &stream_context, &stream_flags, &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
                           &lesson.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
@@ -1260,6 +1322,7 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
     lesson.current = (GetCurrent)(uintptr_t)current;
     lesson.attribute = (PointerAttribute)(uintptr_t)attribute;
     lesson.stream_context = (StreamContext)(uintptr_t)stream_context;
+    lesson.stream_flags = (StreamFlags)(uintptr_t)stream_flags;
     lesson.flights = (SHARED(unsigned) *)(uintptr_t)flights;
     return learn(self, &lesson);
 }
@@ -1288,6 +1351,156 @@ static void records_dealloc(Records *self) {
     Py_DECREF(type);
 }
 
+/* --------------------------------------------------------------------------------------------------- configurations */
+
+/* How an object of a type tells its stream's handle: by an attribute, or by what the method `__cuda_stream__` gives. Types
+ * are added by one thread at a time and never taken away. */
+enum { MOST_STREAM_TYPES = 16 };
+static struct {
+    PyTypeObject *type;
+    PyObject *attribute;
+    int is_protocol;
+} stream_types[MOST_STREAM_TYPES];
+static SHARED(int) stream_types_count;
+
+/* The handle of a stream object, as an int; NULL, perhaps without an error, if its type is not known. */
+static PyObject *handle_of(PyObject *stream) {
+    int count = READ(stream_types_count);
+    for (int i = 0; i < count; i++) {
+        if (stream_types[i].type != Py_TYPE(stream))
+            continue;
+        PyObject *value;
+        if (stream_types[i].is_protocol) {
+            PyObject *pair = PyObject_CallMethodObjArgs(stream, stream_types[i].attribute, NULL);
+            int fits = pair && PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && PyLong_Check(PyTuple_GetItem(pair, 0)) &&
+                       PyLong_AsLong(PyTuple_GetItem(pair, 0)) == 0;
+            value = fits ? Py_NewRef(PyTuple_GetItem(pair, 1)) : NULL;
+            Py_XDECREF(pair);
+        } else {
+            value = PyObject_GetAttr(stream, stream_types[i].attribute);
+        }
+        if (value && (!PyLong_CheckExact(value) || (stream_types[i].is_protocol && PyLong_AsLong(value) == 0)))
+            Py_CLEAR(value); /* a stream that was closed may say 0, which is not the default stream then */
+        return forgiven() ? value : NULL;
+    }
+    return NULL;
+}
+
+static PyObject *know_stream_type(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *type, *attribute;
+    int is_protocol, count = READ(stream_types_count);
+    if (!PyArg_ParseTuple(args, "O!O!p", &PyType_Type, &type, &PyUnicode_Type, &attribute, &is_protocol))
+        return NULL;
+    for (int i = 0; i < count; i++)
+        if (stream_types[i].type == (PyTypeObject *)type)
+            Py_RETURN_NONE;
+    if (count < MOST_STREAM_TYPES) {
+        stream_types[count].type = (PyTypeObject *)Py_NewRef(type);
+        stream_types[count].attribute = Py_NewRef(attribute);
+        stream_types[count].is_protocol = is_protocol;
+        WRITE(stream_types_count, count + 1);
+    }
+    Py_RETURN_NONE;
+}
+
+/* The launchers of a kernel by their configurations, as users write these. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *launchers; /* a dict; those for given streams by (grid, block, handle, shared) too */
+} Configurations;
+
+static PyTypeObject *configurations_type;
+
+/* A value of a dict, a reference of the caller's own; NULL and an error if there is none. */
+static PyObject *kept(PyObject *dictionary, PyObject *key) {
+    PyObject *value;
+#ifdef Py_GIL_DISABLED
+    if (PyDict_GetItemRef(dictionary, key, &value) < 0)
+        return NULL;
+#else
+    value = Py_XNewRef(PyDict_GetItemWithError(dictionary, key));
+#endif
+    if (!value && !PyErr_Occurred())
+        PyErr_SetObject(PyExc_KeyError, key);
+    return value;
+}
+
+/* A launcher like the one that is kept for the handle of this stream, which keeps the stream alive. */
+static PyObject *configurations_held(Configurations *self, PyObject *key, Py_ssize_t parts, PyObject *stream) {
+    PyObject *handle = handle_of(stream), *none = NULL;
+    if (!handle) {
+        if (!PyErr_Occurred())
+            PyErr_SetObject(PyExc_KeyError, key);
+        return NULL;
+    }
+    PyObject *shared = parts == 4 ? PyTuple_GetItem(key, 3) : (none = PyLong_FromLong(0));
+    PyObject *plain = shared ? PyTuple_Pack(4, PyTuple_GetItem(key, 0), PyTuple_GetItem(key, 1), handle, shared) : NULL;
+    Py_DECREF(handle);
+    Py_XDECREF(none);
+    Launcher *found = plain ? (Launcher *)kept(self->launchers, plain) : NULL;
+    Py_XDECREF(plain);
+    if (!found || Py_TYPE((PyObject *)found) != launcher_type) {
+        if (found)
+            PyErr_SetObject(PyExc_KeyError, key);
+        Py_XDECREF((PyObject *)found);
+        return NULL;
+    }
+    Launcher *held = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    if (held) {
+        held->slow = Py_NewRef(found->slow);
+        held->records = (Records *)Py_NewRef((PyObject *)found->records);
+        memcpy(held->dimensions, found->dimensions, sizeof held->dimensions);
+        held->is_given = found->is_given;
+        held->stream = found->stream;
+        held->owner = Py_NewRef(stream);
+    }
+    Py_DECREF((PyObject *)found);
+    return (PyObject *)held;
+}
+
+static PyObject *configurations_subscript(Configurations *self, PyObject *key) {
+    if (PyTuple_CheckExact(key)) {
+        Py_ssize_t parts = PyTuple_Size(key);
+        PyObject *stream = parts == 3 || parts == 4 ? PyTuple_GetItem(key, 2) : Py_None;
+        if (stream != Py_None && !PyLong_Check(stream))
+            return configurations_held(self, key, parts, stream);
+    }
+    return kept(self->launchers, key);
+}
+
+static PyObject *configurations_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    (void)keywords;
+    PyObject *launchers;
+    if (!PyArg_ParseTuple(args, "O!", &PyDict_Type, &launchers))
+        return NULL;
+    Configurations *self = (Configurations *)PyType_GenericAlloc(type, 0);
+    if (self)
+        self->launchers = Py_NewRef(launchers);
+    return (PyObject *)self;
+}
+
+static int configurations_traverse(Configurations *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->launchers);
+    return 0;
+}
+
+static int configurations_clear(Configurations *self) {
+    PyObject *launchers = self->launchers;
+    self->launchers = PyDict_New();
+    Py_XDECREF(launchers);
+    return 0;
+}
+
+static void configurations_dealloc(Configurations *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->launchers);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
 static PyObject *launcher_getattro(Launcher *self, PyObject *name) {
     PyObject *value = PyObject_GenericGetAttr((PyObject *)self, name);
     if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
@@ -1306,6 +1519,7 @@ static PyObject *launcher_repr(Launcher *self) { return PyObject_Repr(self->slow
 static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->slow);
+    Py_VISIT(self->owner);
     return 0;
 }
 
@@ -1313,6 +1527,7 @@ static int launcher_clear(Launcher *self) {
     PyObject *slow = self->slow;
     self->slow = Py_NewRef(Py_None);
     Py_XDECREF(slow);
+    Py_CLEAR(self->owner);
     return 0;
 }
 
@@ -1320,6 +1535,7 @@ static void launcher_dealloc(Launcher *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->slow);
+    Py_XDECREF(self->owner);
     Py_XDECREF((PyObject *)self->records);
     PyObject_GC_Del(self);
     Py_DECREF(type);
@@ -1327,31 +1543,35 @@ static void launcher_dealloc(Launcher *self) {
 
 /* -------------------------------------------------------------------------------------------------------------- module */
 
-static PyObject *set_source(SHARED(const Source *) *place, PyObject *object, intptr_t (*function)(void)) {
+static PyObject *set_source(SHARED(const Source *) *place, PyObject *object, intptr_t (*function)(void), int tells_others) {
     const Source *now = READ(*place);
     if (object == Py_None) {
         WRITE(*place, NULL);
-    } else if (!now || now->object != object) {
+    } else if (!now || now->object != object || now->tells_others != tells_others) {
         Source *made = PyMem_Malloc(sizeof(Source));
         if (!made)
             return PyErr_NoMemory();
-        *made = (Source){Py_NewRef(object), function};
+        *made = (Source){Py_NewRef(object), function, tells_others};
         WRITE(*place, made);
     }
     Py_RETURN_NONE;
 }
 
-static PyObject *set_cupy_stream(PyObject *module, PyObject *source) {
+static PyObject *set_cupy_stream(PyObject *module, PyObject *args) {
     (void)module;
     intptr_t (*function)(void) = NULL;
+    PyObject *source;
+    int tells_others;
+    if (!PyArg_ParseTuple(args, "Op", &source, &tells_others))
+        return NULL;
     if (PyCapsule_IsValid(source, "intptr_t (void)")) /* a C function of CuPy's, by the name that Cython gives it */
         function = (intptr_t (*)(void))PyCapsule_GetPointer(source, "intptr_t (void)");
-    return set_source(&cupy_source, source, function);
+    return set_source(&cupy_source, source, function, tells_others);
 }
 
 static PyObject *set_torch_stream(PyObject *module, PyObject *source) {
     (void)module;
-    return set_source(&torch_source, source, NULL);
+    return set_source(&torch_source, source, NULL, 1);
 }
 
 static PyObject *disable(PyObject *module, PyObject *unused) {
@@ -1362,8 +1582,8 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
-     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, flights, limits, element)\n"
-     "-> bool\n\n"
+     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, stream_flags, flights, limits,\n"
+     "element) -> bool\n\n"
      "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle. False, and nothing\n"
      "is remembered, if an argument is not what all of the plans take; element(dtype) names an array's elements."},
     {NULL, NULL, 0, NULL},
@@ -1401,6 +1621,19 @@ static PyType_Slot launcher_slots[] = {
 static PyType_Spec launcher_spec = {"aotcuda_accelerator.Launcher", sizeof(Launcher), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, launcher_slots};
 
+static PyType_Slot configurations_slots[] = {
+    {Py_tp_doc, "Configurations(launchers): a dict of launchers, which finds those for stream objects by their handles."},
+    {Py_tp_new, configurations_new},
+    {Py_mp_subscript, configurations_subscript},
+    {Py_tp_traverse, configurations_traverse},
+    {Py_tp_clear, configurations_clear},
+    {Py_tp_dealloc, configurations_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec configurations_spec = {"aotcuda_accelerator.Configurations", sizeof(Configurations), 0,
+                                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, configurations_slots};
+
 static PyType_Slot plan_slots[] = {
     {Py_tp_doc, "Plan(size, parameters): how the arguments of one overload lie in its parameter block. A parameter is "
                 "(kind, format, offset, layout, ndim, itemsize, writable, words, dtype)."},
@@ -1412,10 +1645,15 @@ static PyType_Slot plan_slots[] = {
 static PyType_Spec plan_spec = {"aotcuda_accelerator.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
 
 static PyMethodDef methods[] = {
-    {"set_cupy_stream", set_cupy_stream, METH_O,
-     "Where CuPy tells its current stream: its C function in a capsule, its Python function, or None."},
+    {"set_cupy_stream", set_cupy_stream, METH_VARARGS,
+     "set_cupy_stream(source, tells_others)\n\n"
+     "Where CuPy tells its current stream: its C function in a capsule, or its Python function; and whether launches on\n"
+     "other streams have to wait for that one."},
     {"set_torch_stream", set_torch_stream, METH_O,
      "PyTorch's function from a GPU's ordinal to the handle of its current stream, or None."},
+    {"know_stream_type", know_stream_type, METH_VARARGS,
+     "know_stream_type(type, attribute, is_protocol)\n\n"
+     "Streams of this type tell their handle by an attribute, or by a method after the protocol __cuda_stream__."},
     {"disable", disable, METH_NOARGS, "Let every launch go the other way from now on: the process has forked."},
     {NULL, NULL, 0, NULL},
 };
@@ -1440,10 +1678,13 @@ static int execute(PyObject *module) {
         return -1;
     if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
         return -1;
+    if (!configurations_type && !(configurations_type = (PyTypeObject *)PyType_FromSpec(&configurations_spec)))
+        return -1;
     return PyModule_AddObjectRef(module, "Plan", (PyObject *)plan_type) ||
+           PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 4) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 5) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -31,7 +31,7 @@ class Kernel:
         self.__module__ = loader.source.name
         self._loader = loader
         self._kept = loader.kept(name)
-        self._launchers = self._kept.launchers
+        self._launchers = self._configurations = self._kept.launchers
 
     @property
     def signatures(self) -> list[str]:
@@ -47,27 +47,31 @@ class Kernel:
             ArgumentError: The stream is none.
         """
         try:
-            return self._launchers[configuration]  # type: ignore[no-any-return]
+            return self._configurations[configuration]  # type: ignore[no-any-return]
         except (KeyError, TypeError):  # a stream may be unhashable
             pass
+        return self._configured(configuration)
+
+    def _configured(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             self._refuse(
                 f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{configuration!r}]"
             )
-        grid, block, stream, shared = (*configuration, 0, 0)[:4]
+        grid, block, stream, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
         if stream is not None and not isinstance(stream, int):
-            from aotcuda.runtime.launcher import Held  # noqa: PLC0415 (as in launcher)
+            from aotcuda.runtime.launcher import held  # noqa: PLC0415 (as in launcher)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
-            return Held(self[grid, block, handle(stream), shared], stream)  # type: ignore[return-value]
-        launcher = self.launcher(grid, block, stream or 0, shared)
+            found = handle(stream)
+            return held(self[grid, block, found, shared], stream, found or 0)  # type: ignore[no-any-return]
+        launcher = self.launcher(grid, block, stream, shared)
         if _is_plain(configuration):
             if len(self._launchers) >= _MOST_LAUNCHERS:
                 self._launchers.clear()
             self._launchers[configuration] = launcher
         return launcher
 
-    def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> ForAll:
+    def forall(self, n: int, block: int | None = None, stream: object = None, shared: int = 0) -> ForAll:
         """The kernel over at least `n` threads: `kernel.forall(n)(*args)`; it must itself ignore threads beyond `n`.
 
         Args:
@@ -82,7 +86,7 @@ class Kernel:
         """
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
-    def launcher(self, grid: object, block: object, stream: int, shared: object) -> Launcher:
+    def launcher(self, grid: object, block: object, stream: int | None, shared: object) -> Launcher:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
         from aotcuda.runtime.fast import extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
         from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
@@ -91,6 +95,8 @@ class Kernel:
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where)
         records = extension.records(self._kept.shared, configuration)
+        if self._configurations is self._launchers:
+            self._configurations = extension.configurations(self._launchers)
         launcher = Launcher(self._loader, self.__name__, where, configuration, records)
         return launcher if records is None else extension.in_front(launcher, configuration, records)
 
@@ -191,10 +197,10 @@ class Kernel:
 
 
 def _is_plain(configuration: object) -> bool:
-    """Whether a configuration is made of ints and tuples of them, and so holds nothing alive and can be kept."""
+    """Whether a configuration is made of ints, None and tuples of them, and so holds nothing alive and can be kept."""
     if not isinstance(configuration, tuple):
         return False
-    return all(type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
+    return all(part is None or type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
 
 
 class ForAll:
@@ -236,7 +242,7 @@ class ForAll:
         loader.ready()  # which says what stands against a launch
         if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0 and self._launch_copies(loaded, args):
             return
-        selection = overload, slot, values, _ = loaded.select(name, args, self._stream)
+        selection = overload, slot, values, *_ = loaded.select(name, args, self._stream)
         if self._n == 0:
             overload.slots.append(slot)
             return
@@ -253,7 +259,7 @@ class ForAll:
         if group is not None:
             launcher.settle(loaded, group, overload, args)
 
-    def _grid(self, best: int) -> tuple[int, int, int, int]:
+    def _grid(self, best: int) -> tuple[int, int, int | None, int]:
         """The configuration for blocks of `best` threads, unless the user has named their number."""
         block = self._block or best
         return -(-self._n // block), block, self._stream, self._shared
@@ -269,7 +275,8 @@ class ForAll:
         copies = host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel))
         try:
             self(*copies.args)
-            copies.bring_back(self._stream)
+            given = self._stream
+            copies.bring_back(loaded.stream(self._kernel.__name__, copies.args) if given is None else given)
         finally:
             copies.free()
         return True

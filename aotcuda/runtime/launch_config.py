@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Dimensions = tuple[int, int, int]
 
+_MOST_STREAMS = 64
 _COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 
 
@@ -40,19 +41,42 @@ class _Config(ctypes.Structure):
     )
 
 
+class OnStreams(dict[int, object]):
+    """What the driver takes for a configuration, by the handle of the stream; made when it is first asked for."""
+
+    __slots__ = ("_block", "_cooperative", "_grid", "_shared")
+
+    def __init__(self, grid: Dimensions, block: Dimensions, shared: int, *, cooperative: bool) -> None:
+        self._grid = grid
+        self._block = block
+        self._shared = shared
+        self._cooperative = cooperative
+
+    def __missing__(self, stream: int) -> object:
+        config = _Config(grid=self._grid, block=self._block, shared=self._shared, stream=stream)
+        if self._cooperative:
+            config.attributes = ctypes.pointer(_Attribute(id=_COOPERATIVE, value=1))
+            config.count = 1
+        found = ctypes.byref(config)
+        if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
+            self.clear()
+        self[stream] = found
+        return found
+
+
 class Configuration:
     """Grid, block, stream and shared memory of a launch; a value, valid as far as that can be told without a GPU.
 
     Attributes:
         grid: Blocks of the grid in x, y and z.
         block: Threads of a block in x, y and z.
-        stream: The handle of the stream, 0 for the default one.
+        stream: The handle of the stream, 0 for the default one; None for the one that is current at each launch.
         shared: Bytes of dynamic shared memory for each block.
     """
 
-    __slots__ = ("_for_driver", "block", "grid", "shared", "stream")
+    __slots__ = ("_cooperative", "_for_driver", "block", "grid", "shared", "stream")
 
-    def __init__(self, grid: object, block: object, stream: int, shared: int, where: str) -> None:
+    def __init__(self, grid: object, block: object, stream: int | None, shared: int, where: str) -> None:
         """From what a user wrote for kernel `where`.
 
         Raises:
@@ -63,28 +87,30 @@ class Configuration:
         self.block = dimensions(block, "block", where)
         self.stream = check(stream)
         self.shared = shared
-        self._for_driver: dict[bool, object] = {}  # by whether it is for a cooperative launch
+        self._for_driver = OnStreams(self.grid, self.block, shared, cooperative=False)
+        self._cooperative: OnStreams | None = None
 
-    def __str__(self) -> str:
+    def on(self, stream: int) -> str:
+        """What a launch of this configuration on a stream is said to be."""
         return (
-            f"grid {self.grid}, block {self.block}, stream {self.stream:#x} and {self.shared} bytes of dynamic shared "
-            "memory"
+            f"grid {self.grid}, block {self.block}, stream {stream:#x} and {self.shared} bytes of dynamic shared memory"
         )
 
     def largest(self) -> int:
         """The largest of its numbers."""
         return max(*self.grid, *self.block, self.shared)
 
-    def for_driver(self, *, cooperative: bool) -> object:
-        """The configuration for `Driver.launch`; `cooperative` is for a grid that is launched all at once."""
-        found = self._for_driver.get(cooperative)
-        if found is None:
-            config = _Config(grid=self.grid, block=self.block, shared=self.shared, stream=self.stream)
-            if cooperative:
-                config.attributes = ctypes.pointer(_Attribute(id=_COOPERATIVE, value=1))
-                config.count = 1
-            found = self._for_driver[cooperative] = ctypes.byref(config)
-        return found
+    def for_driver(self, stream: int, *, cooperative: bool) -> object:
+        """The configuration on a stream, for `Driver.launch`; `cooperative` is for a grid launched all at once."""
+        return self.on_streams(cooperative=cooperative)[stream]
+
+    def on_streams(self, *, cooperative: bool) -> OnStreams:
+        """The same for each stream, by its handle."""
+        if not cooperative:
+            return self._for_driver
+        if self._cooperative is None:
+            self._cooperative = OnStreams(self.grid, self.block, self.shared, cooperative=True)
+        return self._cooperative
 
     def allow(self, kernel: DeviceKernel, where: str) -> None:
         """Raise LaunchError if the GPU or the kernel, which users know as `where`, cannot take it.

@@ -9,13 +9,17 @@ from __future__ import annotations
 import ctypes
 import os
 
-from aotcuda.errors import AotcudaError
+from aotcuda.errors import AotcudaError, LaunchError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import streams, synchronize
+from aotcuda.runtime.arguments.arrays import Ready
 from aotcuda.runtime.images.device_kernel import UnloadedError, again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
     from aotcuda.errors import CudaError
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Group, Selection
@@ -88,8 +92,8 @@ class Launcher:
         return self.configuration.block
 
     @property
-    def stream(self) -> int:
-        """The handle of the stream, 0 for the default one."""
+    def stream(self) -> int | None:
+        """The handle of the stream, 0 for the default one; None for the one that is current at the launch."""
         return self.configuration.stream
 
     @property
@@ -136,7 +140,7 @@ class Launcher:
         Raises:
             UnloadedError: The images, or those that the selection is of, were unloaded or replaced since.
         """
-        overload, slot, _, pending = selection
+        overload, slot, _, pending, stream = selection
         library, configuration = loaded.library, self.configuration
         try:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
@@ -145,27 +149,31 @@ class Launcher:
             if kernel is None or pending:
                 kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
             self._verify(kernel)
-            driver, stream = library.driver, configuration.stream
+            driver = library.driver
             if kernel.watch is not None:
                 kernel.watch.clear(stream)
             if library.synchronous:
                 problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
                 driver.check(synchronize.settle(driver, stream), problem)
-            code = driver.launch(configuration.for_driver(cooperative=kernel.cooperative), kernel.kernel, None, slot[1])
+            attributes = configuration.for_driver(stream, cooperative=kernel.cooperative)
+            code = driver.launch(attributes, kernel.kernel, None, slot[1])
             if code:
                 self._recover(code, loaded, kernel, selection)
+            for ready, mutual in _streams(pending):
+                if mutual or streams.is_captured(driver, ready):  # what joined a capture has to come back to it
+                    streams.order(driver, stream, ready, f"{self.where}: an argument's data is on stream {ready:#x}")
             failed = synchronize.settle(driver, stream) if library.synchronous else 0
             if not failed and kernel.watch is not None:
                 failed = kernel.watch.check(stream)
             if failed:
-                raise self._failure(failed, driver, kernel, overload, slot[0].raw)
+                raise self._failure(failed, driver, kernel, selection)
         finally:
             overload.slots.append(slot)
             if self._loader.leaving:
                 self._loader.sweep()
 
     def __repr__(self) -> str:
-        stream = f", stream {self.stream:#x}" if self.stream else ""
+        stream = f", stream {self.stream:#x}" if self.stream is not None else ""
         shared = f", {self.shared} bytes of shared memory" if self.shared else ""
         return f"<{self.where} with grid {self.grid}, block {self.block}{stream}{shared}>"
 
@@ -174,6 +182,7 @@ class Launcher:
 
         Raises:
             CudaError: The driver reports an error.
+            LaunchError: The stream does not exist any more.
         """
         loaded = self._loader.ready()
         driver = loaded.library.driver
@@ -184,7 +193,8 @@ class Launcher:
             except UnloadedError:
                 self.launch(args)
             return
-        raise self._error(code, driver, driver.devices[current or 0])
+        stream = loaded.stream(self.name, args) if self.stream is None else self.stream
+        raise self._error(code, driver, driver.devices[current or 0], stream)
 
     def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
@@ -197,7 +207,8 @@ class Launcher:
         copies = host_arrays.Copies(args, numbers, loaded.library.driver, self.where)
         try:
             self.launch(copies.args)
-            copies.bring_back(self.stream)
+            given = self.stream
+            copies.bring_back(loaded.stream(self.name, copies.args) if given is None else given)
         finally:
             copies.free()
         return True
@@ -209,7 +220,7 @@ class Launcher:
         found = self._learnt.get((group, context))
         if found is not None or self._records is not None or library.device < 0 or self._loader.asks:
             return found
-        if (group, context) in self._taught or loaded.fast_path(group) is None:
+        if (group, context) in self._taught or loaded.fast_path(group, given=self.stream is not None) is None:
             return None
         # Another launcher of the kernel had such arguments; what it learnt from those checks these by itself.
         kernels = self._device_kernels(loaded, group, library.device)
@@ -242,21 +253,19 @@ class Launcher:
 
             if extension.learn(self._records, library, group, kernels, args, self.shared):
                 return
-        if loaded.learn_fast_path(group, args) is not None:
+        if loaded.learn_fast_path(group, args, given=self.stream is not None) is not None:
             self._bind(loaded, group, context, device, kernels)
 
     def _bind(self, loaded: Loaded, group: Group, context: int, device: int, kernels: list[DeviceKernel]) -> FastPath:
         """The Python path of a group, which was learnt, for this launcher's configuration; no argument is asked."""
-        factory = loaded.fast_path(group)
+        factory = loaded.fast_path(group, given=self.stream is not None)
         assert factory is not None  # noqa: S101 (it was learnt)
-        same = (0, 1) if self.stream in (0, 1) else (self.stream,)
-        start = loaded.library.launch_on(self.stream, context)
         ready = ctypes.c_void_p.from_param  # what ctypes would otherwise do at every call
         targets = [
-            (self.configuration.for_driver(cooperative=kernel.cooperative), ready(kernel.kernel.value))
+            (self.configuration.on_streams(cooperative=kernel.cooperative), ready(kernel.kernel.value))
             for kernel in kernels
         ]
-        fast = factory(start, targets, same, context, device)
+        fast = factory(loaded.library.driver.launch, targets, self.stream or 0, context, device)
         self._fast = self._learnt[group, context] = fast
         return fast
 
@@ -278,44 +287,45 @@ class Launcher:
 
     def _enter(self, loaded: Loaded, selection: Selection) -> int:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
-        overload, _, values, pending = selection
+        overload, _, values, pending, stream = selection
         library, places = loaded.library, overload.addresses_of(values)
         device = self._loader.enter(loaded, places)
         if len(library.driver.devices) > 1:
             library.check_reach(places, device, self.where)
-            library.check_stream(self.stream, device, self.where)
-        for ready in {item for item in pending if isinstance(item, int)}:
-            if not streams.same(ready, self.stream):
-                streams.order(library.driver, ready, self.stream)
+            library.check_stream(stream, device, self.where)
+        for ready, _ in _streams(pending):
+            streams.order(library.driver, ready, stream, f"{self.where}: an argument's data is on stream {ready:#x}")
         return device
 
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
-        overload, slot, values, _ = selection
+        overload, slot, values, _, stream = selection
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(loaded, overload.addresses_of(values))
-            configuration = self.configuration.for_driver(cooperative=kernel.cooperative)
+            configuration = self.configuration.for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(configuration, kernel.kernel, None, slot[1])
         if code:
-            raise self._error(code, driver, kernel.device)
+            raise self._error(code, driver, kernel.device, stream)
 
-    def _error(self, code: int, driver: Driver, device: Device) -> Exception:
-        error = driver.error(code, f"{self.where} could not be launched on {device} with {self.configuration}")
+    def _error(self, code: int, driver: Driver, device: Device, stream: int) -> Exception:
+        if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
+            return LaunchError(f"{self.where} cannot be launched: {streams.dead(stream)}")
+        problem = f"{self.where} could not be launched on {device} with {self.configuration.on(stream)}"
+        error = driver.error(code, problem)
         if code == _COOPERATIVE_TOO_LARGE:
             error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
         return error
 
-    def _failure(
-        self, code: int, driver: Driver, kernel: DeviceKernel, overload: PackedOverload, block: bytes
-    ) -> CudaError:
+    def _failure(self, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection) -> CudaError:
         """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
+        overload, slot, _, _, stream = selection
         error = driver.error(code, f"{self.where} failed on {kernel.device}", late=False)
         lines = [
             f"{error}",
             f"signature: {overload.record['signature']}",
-            f"launched with {self.configuration}",
-            *overload.given(block),
+            f"launched with {self.configuration.on(stream)}",
+            *overload.given(slot[0].raw),
         ]
         error.args = ("\n  ".join(lines),)
         return error
@@ -325,6 +335,14 @@ class Launcher:
         if kernel not in self._verified:
             self.configuration.allow(kernel, self.where)
             self._verified.add(kernel)
+
+
+def held(launcher: Launcher, stream: object, handle: int) -> Any:
+    """A launcher for a stream object, of this handle, which it keeps alive."""
+    from aotcuda.runtime.fast import extension  # noqa: PLC0415 (few programs have stream objects)
+
+    extension.know_stream(stream, handle)
+    return Held(launcher, stream)
 
 
 class Held:
@@ -345,6 +363,15 @@ class Held:
 
     def __repr__(self) -> str:
         return repr(self._launcher)
+
+
+def _streams(pending: list[object]) -> Iterable[tuple[int, bool]]:
+    """The streams that a launch has to wait for, each with whether it has to wait for the launch."""
+    found: dict[int, bool] = {}
+    for item in pending:
+        if isinstance(item, Ready):
+            found[item] = found.get(item, False) or item.mutual
+    return found.items()
 
 
 def _decline(_args: tuple[object, ...]) -> int:

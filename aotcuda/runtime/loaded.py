@@ -12,6 +12,7 @@ from _thread import RLock
 
 from aotcuda.errors import AotcudaError, ArgumentError, LaunchError, NoImageError
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.arguments.views import UnreadableError
 
@@ -77,13 +78,19 @@ class Loaded:
                     found = self._tables[name] = OverloadTable(record, where, self.live)
         return found
 
-    def select(self, name: str, args: tuple[object, ...], stream: int) -> Selection:
+    def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection:
         """The overload of a kernel for these arguments, and the arguments packed for it; see `OverloadTable.select`.
+
+        Args:
+            name: The kernel's.
+            args: The arguments.
+            given: The handle of the launch's stream, None for the current one.
 
         Raises:
             ArgumentError: No overload takes the arguments, or one of them cannot be read.
         """
         table = self.table(name)
+        stream = self.stream(name, args) if given is None else given
         selection = table.select(args, stream)
         if selection is None:
             selection = self._select_wider(name, table, args, stream)
@@ -91,6 +98,20 @@ class Loaded:
                 raise table.refusal(args)
             table.keep(args, selection[0])
         return selection
+
+    def stream(self, name: str, args: tuple[object, ...]) -> int:
+        """The handle of the stream that is current for a launch of a kernel with these arguments.
+
+        Raises:
+            ArgumentError: An argument cannot be read.
+        """
+        device = self.library.device if self.library.device >= 0 else self.library.driver.current_device()
+        try:
+            return arrays.current_stream(args, device)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self.table(name).unreadable(args, error) from error
 
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
         """An overload on a GPU; compiled where the images have nothing for it.
@@ -118,18 +139,18 @@ class Loaded:
         """Whether asking for an overload on a GPU could compile it first."""
         return overload in self._cases and (overload, device) not in self._kernels
 
-    def fast_path(self, group: Group) -> Bind | None:
-        """The factory of a group's fast-path functions in Python, if one was learnt."""
-        return self._fast.known(group) if self._fast is not None else None
+    def fast_path(self, group: Group, *, given: bool) -> Bind | None:
+        """The factory of a group's fast-path functions in Python, if one was learnt; see `FastPaths.learn`."""
+        return self._fast.known(group, given=given) if self._fast is not None else None
 
-    def learn_fast_path(self, group: Group, args: tuple[object, ...]) -> Bind | None:
+    def learn_fast_path(self, group: Group, args: tuple[object, ...], *, given: bool) -> Bind | None:
         """The same, made for arguments of these types; None if there can be none."""
         fast = self._fast
         if fast is None:
             from aotcuda.runtime.fast.python import FastPaths  # noqa: PLC0415 (after the first launch)
 
             fast = self._fast = FastPaths(self.library.driver, one_context=self.library.device >= 0)
-        return fast.learn(group, args)
+        return fast.learn(group, args, given=given)
 
     def block(self, group: Group, shared: int) -> int | None:
         """The block size of most occupancy for a group of one overload, if `keep_block` has noted it."""

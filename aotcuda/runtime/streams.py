@@ -17,17 +17,16 @@ LAST_DEFAULT = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
 
 _NO_TIMING = 2
+_CAPTURE_IMPLICIT = 906
 
 
-def handle(stream: object) -> int:
-    """The driver's handle of a stream: 0 or None for the default stream, an int, or any library's stream object.
+def handle(stream: object) -> int | None:
+    """The driver's handle of a stream: an int, or any library's stream object; None, the current stream, stays None.
 
     Raises:
-        ArgumentError: The object is no stream that aotcuda knows.
+        ArgumentError: The object is no stream that aotcuda knows, or one that was closed.
     """
-    if stream is None:
-        return 0
-    if isinstance(stream, int):
+    if stream is None or isinstance(stream, int):
         return stream
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
@@ -35,7 +34,11 @@ def handle(stream: object) -> int:
         if version != 0:
             message = f"{stream!r} speaks version {version} of the __cuda_stream__ protocol; aotcuda knows version 0"
             raise ArgumentError(message)
-        return int(value)
+        value = int(value)
+        if value == 0 and type(stream).__module__.startswith("cuda.core"):  # its default streams are 1 and 2
+            message = f"{stream!r} was closed; pass a stream that is open"
+            raise ArgumentError(message)
+        return value
     for attribute in ("ptr", "cuda_stream", "handle"):  # CuPy, PyTorch, Numba
         value = getattr(stream, attribute, None)
         if value is not None:
@@ -48,13 +51,13 @@ def handle(stream: object) -> int:
     raise ArgumentError(message)
 
 
-def check(stream: int) -> int:
-    """A handle, as it is.
+def check(stream: int | None) -> int | None:
+    """A handle, or None for the current stream, as it is.
 
     Raises:
         ArgumentError: It is beyond what an address can be.
     """
-    if not 0 <= stream < 1 << 64:
+    if stream is not None and not 0 <= stream < 1 << 64:
         message = f"{stream} is no handle of a stream"
         raise ArgumentError(message)
     return stream
@@ -65,12 +68,50 @@ def same(left: int, right: int) -> bool:
     return (left or LEGACY) == (right or LEGACY)
 
 
-def order(driver: Driver, before: int, after: int) -> None:
-    """Make work submitted to `after` from now on wait for what has been submitted to `before`."""
+def is_dead(driver: Driver, stream: int) -> bool:
+    """Whether a handle is of no stream that exists; of a stream that was destroyed, for one.
+
+    The driver says CUDA_ERROR_INVALID_CONTEXT of such a handle to whoever asks for the stream's flags or launches
+    there; `cuStreamGetCtx` crashes. What never was a handle of the driver's crashes everywhere.
+    """
+    flags = ctypes.c_uint()
+    return stream > LAST_DEFAULT and driver.call["cuStreamGetFlags"](stream, ctypes.byref(flags)) != 0
+
+
+def dead(stream: int) -> str:
+    """What to say of a stream that `is_dead`."""
+    return f"stream {stream:#x} does not exist any more; keep the object that made it, for as long as it is used"
+
+
+def is_captured(driver: Driver, stream: int) -> bool:
+    """Whether a stream is being captured: nothing of it runs yet, and waiting for it would end the capture."""
+    status = ctypes.c_int()
+    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status))
+    return code == _CAPTURE_IMPLICIT or (code == 0 and status.value != 0)
+
+
+def order(driver: Driver, before: int, after: int, what: str) -> None:
+    """Make work submitted to `after` from now on wait for what has been submitted to `before`.
+
+    Raises:
+        ArgumentError: One of them is captured into a graph and the other one is not, or one does not exist any more.
+            The text begins with `what`, which is where that stream comes from.
+        CudaError: The driver refuses for another reason.
+    """
+    for stream in (before, after):
+        if is_dead(driver, stream):
+            message = f"{what}: {dead(stream)}"
+            raise ArgumentError(message)
+    if is_captured(driver, after) and not is_captured(driver, before):
+        message = (
+            f"{what}, which is not part of the graph that stream {after:#x} is captured into, so a launch there cannot "
+            "wait for it; use arrays of that stream, or make it wait before the capture begins"
+        )
+        raise ArgumentError(message)
     event = ctypes.c_void_p()
     driver.check(driver.call["cuEventCreate"](ctypes.byref(event), _NO_TIMING), "no event could be made")
     try:
-        problem = f"stream {after:#x} could not be made to wait for stream {before:#x}, which an argument's data is on"
+        problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {what}"
         driver.check(driver.call["cuEventRecord"](event, before), problem)
         driver.check(driver.call["cuStreamWaitEvent"](after, event, 0), problem)
     finally:

@@ -11,6 +11,7 @@ import ctypes
 import os
 
 from aotcuda.errors import ConfigError
+from aotcuda.runtime import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _VARIABLE = "AOTCUDA_SYNCHRONIZE"
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
-_CAPTURE_IMPLICIT = 906
 
 
 def wanted() -> bool:
@@ -34,13 +34,6 @@ def wanted() -> bool:
     return value == "1"
 
 
-def is_captured(driver: Driver, stream: int) -> bool:
-    """Whether a stream is being captured: nothing of it runs yet, and waiting for it would end the capture."""
-    status = ctypes.c_int()
-    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status))
-    return code == _CAPTURE_IMPLICIT or (code == 0 and status.value != 0)
-
-
 def wait(driver: Driver, stream: int) -> int:
     """Wait for a stream, beside captures of other streams too; the driver's code."""
     mode = ctypes.c_int(_RELAXED)
@@ -53,4 +46,4 @@ def wait(driver: Driver, stream: int) -> int:
 
 def settle(driver: Driver, stream: int) -> int:
     """Wait for a stream, unless it is being captured; the driver's code."""
-    return 0 if is_captured(driver, stream) else wait(driver, stream)
+    return 0 if streams.is_captured(driver, stream) else wait(driver, stream)

@@ -71,11 +71,13 @@ class Items(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A kernel, the tuples of arguments for it, and the stream that they are launched on."""
+    """A kernel, the tuples of arguments for it, the stream given for them, and the libraries' current streams."""
 
     record: dict[str, Any]
     tuples: list[tuple[Any, ...]]
-    stream: int
+    stream: int | None
+    cupy: int = 0
+    torch: int = 0
 
 
 class DifferenceError(AssertionError):
@@ -102,6 +104,7 @@ class Fuzz:
 
     def run(self, case: Case) -> None:
         """Raise DifferenceError if the paths differ in a case."""
+        libraries.CURRENT.update(cupy=case.cupy, torch=case.torch)
         launchers = {path: self.launcher(path, case) for path in PATHS}
         reference = None
         for number, described in enumerate(case.tuples):
@@ -600,4 +603,6 @@ def cases(draw: Any) -> Case:
             args = [*draw(st.sampled_from(tuples))]
             args[at] = draw(_argument(draw(st.sampled_from([chosen, *overloads]))[at]))
             tuples.append(tuple(args))
-    return Case(record, tuples, draw(st.sampled_from((0, 0, 0, 1, 77))))
+    stream = draw(st.sampled_from((None, None, None, 0, 0, 1, 77)))
+    cupy, torch = draw(st.sampled_from(((0, 0), (0, 0), (77, 77), (77, 78), (0, 77), (1, 0), (2, 2), (77, 1))))
+    return Case(record, tuples, stream, cupy, torch)

@@ -9,6 +9,7 @@
  *   FAKE_CUDA_KERNEL    "threads=256,shared=1024" (and constant, local, registers): what cuKernelGetAttribute answers
  *   FAKE_CUDA_STORE     "name=value" separated by ",": what a launch stores in globals of the image
  *   FAKE_CUDA_STREAMS   "119=1" separated by ",": streams of a GPU's context (unset: of the current one)
+ *   FAKE_CUDA_DEAD      "77" separated by ",": handles of streams that were destroyed
  *   FAKE_CUDA_CAPTURING "77" separated by ",": streams that are being captured, in global mode
  *   FAKE_CUDA_FAULTY    a kernel that faults: every call from its launch on answers CUDA_ERROR_ILLEGAL_ADDRESS
  *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
@@ -82,6 +83,12 @@ static int faulted; /* by a kernel: the process is lost */
 static int held, waiting; /* launches, inside the driver */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static __thread int capture_mode; /* 0: global, 2: relaxed */
+static int captured_events_count;
+
+/* Streams that wait for an event of a captured one are captured with it. */
+enum { MOST_JOINED = 64 };
+static uintptr_t joined[MOST_JOINED];
+static int joined_count;
 static __thread int *current;
 static __thread int *pushed[16];
 static __thread int pushed_count;
@@ -179,7 +186,7 @@ EXPORT void fake_reset(void) {
     current = NULL;
     memset(contexts, 0, sizeof contexts);
     memset(destroyed, 0, sizeof destroyed);
-    faulted = held = waiting = capture_mode = 0;
+    faulted = held = waiting = capture_mode = joined_count = captured_events_count = 0;
     memset(counters, 0, sizeof counters);
     memset(globals, 0, sizeof globals);
     pushed_count = 0;
@@ -236,7 +243,15 @@ static int *context_of(void *stream) {
     return device < 0 ? current : &contexts[device];
 }
 
-static int is_captured(void *stream) { return listed(getenv("FAKE_CUDA_CAPTURING"), stream) >= 0; }
+static int is_captured(void *stream) {
+    const char *captured = getenv("FAKE_CUDA_CAPTURING");
+    for (int i = 0; captured && *captured && i < joined_count; i++)
+        if (joined[i] == (uintptr_t)stream)
+            return 1;
+    return listed(captured, stream) >= 0;
+}
+
+static int is_dead(void *stream) { return listed(getenv("FAKE_CUDA_DEAD"), stream) >= 0; }
 
 EXPORT int cuInit(unsigned flags) {
     (void)flags;
@@ -538,8 +553,16 @@ EXPORT int cuStreamSynchronize(void *stream) {
     return current && destroyed[current - contexts] ? CONTEXT_IS_DESTROYED : SUCCESS;
 }
 
+EXPORT int cuStreamGetFlags(void *stream, unsigned *flags) {
+    ENTER();
+    *flags = 1;
+    return is_dead(stream) ? INVALID_CONTEXT : SUCCESS;
+}
+
 EXPORT int cuStreamIsCapturing(void *stream, int *status) {
     ENTER();
+    if (is_dead(stream))
+        return INVALID_CONTEXT;
     *status = is_captured(stream);
     return faulted ? ILLEGAL_ADDRESS : SUCCESS;
 }
@@ -629,7 +652,7 @@ EXPORT const void *fake_last(void) { return &last; }
 
 static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsigned shared, void *stream,
                   void **parameters, void **extra, int cooperative) {
-    if (!current)
+    if (!current || is_dead(stream))
         return INVALID_CONTEXT;
     if (faulted)
         return ILLEGAL_ADDRESS;
@@ -752,15 +775,21 @@ EXPORT int cuEventCreate(void **event, unsigned flags) {
 
 EXPORT int cuStreamGetCtx(void *stream, int **context) {
     ENTER();
+    if (is_dead(stream)) /* the driver crashes */
+        abort();
     *context = context_of(stream);
     return *context ? SUCCESS : INVALID_CONTEXT;
 }
+
+static uintptr_t captured_events[MOST_JOINED];
 
 EXPORT int cuEventRecord(void *event, void *stream) {
     log_line("{\"call\": \"cuEventRecord\", \"event\": %llu, \"stream\": %llu}\n", (unsigned long long)(uintptr_t)event,
              (unsigned long long)(uintptr_t)stream);
     ENTER();
-    return SUCCESS;
+    if (is_captured(stream) && captured_events_count < MOST_JOINED)
+        captured_events[captured_events_count++] = (uintptr_t)event;
+    return is_dead(stream) ? INVALID_CONTEXT : SUCCESS;
 }
 
 EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
@@ -769,6 +798,9 @@ EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
              (unsigned long long)(uintptr_t)event, (unsigned long long)(uintptr_t)stream);
     ENTER();
     last.waits++;
+    for (int i = 0; i < captured_events_count; i++)
+        if (captured_events[i] == (uintptr_t)event && !is_captured(stream) && joined_count < MOST_JOINED)
+            joined[joined_count++] = (uintptr_t)stream;
     return SUCCESS;
 }
 

@@ -134,7 +134,7 @@ def _teach(launcher: launch.Launcher, args: tuple[object, ...]) -> None:
     loaded = launcher._loader.ready()
     group = loaded.table(launcher.name).group(args)
     try:
-        overload, slot, _, _ = loaded.select(launcher.name, args, launcher.stream)
+        overload, slot, *_ = loaded.select(launcher.name, args, launcher.stream)
     except ArgumentError:
         return  # which the launch will say too
     overload.slots.append(slot)

@@ -208,13 +208,14 @@ class TestCupy:
         assert cuda.calls("cuEventRecord") == []
         assert len(general) == 1
 
-    def test_the_launch_waits_for_cupys_current_stream_whenever_it_is_another_one(self, cuda, cupy):
+    def test_a_given_stream_and_cupys_current_one_wait_for_each_other_whenever_they_differ(self, cuda, cupy):
         k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
         x, y = Cupy.ndarray(cuda.array(F4)), Cupy.ndarray(cuda.array(F4))
         for current in (0, 77, 0, 78):
             cupy.stream = current
-            k[1, 1](x, y)
-        assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77, 78]
+            k[1, 1, 0](x, y)
+        assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77, 0, 78, 0]
+        assert [call["stream"] for call in cuda.calls("cuStreamWaitEvent")] == [0, 77, 0, 78]
         assert len(cuda.launches()) == 4
 
     def test_cupy_may_be_told_to_leave_streams_to_its_user(self, cuda, monkeypatch):
@@ -222,9 +223,10 @@ class TestCupy:
         cupy.stream = 77
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         for _ in range(3):
+            k[1, 1, 0](Cupy.ndarray(cuda.array(F4)))
             k[1, 1](Cupy.ndarray(cuda.array(F4)))
         assert cuda.calls("cuEventRecord") == []
-        assert len(cuda.launches()) == 3
+        assert [launch["stream"] for launch in cuda.launches()] == [0, 77] * 3
 
 
 class TestStreamObjects:
@@ -803,12 +805,12 @@ class TestTorchExchange:
             k[1, 1](self.tensor(cuda.array(like), negative=True))
         assert len(cuda.launches()) == 2
 
-    def test_the_launch_waits_for_torchs_current_stream_whenever_it_is_another_one(self, cuda):
+    def test_a_given_stream_waits_for_torchs_current_one_whenever_it_is_another_one(self, cuda):
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         tensor = self.tensor(cuda.array(F4))
         for stream in (0, 0, 77, 0):
             Tensor.current_stream = stream
-            k[1, 1](tensor)
+            k[1, 1, 0](tensor)
         assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77]
         assert len(cuda.launches()) == 4
 

@@ -2,7 +2,7 @@
 
 A reader takes an array and gives its view: `(typestr, address, shape, strides, readonly)`, with NumPy's type string and
 strides in bytes, or None for an array that is C-contiguous. It gives None for an array that is not on a GPU. What must
-happen before or be kept alive until the launch goes into `pending`: the handle of a stream that the data is on, or a
+happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a `Ready`, or a
 DLPack capsule.
 
 What any array may say of itself is held to the rules of `aotcuda.runtime.arguments.views`.
@@ -11,7 +11,11 @@ CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfa
 bfloat16 tensors and those that require gradients have none. Everything else is read through
 `__cuda_array_interface__`, or else DLPack. Either of these says which stream the data is on. For CuPy and PyTorch that
 is, by their own conventions, the library's current stream; for Numba the one that the array is bound to, if any, as its
-interface would say.
+interface would say. A stream that an interface names, CuPy's and Numba's included, also has to wait for the launch:
+version 3 of the interface demands it of who works on another one. DLPack's and PyTorch's arrays have no such rule.
+
+A launch with no stream of its own goes to `current_stream`, which is where the library of the first PyTorch or CuPy
+array launches its own kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from aotcuda.runtime.arguments.views import UnreadableError, canonical, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from aotcuda.runtime.arguments.views import View
@@ -48,6 +52,25 @@ _TORCH = {
 }
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
 """Where the class `DeviceNDArray` is whose attributes are known; its subclasses' memory may be another."""
+
+
+class Ready(int):
+    """The handle of a stream that a launch has to wait for, since an array's data is on it.
+
+    Attributes:
+        mutual: Whether that stream then has to wait for the launch, too.
+    """
+
+    __slots__ = ()
+    mutual = False
+
+
+class MutuallyReady(Ready):
+    """As `Ready`, where the array's protocol demands both."""
+
+    __slots__ = ()
+    mutual = True
+
 
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _families: dict[type, str] = {}  # likewise; "" for types that are no arrays
@@ -158,16 +181,50 @@ def element(name: Any) -> str:
     return structured(typestr, name.descr)
 
 
-def cupy_stream() -> Callable[[], Any] | None:
-    """CuPy's function that gives its current stream; None if CuPy was told to leave streams to its user.
+def current_stream(args: Iterable[object], device: int | None) -> int:
+    """The handle of the stream that a launch with these arguments goes to if it is told none.
+
+    It is the current stream of the library of the first array of PyTorch's or CuPy's that is on a GPU, tuples' items
+    included, as those libraries' own kernels have it; 0, the default stream, if there is none.
+
+    Args:
+        args: The arguments.
+        device: The ordinal of the GPU of the launch; None if that is where the array lies.
+    """
+    return _current_stream(args, device) or 0
+
+
+def _current_stream(args: Iterable[object], device: int | None) -> int | None:
+    for arg in args:
+        found = family(arg)
+        if found == "cupy":
+            return int(cupy_stream()().ptr)
+        if found == "torch":
+            tensor: Any = arg
+            current = torch_stream()
+            if current is not None and tensor.is_cuda:
+                return int(current(tensor.get_device() if device is None else device))
+        elif isinstance(arg, tuple):
+            inner = _current_stream(arg, device)
+            if inner is not None:
+                return inner
+    return None
+
+
+def cupy_stream() -> Callable[[], Any]:
+    """CuPy's function that gives its current stream."""
+    current: Callable[[], Any] = sys.modules["cupy"].cuda.get_current_stream
+    return current
+
+
+def cupy_says_stream() -> bool:
+    """Whether CuPy's arrays are on its current stream for others; if not, their user sees to it that they are ready.
 
     `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2` tells it so: its arrays then name no stream in their interface.
     """
     cupy: Any = sys.modules["cupy"]
-    if getattr(cupy._util, "CUDA_ARRAY_INTERFACE_EXPORT_VERSION", 3) < 3:  # noqa: SLF001 (there is no public name)
-        return None
-    current: Callable[[], Any] = cupy.cuda.get_current_stream
-    return current
+    version: int = getattr(cupy._util, "CUDA_ARRAY_INTERFACE_EXPORT_VERSION", 3)  # noqa: SLF001 (there is no public name)
+    return version >= 3
 
 
 def torch_stream() -> Callable[[int], int] | None:
@@ -206,7 +263,7 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         if not 0 <= handle < 1 << 64:
             message = f"is on stream {shown(handle)}, which is no handle"
             raise UnreadableError(message)
-        _wait(handle, pending, stream)
+        _wait(handle, pending, stream, MutuallyReady)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
     return view(typestr, address, shape, strides, readonly=bool(readonly))
@@ -214,9 +271,8 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
 
 def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
     name = array.dtype
-    current = cupy_stream()
-    if current is not None:
-        _wait(current().ptr, pending, stream)
+    if cupy_says_stream():
+        _wait(cupy_stream()().ptr, pending, stream, MutuallyReady)
     strides = None if array._c_contiguous else array.strides  # noqa: SLF001 (flags makes an object for each question)
     return view(element(name), array.data.ptr, array.shape, strides, readonly=False)
 
@@ -227,7 +283,7 @@ def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
         return None
     current = torch_stream()
     if current is not None:
-        _wait(current(tensor.get_device()), pending, stream)
+        _wait(current(tensor.get_device()), pending, stream, Ready)
     if tensor.is_conj() or tensor.is_neg():  # views whose memory holds other numbers than they show
         name += " (a lazy conjugate; call resolve_conj() or resolve_neg())"
     strides = None
@@ -241,7 +297,7 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, data = element(array.dtype), array.stream, array.gpu_data
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
-            _wait(int(ready), pending, stream)
+            _wait(int(ready), pending, stream, MutuallyReady)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
         return view(name, int(data.device_pointer), array.shape, array.strides, readonly=False)
     except (AttributeError, TypeError):  # another version's, made otherwise
@@ -291,7 +347,7 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     return structured(typestr, descr)
 
 
-def _wait(ready: int, pending: list[object], stream: int) -> None:
+def _wait(ready: int, pending: list[object], stream: int, kind: type[Ready]) -> None:
     """Note that a launch on `stream` has to wait for stream `ready`, unless they are one; 0 and 1 mean the same."""
     if ready != stream and (ready or 1) != (stream or 1):
-        pending.append(ready)
+        pending.append(kind(ready))

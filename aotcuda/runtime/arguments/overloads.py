@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
 
-    Selection = tuple[PackedOverload, Slot, list[object], list[object]]
+    Selection = tuple[PackedOverload, Slot, list[object], list[object], int]
 
 _MOST_KEPT = 1024
 
@@ -139,7 +139,7 @@ class OverloadTable:
         return ranked.guess(args) if ranked is not None else None
 
     def select(self, args: tuple[object, ...], stream: int) -> Selection | None:
-        """The overload for these arguments, a slot that holds them packed, their numbers, and what is pending.
+        """The overload for these arguments, a slot that holds them packed, their numbers, what is pending, the stream.
 
         None if no overload takes them. `pending` is described in `aotcuda.runtime.arguments.arrays`. The caller gives
         the slot back.
@@ -216,7 +216,7 @@ class OverloadTable:
                 except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
-                return overload, slot, values, pending
+                return overload, slot, values, pending, stream
         return None
 
     def keep(self, args: tuple[object, ...], overload: PackedOverload) -> None:

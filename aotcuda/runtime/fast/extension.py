@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 4
+_VERSION = 5
 """Of the interface between the two; another one's extension is left alone."""
 
 _MOST = 0xFFFFFFFF
 """What a dimension of a grid has room for in the driver's call."""
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5}
+_HANDLES = {"cupy": "ptr", "torch": "cuda_stream"}
+"""Where the streams of a library have their handles, at less cost than by the protocol."""
+
 _EXCHANGE = "__dlpack_c_exchange_api__"
 _READ_BY_EXCHANGE = (
     "__getattribute__",
@@ -43,8 +46,10 @@ _READ_BY_EXCHANGE = (
     "dtype",
     "element_size",
     "get_device",
+    "is_conj",
     "is_contiguous",
     "is_cuda",
+    "is_neg",
     "ndim",
     "numel",
     "shape",
@@ -121,6 +126,26 @@ def in_front(launcher: Callable[..., None], configuration: Configuration, kept: 
     return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream)
 
 
+def configurations(launchers: dict[object, Any]) -> Any:
+    """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
+    module = accelerator()
+    return launchers if module is None else module.Configurations(launchers)
+
+
+def know_stream(stream: object, handle: int) -> None:
+    """Let `configurations` read streams of this one's type, of which `handle` was read."""
+    module, kind = accelerator(), type(stream)
+    attribute = _HANDLES.get(kind.__module__.partition(".")[0])
+    if module is None:
+        return
+    if attribute is not None and getattr(stream, attribute, None) == handle:
+        with _lock:
+            module.know_stream_type(kind, attribute, False)
+    elif callable(getattr(kind, "__cuda_stream__", None)):
+        with _lock:
+            module.know_stream_type(kind, "__cuda_stream__", True)
+
+
 def learn(
     kept: Records,
     library: LoadedLibrary,
@@ -168,6 +193,7 @@ def learn(
         current,
         _address(driver.call["cuPointerGetAttribute"]),
         _address(driver.call["cuStreamGetCtx"]),
+        _address(driver.call["cuStreamGetFlags"]),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(kernels, shared),
         arrays.element,
@@ -219,13 +245,11 @@ def _has_exchange(tensor: object) -> bool:
 
 def _use_cupy() -> None:
     """Say where CuPy tells its current stream: a C function, where this CuPy has one."""
-    source: Any = arrays.cupy_stream()
-    if source is not None:
-        streams = sys.modules.get("cupy_backends.cuda.stream")
-        source = getattr(streams, "__pyx_capi__", {}).get("get_current_stream_ptr", source)
-        if type(source).__name__ == "PyCapsule" and not _has_signature(source):
-            source = arrays.cupy_stream()
-    accelerator().set_cupy_stream(source)
+    streams = sys.modules.get("cupy_backends.cuda.stream")
+    source: Any = getattr(streams, "__pyx_capi__", {}).get("get_current_stream_ptr")
+    if type(source).__name__ != "PyCapsule" or not _has_signature(source):
+        source = arrays.cupy_stream()
+    accelerator().set_cupy_stream(source, arrays.cupy_says_stream())
 
 
 def _has_signature(capsule: object) -> bool:

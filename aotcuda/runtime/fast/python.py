@@ -36,8 +36,9 @@ DECLINED = -1
 _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 _TEMPLATE = """
-def bind(launch, targets, same, context, device):
+def bind(launch, targets, stream, context, device):
     [{targets}] = targets
+    same = stream or 1
     def fast(args):
         try:
             {checks}
@@ -63,7 +64,7 @@ _ATTEMPT = """
                 except Exception:
                     pass
                 else:
-                    return launch(configuration{n}, kernel{n}, None, slot[1])
+                    return launch(configurations{n}[stream], kernel{n}, None, slot[1])
             finally:
                 give_back{n}(slot)
 """
@@ -74,14 +75,17 @@ class Place:
 
     Attributes:
         current: `cuCtxGetCurrent`, for a launch that depends on which context is current; None if it does not.
-        attribute: `cuPointerGetAttribute`, where there are several GPUs, and arrays may lie on another one; else None.
+        several: Whether there are several GPUs, and so arrays and streams may be of another one.
+        call: The driver's functions that are asked about these.
     """
 
-    __slots__ = ("attribute", "current")
+    __slots__ = ("call", "current", "several")
 
-    def __init__(self, current: Callable[..., int] | None, attribute: Callable[..., int] | None) -> None:
-        self.current = current
-        self.attribute = attribute
+    def __init__(self, driver: Driver, *, one_context: bool) -> None:
+        names = ("cuPointerGetAttribute", "cuStreamGetFlags", "cuStreamGetCtx")
+        self.call = {name: driver.call[name] for name in names}
+        self.current = None if one_context else driver.call["cuCtxGetCurrent"]
+        self.several = len(driver.devices) > 1
 
 
 class FastPaths:
@@ -91,41 +95,45 @@ class FastPaths:
 
     def __init__(self, driver: Driver, *, one_context: bool) -> None:
         """For launches on a driver's GPUs; `one_context` says that it does not matter which context is current."""
-        call = driver.call
-        several = len(driver.devices) > 1
-        self._place = Place(
-            None if one_context else call["cuCtxGetCurrent"], call["cuPointerGetAttribute"] if several else None
-        )
-        self._made: dict[Group, Bind | None] = {}
+        self._place = Place(driver, one_context=one_context)
+        self._made: dict[tuple[Group, bool], Bind | None] = {}
 
-    def known(self, group: Group) -> Bind | None:
+    def known(self, group: Group, *, given: bool) -> Bind | None:
         """What `learn` has made for a group, if it was asked and could."""
-        return self._made.get(group)
+        return self._made.get((group, given))
 
-    def learn(self, group: Group, args: tuple[object, ...]) -> Bind | None:
-        """The factory of a group's fast-path functions, made for arguments of these types; None if unsupported."""
-        if self._made.get(group) is None:
-            self._made[group] = specialise(group.overloads, args, group.live, self._place)
-        return self._made[group]
+    def learn(self, group: Group, args: tuple[object, ...], *, given: bool) -> Bind | None:
+        """The factory of a group's fast-path functions, made for arguments of these types; None if unsupported.
+
+        They are for launches on a stream that was `given`, or for those on the one that is current at each launch.
+        """
+        if self._made.get((group, given)) is None:
+            self._made[group, given] = specialise(group.overloads, args, group.live, self._place, given=given)
+        return self._made[group, given]
 
 
-def specialise(overloads: Sequence[PackedOverload], args: tuple[object, ...], live: Mark, place: Place) -> Bind | None:
+def specialise(
+    overloads: Sequence[PackedOverload], args: tuple[object, ...], live: Mark, place: Place, *, given: bool = True
+) -> Bind | None:
     """The factory of the fast-path functions of some overloads; None if it is unsupported for such arguments.
 
-    That function takes `cuLaunchKernelEx`, a pair of configuration and kernel for each overload, the stream's handles,
-    and the context and the GPU that the fast function is for.
+    That function takes `cuLaunchKernelEx`; for each overload its configurations by the stream's handle, and its kernel;
+    the handle of the stream that was given, 0 if none was; and the context and the GPU that the fast function is for.
 
     Args:
         overloads: In the order in which they are tried; their arrays have the same dtypes and dimensions.
         args: Arguments that one of them took.
         live: Empty when the overloads' code is not loaded any more.
         place: What has to be asked about where it is launched.
+        given: Whether the stream is given; otherwise it is the one that `arrays.current_stream` says.
     """
-    writer = Writer(several=place.attribute is not None, single=len(overloads) == 1)
+    writer = Writer(several=place.several, single=len(overloads) == 1, given=given)
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
     attempts = []
-    scope: dict[str, Any] = {"live": live, "current": place.current, "attribute": place.attribute}
+    scope: dict[str, Any] = {"live": live, "current": place.current} | {
+        f"ask_{name}": function for name, function in place.call.items()
+    }
     try:
         names = writer.arguments(args)
         for n, overload in enumerate(overloads):
@@ -143,9 +151,14 @@ def specialise(overloads: Sequence[PackedOverload], args: tuple[object, ...], li
     except GeneralOnlyError:
         return None
     writer.finish()
+    if (
+        place.several
+    ):  # a handle that was freed may be that of another GPU's stream by now, and the driver launches there
+        gone = "ask_cuStreamGetFlags(stream, slot[4]) or ask_cuStreamGetCtx(stream, slot[4])"
+        writer.places.append(f"if stream > 2 and ({gone} or slot[3].value != context): raise LookupError")
     places = "\n                    ".join(writer.places)
     source = _TEMPLATE.format(
-        targets=", ".join(f"(configuration{n}, kernel{n})" for n, *_ in attempts),
+        targets=", ".join(f"(configurations{n}, kernel{n})" for n, *_ in attempts),
         checks="\n            ".join(writer.checks) or "pass",
         attempts="".join(
             _ATTEMPT.format(n=n, condition=condition, late=late, place=places, values=values)
@@ -199,7 +212,9 @@ class Writer:
         names: The objects that all of these refer to.
     """
 
-    def __init__(self, *, several: bool, single: bool) -> None:
+    def __init__(self, *, several: bool, single: bool, given: bool) -> None:
+        self._given = given
+        self._leader = ""  # the library whose current stream the launch is on
         self._several = several
         self._single = single
         self.checks: list[str] = []
@@ -263,8 +278,22 @@ class Writer:
             self.checks.append(f"if not ({' and '.join(self._products)}) and ({' or '.join(large)}): return -1")
 
     def arguments(self, args: tuple[object, ...]) -> list[str]:
-        """Write that the arguments are of these types; gives their variables."""
-        return self._taken_apart("args", args)
+        """Write that the arguments are of these types, and which stream the launch is on; gives their variables."""
+        names = self._taken_apart("args", args)
+        if not self._given:
+            self._leader = _leader(args)
+            self.checks += self._current_stream(self._leader)
+        return names
+
+    def _current_stream(self, leader: str) -> list[str]:
+        """What `arrays.current_stream` says, and the handle that stands for it in comparisons."""
+        if leader == "cupy":
+            self.names["cupy_stream"] = arrays.cupy_stream()
+            return ["stream = cupy_stream().ptr", "same = stream or 1"]
+        if leader == "torch":
+            self.names["torch_stream"] = arrays.torch_stream()
+            return ["stream = torch_stream(device)", "same = stream or 1"]
+        return []
 
     def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None:
         """Write a tuple, whose type is known or checked already."""
@@ -348,10 +377,9 @@ class Writer:
         )
         if self._several:
             self.checks.append(f"if {name}.data.device_id != device: return -1")
-        current = arrays.cupy_stream()
-        if current is not None and "cupy_stream" not in self.names:
-            self.names["cupy_stream"] = current
-            self.checks.append("if cupy_stream().ptr not in same: return -1")
+        if "cupy_stream" not in self.names and arrays.cupy_says_stream():
+            self.names["cupy_stream"] = arrays.cupy_stream()
+            self.checks.append("if (cupy_stream().ptr or 1) != same: return -1")
         own = arrays.inherits(array, "ndarray", "__len__", "shape", "strides", "_c_contiguous", "_f_contiguous")
         extents = self._extents(name, ndim, f"len({name})" if own else "")
         orders = {"C": f"{name}._c_contiguous"}
@@ -381,7 +409,7 @@ class Writer:
         current = arrays.torch_stream()
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
-            self.checks.append("if torch_stream(device) not in same: return -1")
+            self.checks.append("if (torch_stream(device) or 1) != same: return -1")
         # A tensor's len() is a Python function of 0.5 us; its numel() takes a sixth of that.
         extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
         bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
@@ -394,7 +422,7 @@ class Writer:
         address, shape, strides, ready = (self._fresh(letter) for letter in "pstw")
         self.checks += [
             f"{ready} = {name}.stream",  # 0 for none, an int, or a stream object
-            f"if {ready} is not {none} and int({ready}) not in same: return -1",
+            f"if {ready} is not {none} and (int({ready}) or 1) != same: return -1",
             f"if {name}.dtype is not {held} and {name}.dtype != {held}: return -1",
             f"{shape} = {name}.shape",
             f"{strides} = {name}.strides",
@@ -420,7 +448,7 @@ class Writer:
             f"{ready} = {interface}.get('stream')",
             f"if {typestr} is not {held} and ({typestr} != {held} or type({typestr}) is not str): return -1",
             f"if type({shape}) is not tuple: return -1",
-            f"if {ready} is not None and ({ready} not in same or type({ready}) is not int): return -1",
+            f"if {ready} is not None and (type({ready}) is not int or ({ready} or 1) != same): return -1",
             f"if {interface}.get('mask') is not None: return -1",
         ]
         if not parameter.get("readonly", False) and self._single:
@@ -485,7 +513,9 @@ class Writer:
     def _lies_here(self, address: str) -> None:
         """Where there are several GPUs: decline an address on another one."""
         if self._several:  # the driver writes an int into the cell
-            elsewhere = f"attribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
+            elsewhere = (
+                f"ask_cuPointerGetAttribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
+            )
             self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
 
     def _extents(self, name: str, ndim: int, length: str) -> list[str]:
@@ -524,6 +554,15 @@ class Writer:
     def _fresh(self, letter: str) -> str:
         self._count += 1
         return f"{letter}{self._count}"
+
+
+def _leader(args: tuple[object, ...]) -> str:
+    """The family whose current stream is the launch's; "" if it is the default one."""
+    for arg in args:
+        found = _leader(arg) if isinstance(arg, tuple) else _family(arg)
+        if found == "cupy" or (found == "torch" and arrays.torch_stream() is not None):
+            return found
+    return ""
 
 
 def _family(array: object) -> str:

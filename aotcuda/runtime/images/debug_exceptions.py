@@ -11,7 +11,7 @@ import builtins
 import ctypes
 
 from aotcuda.errors import DeviceError
-from aotcuda.runtime import synchronize
+from aotcuda.runtime import streams, synchronize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Watch:
             Exception: The exception that the kernel raised; `DeviceError` stands for one that is not Python's own.
             CudaError: What it stored cannot be read.
         """
-        if synchronize.is_captured(self._driver, stream):
+        if streams.is_captured(self._driver, stream):
             return 0  # and nothing was stored yet
         code = synchronize.wait(self._driver, stream)
         if code:

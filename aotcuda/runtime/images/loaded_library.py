@@ -13,7 +13,7 @@ from aotcuda.runtime.images.device_kernel import DeviceKernel, OpenLibrary, Unlo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.layout import PackedOverload
@@ -146,6 +146,9 @@ class LoadedLibrary:
         """
         if stream <= streams.LAST_DEFAULT:
             return
+        if streams.is_dead(self.driver, stream):
+            message = f"{name} cannot be launched: {streams.dead(stream)}"
+            raise LaunchError(message)
         owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
         code = self.driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
         self.driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {name}")
@@ -162,24 +165,6 @@ class LoadedLibrary:
             "make that context current, or take a stream of this one"
         )
         raise LaunchError(message)
-
-    def launch_on(self, stream: int, context: int) -> Callable[..., int]:
-        """What fast launches on a stream call in place of `Driver.launch`.
-
-        Where there are several GPUs it declines if a stream is not of `context`: a handle that was freed may be that of
-        another GPU's stream by now, and the driver would launch there.
-        """
-        launch, owner_of = self.driver.launch, self.driver.call["cuStreamGetCtx"]
-        if len(self.driver.devices) == 1 or stream <= streams.LAST_DEFAULT:
-            return launch
-
-        def checked(configuration: object, kernel: object, parameters: object, extra: object) -> int:
-            owner = ctypes.c_void_p()
-            if owner_of(stream, ctypes.byref(owner)) or owner.value != context:
-                return -1
-            return launch(configuration, kernel, parameters, extra)
-
-        return checked
 
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
         """An overload on a GPU, looked up when first asked for.

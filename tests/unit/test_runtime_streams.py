@@ -1,0 +1,270 @@
+"""Which stream a launch is on, and what it is ordered with: the cells of the table in docs/runtime.md, "Streams"."""
+
+from __future__ import annotations
+
+import types
+from contextlib import contextmanager
+
+import pytest
+
+from aotcuda.errors import AotcudaError, ArgumentError, LaunchError
+from aotcuda.runtime import streams
+from support import libraries
+from support.libraries import Array, State
+from support.manifests import kernel
+
+CUPY, TORCH, OWN = 77, 88, 99
+"""The current streams of CuPy and PyTorch, and the one that Numba's arrays are bound to and interfaces name."""
+
+LEADS = {"cupy": CUPY, "torch": TORCH, "exchange": TORCH}
+"""The libraries on whose current stream a launch is."""
+
+# What an array's data is on, and whether that stream has to wait for the launch, too.
+ON = {
+    "cupy": (CUPY, True),
+    "torch": (TORCH, False),
+    "exchange": (TORCH, False),
+    "numba": (OWN, True),
+    "interface": (OWN, True),
+    "instance": (OWN, True),
+    "free numba": (None, False),
+    "free interface": (None, False),
+    "dlpack": (None, False),  # its owner is told the stream
+}
+
+pytestmark = pytest.mark.usefixtures("path")
+
+
+@pytest.fixture
+def current():
+    """CuPy and PyTorch, as far as the run time asks them."""
+    with contextmanager(libraries.installed)():
+        libraries.CURRENT.update(cupy=CUPY, torch=TORCH)
+        yield libraries.CURRENT
+    libraries.CURRENT.update(cupy=0, torch=0)
+
+
+def array(library: str) -> object:
+    """An array of a library; "free" ones are on no stream of their own."""
+    stream = OWN if library in ("numba", "interface", "instance") else None
+    return libraries.make(Array(library.removeprefix("free "), (State(stream=stream),)))
+
+
+def ordered(cuda):
+    """Pairs of a stream that waits and the one that it waits for, in their order, and the launches among them."""
+    found, recorded = [], {}
+    for call in cuda.calls("cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel"):
+        if call["call"] == "cuEventRecord":
+            recorded[call["event"]] = call["stream"]
+        elif call["call"] == "cuStreamWaitEvent":
+            found.append((call["stream"], recorded[call["event"]]))
+        else:
+            found.append(("launch", call["stream"]))
+    return found
+
+
+def expected(stream: int, arrays: tuple[str, ...]) -> list[tuple[object, int]]:
+    """The same as the table has it, for one launch."""
+    others: dict[int, bool] = {}
+    for library in arrays:
+        ready, mutual = ON[library]
+        if ready is not None and not streams.same(ready, stream):
+            others[ready] = others.get(ready, False) or mutual
+    before = [(stream, ready) for ready in others]
+    return [*before, ("launch", stream), *[(ready, stream) for ready, mutual in others.items() if mutual]]
+
+
+@pytest.mark.parametrize("given", [None, "none", 0, 55, "object"])
+@pytest.mark.parametrize("first", ON)
+@pytest.mark.parametrize("second", ["", "cupy", "exchange", "numba", "free interface"])
+def test_each_cell(cuda, current, first, second, given):
+    arrays = (first, second) if second else (first,)
+    parameters = ", ".join(["float32[::1]"] * len(arrays))
+    k = cuda.package(kernel("k", f"void({parameters})")).k
+    leader = next((LEADS[library] for library in arrays if library in LEADS), 0)
+    where = {None: leader, "none": leader, 0: 0, 55: 55, "object": 66}[given]
+    configuration = {None: (1, 1), "none": (1, 1, None, 0), "object": (1, 1, types.SimpleNamespace(ptr=66))}
+    for _ in range(3):
+        k[configuration.get(given, (1, 1, given))](*map(array, arrays))
+    assert ordered(cuda) == expected(where, arrays) * 3
+
+
+@pytest.mark.parametrize("first", ["cupy", "torch", "exchange", "numba", "free interface"])
+def test_forall_is_on_the_same_streams(cuda, current, first):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(3):
+        k.forall(100)(array(first))
+        k.forall(100, stream=0)(array(first))
+        k.forall(100, stream=55)(array(first))
+    assert ordered(cuda) == 3 * [cell for where in (LEADS.get(first, 0), 0, 55) for cell in expected(where, (first,))]
+
+
+def test_the_stream_that_is_current_at_the_launch_counts(cuda, current):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    run = k[1, 1]
+    for stream in (0, 1, 2, 77, 78, 0):
+        current.update(cupy=stream)
+        run(array("cupy"))
+    assert [launch["stream"] for launch in cuda.launches()] == [0, 1, 2, 77, 78, 0]
+    assert cuda.calls("cuEventRecord") == []
+
+
+def test_more_streams_than_are_kept(cuda, current):
+    run = cuda.package(kernel("k", "void(float32[::1])")).k[1, 1]
+    for stream in range(100, 400):
+        current.update(cupy=stream)
+        run(array("cupy"))
+    assert [launch["stream"] for launch in cuda.launches()] == [*range(100, 400)]
+
+
+@pytest.mark.parametrize("library", ["cupy", "exchange"])
+def test_an_array_within_a_tuple_leads_as_well(cuda, current, library):
+    k = cuda.package(kernel("k", "void(int32, (int32, float32[::1]))")).k
+    for _ in range(3):
+        k[1, 1](1, (2, array(library)))
+    assert ordered(cuda) == [("launch", LEADS[library])] * 3
+
+
+def test_without_arrays_a_launch_is_on_the_default_stream(cuda, current):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    for _ in range(3):
+        k[1, 1](7)
+    assert ordered(cuda) == [("launch", 0)] * 3
+
+
+def test_shared_memory_with_the_default_stream(cuda, current):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(3):
+        k[1, 1, 0, 100](array("free interface"))
+        k[1, 1, None, 100](array("exchange"))
+    assert [(launch["stream"], launch["shared"]) for launch in cuda.launches()] == [(0, 100), (TORCH, 100)] * 3
+
+
+class Handle:
+    """A stream object whose handle is asked for by a method."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __cuda_stream__(self):
+        return 0, self.handle
+
+
+Core = type("Stream", (Handle,), {"__module__": "cuda.core"})
+
+
+def test_each_object_of_a_type_has_its_own_handle(cuda):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    kinds = [Handle, Core, lambda ptr: types.SimpleNamespace(ptr=ptr)]
+    cupy = type(
+        "Stream", (), {"__module__": "cupy.cuda.stream", "__init__": lambda self, ptr: setattr(self, "ptr", ptr)}
+    )
+    torch = type("Stream", (), {"__module__": "torch", "__init__": lambda self, to: setattr(self, "cuda_stream", to)})
+    wanted = []
+    for make in (*kinds, cupy, torch):
+        for handle in (11, 12, 11, 13):
+            k[1, 1, make(handle)](7)
+            k[1, 1, make(handle), 5](7)
+            wanted += [handle, handle]
+    assert [launch["stream"] for launch in cuda.launches()] == wanted
+
+
+def test_attributes_of_a_stream_object_may_come_and_go(cuda):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    for _ in range(2):
+        for stream in (types.SimpleNamespace(ptr=11), types.SimpleNamespace(cuda_stream=12)):
+            k[1, 1, stream](7)
+        with pytest.raises(ArgumentError, match="is no stream"):
+            k[1, 1, types.SimpleNamespace()](7)
+    assert [launch["stream"] for launch in cuda.launches()] == [11, 12, 11, 12]
+
+
+def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    stream = Core(11)
+    for _ in range(2):
+        k[1, 1, stream](7)
+    stream.handle = 0
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="was closed"):
+            k[1, 1, stream](7)
+    assert len(cuda.launches()) == 2
+
+
+@pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
+def test_a_dead_stream_is_named(cuda, current, devices):
+    cuda.set(devices=devices, streams="55=0")
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    made = array("free interface")
+    for _ in range(2):
+        k[1, 1, 55](made)
+    cuda.set(dead="55")
+    for _ in range(2):
+        with pytest.raises(
+            LaunchError, match=r"mypkg\.kernels\.k cannot be launched: stream 0x37 does not exist any more"
+        ):
+            k[1, 1, 55](made)
+    assert len(cuda.launches()) == 2
+
+
+def test_a_dead_stream_that_data_is_on_is_named(cuda, current):
+    cuda.set(dead=str(OWN))
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(2):
+        with pytest.raises(
+            ArgumentError, match=r"an argument's data is on stream 0x63: stream 0x63 does not exist any more"
+        ):
+            k[1, 1](array("interface"))
+    assert cuda.launches() == []
+
+
+class TestCaptures:
+    """Launches on streams that are being captured into a graph."""
+
+    @pytest.mark.parametrize("first", ["cupy", "torch", "exchange"])
+    def test_nothing_but_the_launch_is_captured(self, cuda, current, first):
+        cuda.set(capturing=str(LEADS[first]))
+        k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
+        for _ in range(3):
+            k[1, 1](array(first), array("free interface"))
+        assert ordered(cuda) == [("launch", LEADS[first])] * 3
+        assert cuda.calls("cuStreamSynchronize") == []
+
+    def test_data_that_is_not_part_of_the_graph_is_refused(self, cuda, current):
+        cuda.set(capturing=str(TORCH))
+        k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
+        for _ in range(2):
+            with pytest.raises(
+                ArgumentError, match=r"data is on stream 0x63, which is not part of the graph that stream 0x58"
+            ):
+                k[1, 1](array("exchange"), array("numba"))
+        assert ordered(cuda) == []
+
+    @pytest.mark.parametrize("library", ["cupy", "exchange"])
+    def test_a_given_stream_that_joins_a_capture_comes_back_to_it(self, cuda, current, library):
+        """What forks off a captured stream has to join it again, or the capture cannot end."""
+        cuda.set(capturing=str(LEADS[library]))
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        for _ in range(2):
+            k[1, 1, 55](array(library))
+        where = LEADS[library]
+        assert ordered(cuda) == [(55, where), ("launch", 55), (where, 55)] * 2
+
+
+def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current, monkeypatch):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    run = k[1, 1]
+    for _ in range(2):
+        run(array("cupy"))
+
+    def broken():
+        message = "no stream today"
+        raise RuntimeError(message)
+
+    import sys
+
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", broken)
+    k = cuda.package(kernel("k", "void(float32[::1])"), name="mypkg.others").k
+    for _ in range(2):
+        with pytest.raises(AotcudaError, match="no stream today"):
+            k[1, 1](array("cupy"))
