@@ -114,6 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     init.set_defaults(run=_init)
 
+    doctor = commands.add_parser("doctor", help="tell what this machine and this installation have")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    doctor.set_defaults(run=_doctor)
+
     cache = commands.add_parser("cache", help="what the JIT fallback compiled on this machine")
     actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, text in (("dir", "print its folder"), ("list", "list its entries"), ("clear", "remove its entries")):
@@ -219,6 +223,16 @@ def _init(arguments: argparse.Namespace) -> None:
     from aotcuda.record.init import run  # noqa: PLC0415
 
     run(arguments.project)
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    import json  # noqa: PLC0415
+
+    from aotcuda import doctor  # noqa: PLC0415
+
+    found = doctor.examine()
+    _set_errors("backslashreplace")
+    print(json.dumps(found, indent=2) if arguments.json else doctor.render(found))
 
 
 def _cache(arguments: argparse.Namespace) -> None:

@@ -291,7 +291,7 @@ OURS: dict[str, Way] = {
     "C, the same image": Way(""),
     "aotcuda, first-use": Way(_AFTER, {"AOTCUDA_LOAD": "first-use"}),
     "aotcuda, import": Way(_AFTER, {"AOTCUDA_LOAD": "import"}),
-    "aotcuda, first-use, no accelerator": Way(_AFTER, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_ACCELERATOR": "0"}),
+    "aotcuda, first-use, in Python": Way(_AFTER, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_EXTENSION": "0"}),
     "aotcuda, first-use, before the driver": Way(_BEFORE, {"AOTCUDA_LOAD": "first-use"}, starts_driver=True),
     "aotcuda, import, before the driver": Way(_BEFORE, {"AOTCUDA_LOAD": "import"}, starts_driver=True),
 }

@@ -154,11 +154,11 @@ def _fuzz(folder: Path, *, sanitize: bool) -> Any:
 
     library = folder / "libcuda.so.1"
     _compile(ROOT / "tests" / "support" / "fake_libcuda.c", library, ["-lpthread"])
-    extension = folder / "aotcuda_accelerator.so"
+    extension = folder / "_launch.so"
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     options = [*stable, f"-I{sysconfig.get_path('include')}", *(_SANITIZERS if sanitize else [])]
-    _compile(ROOT / "accelerator" / "launch.c", extension, options)
-    spec = importlib.util.spec_from_file_location("aotcuda_accelerator", extension)
+    _compile(ROOT / "aotcuda" / "runtime" / "fast" / "launch.c", extension, options)
+    spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", extension)
     assert spec is not None
     assert spec.loader is not None
     accelerator = importlib.util.module_from_spec(spec)

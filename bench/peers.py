@@ -185,14 +185,14 @@ def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
 
 
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
-    """What makes a launcher of this project's, with the accelerator and without."""
+    """What makes a launcher of this project's, with the fast path in C and in Python."""
     from aotcuda.runtime.fast import extension as accelerate
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
 
     def fast() -> Callable[..., object]:
         if accelerate.accelerator() is None:
-            message = "the accelerator is not installed"
+            message = f"no fast path in C: {accelerate.why_not()}"
             raise MissingError(message)
         made: Callable[..., object] = case.packaged[GRID, BLOCK]
         return made
@@ -200,11 +200,11 @@ def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
     def plain() -> Callable[..., object]:
         return Launcher(case.packaged._loader, case.packaged.__name__, "", Configuration(GRID, BLOCK, 0, 0, ""), None)
 
-    return {"aotcuda, accelerator": fast, "aotcuda, Python": plain}
+    return {"aotcuda, C": fast, "aotcuda, Python": plain}
 
 
 def aotcuda_launches(case: Case) -> Iterator[tuple[str, Callable[[], Launch]]]:
-    """This project: with the accelerator and without, for arrays of each library."""
+    """This project: with the fast path in C and in Python, for arrays of each library."""
 
     def kept(way: str, library: str) -> Callable[[], Launch]:
         return lambda: (made[way](), (2.0, *getattr(case, library)()))

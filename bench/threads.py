@@ -128,7 +128,7 @@ def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
     plain([ctypes.c_void_p()])[0](2)  # loads everything
     ways = {"aotcuda, Python": plain}
     if accelerate.accelerator() is not None:
-        ways["aotcuda, accelerator"] = fast
+        ways["aotcuda, C"] = fast
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return ways

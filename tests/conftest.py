@@ -17,7 +17,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
-_KEPT = ("AOTCUDA_ACCELERATOR",)  # which of the two launch paths the tests go
+_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")  # which of the two launch paths the tests go
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 
 

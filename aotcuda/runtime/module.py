@@ -111,6 +111,24 @@ class Module:
             root = os.path.dirname(root)
         return root
 
+    @property
+    def fast_path(self) -> str:
+        """Which fast path launches take, and why not the one in C: `"in C"`, `"in Python: ..."` or `"none: ..."`.
+
+        Raises:
+            ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
+        """
+        from aotcuda.runtime import synchronize  # noqa: PLC0415 (not before it is asked for)
+        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (likewise)
+
+        if self.editable:
+            return "none: each launch of an editable install looks at its sources"
+        library = self.library
+        if library.synchronous if library is not None else synchronize.wanted():
+            return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
+        problem = extension.why_not()
+        return "in C" if problem is None else f"in Python: {problem}"
+
     def choice_for(self, capability: tuple[int, int] | str, driver: tuple[int, int] | None = None) -> Choice:
         """What a GPU of some compute capability would take; it need not be there.
 
@@ -203,7 +221,7 @@ class Module:
         state = "not loaded"
         library = self.library
         if library is not None:
-            state = "; ".join(map(str, library.choices.values()))
+            state = "; ".join([*map(str, library.choices.values()), f"fast path {self.fast_path}"])
         if self.editable and (changed := self._loader.changed()):
             state += f"; out of date: {changed}"
         counts = f"{len(self.manifest['kernels'])} kernels, {len(self.manifest['functions'])} functions"

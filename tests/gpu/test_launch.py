@@ -27,7 +27,7 @@ def path(request, monkeypatch):
     if request.param == "python":
         monkeypatch.setattr(accelerate, "_found", [None])
     elif accelerate.accelerator() is None:
-        pytest.skip("the accelerator is not installed")
+        pytest.skip(f"there is no fast path in C: {accelerate.why_not()}")
     return request.param
 
 

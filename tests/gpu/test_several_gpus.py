@@ -5,7 +5,7 @@ callbacks of its own, and that launches, threads and streams go where they belon
 the right images side by side is shown with the stand-in driver, which has any: `TestSeveralGpus` of
 `tests/unit/test_runtime_launch.py`.
 
-Run twice, with AOTCUDA_ACCELERATOR=0 and 1: whichever launch path there is, the answers are the same.
+Run twice, with AOTCUDA_EXTENSION=0 and 1: whichever launch path there is, the answers are the same.
 """
 
 from __future__ import annotations
@@ -514,7 +514,7 @@ print(json.dumps([calls, numbers, _hooks.VALUES]))
 
 @pytest.fixture
 def run_there(run_clean, installed):
-    """As `run_clean`, with what this process has to import as well: the accelerator may be there alone."""
+    """As `run_clean`, with what was given beside the wheels to import as well."""
 
     def run(script, wheel="quickstart", **environment):
         folders = [installed / wheel, REPOSITORY, REPOSITORY / "tests", GIVEN]

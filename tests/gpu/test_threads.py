@@ -42,7 +42,7 @@ def axpy(request, quickstart, monkeypatch):
     if request.param == "python":
         monkeypatch.setattr(accelerate, "_found", [None])
     elif accelerate.accelerator() is None:
-        pytest.skip("the accelerator is not installed")
+        pytest.skip(f"there is no fast path in C: {accelerate.why_not()}")
     buffers.primary_context()
     buffers.check(buffers.cuda.cuCtxSynchronize())
     quickstart.__aotcuda__.unload()

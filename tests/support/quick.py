@@ -23,22 +23,23 @@ from aotcuda.runtime.fast import extension as accelerate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SOURCE = Path(__file__).parents[2] / "accelerator" / "launch.c"
+SOURCE = Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast" / "launch.c"
+NAME = "aotcuda.runtime.fast._launch"
 
 
 @pytest.fixture(scope="session")
 def accelerator_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The accelerator, compiled for this Python."""
+    """The fast path in C, compiled for this Python."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     headers = Path(sysconfig.get_path("include"))
     if compiler is None or not (headers / "Python.h").is_file():
-        pytest.skip("the accelerator needs a C compiler and Python's headers")
-    library = tmp_path_factory.mktemp("accelerator") / "aotcuda_accelerator.so"
+        pytest.skip("the fast path in C needs a C compiler and Python's headers")
+    library = tmp_path_factory.mktemp("extension") / "_launch.so"  # a name that any Python takes
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
     command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", "-o", library, SOURCE]
     subprocess.run(command, check=True)
-    spec = importlib.util.spec_from_file_location("aotcuda_accelerator", library)
+    spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

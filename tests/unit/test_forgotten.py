@@ -81,7 +81,7 @@ def test_a_folder_without_a_project_is_left_alone(tmp_path: Path) -> None:
         ("aotcuda[fast] ; python_version > '3.10'", True),
         ("aotcuda (>=0.1)", True),
         ("aotcuda[cu13]; extra == 'build'", False),
-        ("aotcuda-accelerator", False),
+        ("aotcuda-others", False),
         ("aotcudalike", False),
         ("numpy", False),
     ],

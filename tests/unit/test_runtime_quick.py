@@ -13,7 +13,6 @@ import pytest
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver
 from aotcuda.runtime import launcher as launch
-from aotcuda.runtime.fast import extension as accelerate
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -813,16 +812,3 @@ class TestTorchExchange:
             k[1, 1, 0](tensor)
         assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77]
         assert len(cuda.launches()) == 4
-
-
-def test_another_versions_accelerator_is_left_alone(cuda, monkeypatch):
-    monkeypatch.setattr(accelerate, "_found", [])
-    monkeypatch.setitem(sys.modules, "aotcuda_accelerator", types.SimpleNamespace(VERSION=99))
-    assert accelerate.accelerator() is None
-
-
-def test_the_environment_can_leave_the_accelerator_out(cuda, monkeypatch):
-    monkeypatch.setattr(accelerate, "_found", [])
-    monkeypatch.setenv("AOTCUDA_ACCELERATOR", "0")
-    monkeypatch.setitem(sys.modules, "aotcuda_accelerator", types.SimpleNamespace(VERSION=accelerate._VERSION))
-    assert accelerate.accelerator() is None

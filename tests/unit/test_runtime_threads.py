@@ -402,16 +402,17 @@ def test_an_interface_may_change_while_it_is_read(cuda, path):
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a GIL at all times")
-def test_the_accelerator_leaves_the_gil_off(cuda, accelerator_module):
+def test_the_fast_path_in_c_leaves_the_gil_off(cuda, accelerator_module):
     folder = Path(accelerator_module.__file__).parent
     code = f"""
 import json, sys
-sys.path.insert(0, {str(folder)!r})
 before = sys._is_gil_enabled()
-import aotcuda_accelerator
+import aotcuda.runtime.fast
+aotcuda.runtime.fast.__path__.insert(0, {str(folder)!r})
+import aotcuda.runtime.fast._launch
 import mypkg.kernels
 mypkg.kernels.k[1, 1](1)
 print(json.dumps([before, sys._is_gil_enabled(), type(mypkg.kernels.k[1, 1]).__module__]))
 """
     cuda.package(kernel("k", "void(int64)"))
-    assert json.loads(cuda.run(code)) == [False, False, "aotcuda_accelerator"]
+    assert json.loads(cuda.run(code)) == [False, False, "aotcuda.runtime.fast._launch"]

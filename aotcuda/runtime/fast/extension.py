@@ -1,8 +1,8 @@
-"""The fast-path extension, if it is installed: `aotcuda_accelerator`, which does in C what `fast.python` does.
+"""The fast-path extension, if this installation has it: `fast._launch`, which does in C what `fast.python` does.
 
 It takes what `aotcuda.runtime.fast.python` takes, but for tuples, float16 and some complex scalars, addresses as
 `ctypes.c_void_p`, and cooperative kernels. It is told how to read arguments of some types, and which overloads to try;
-it reads them itself, and learns nothing where what it reads is not what the overloads take. `AOTCUDA_ACCELERATOR=0`
+it reads them itself, and learns nothing where what it reads is not what the overloads take. `AOTCUDA_EXTENSION=0`
 leaves it out.
 """
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launch_config import Configuration
 
 _VERSION = 5
-"""Of the interface between the two; another one's extension is left alone."""
+"""Of the interface between the two: in an editable install the extension may be older than what is beside it."""
+
+_VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
+"""Either leaves the extension out where it is 0; the second is the name of earlier days."""
 
 _MOST = 0xFFFFFFFF
 """What a dimension of a grid has room for in the driver's call."""
@@ -61,6 +64,7 @@ _OWN_LENGTH = 128
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX = 16, 17, 18, 19, 20
 
 _found: list[Any] = []  # the module or None, once it was looked for
+_missing: list[str] = []  # why it is None, then
 _watching = False
 _RECORDS = "records"
 _lock = allocate_lock()
@@ -70,18 +74,34 @@ _lock = allocate_lock()
 def accelerator() -> Any:
     """The extension module, None if it is not installed or not wanted."""
     if not _found:
-        _found.append(_find())
+        module, problem = _find()
+        _missing[:] = [problem]
+        _found.append(module)
     return _found[0]
 
 
-def _find() -> Any:
-    if os.environ.get("AOTCUDA_ACCELERATOR") == "0":
-        return None
+def why_not() -> str | None:
+    """Why launches go without the extension, None if they do not."""
+    return None if accelerator() is not None else " ".join(_missing)
+
+
+def _find() -> tuple[Any, str]:
+    """The extension module, or None and the reason."""
+    for name in _VARIABLES:
+        if os.environ.get(name) == "0":
+            return None, f"{name} is 0"
     try:
-        import aotcuda_accelerator  # noqa: PLC0415 (only a launcher needs it)
-    except ImportError:
-        return None
-    return aotcuda_accelerator if aotcuda_accelerator.VERSION == _VERSION else None
+        import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
+    except ModuleNotFoundError:
+        kind = sys.implementation.cache_tag + sys.abiflags
+        advice = "install a wheel for this platform, or from source with a C compiler"
+        return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
+    except ImportError as error:
+        return None, f"it cannot be imported: {error}"
+    version = getattr(_launch, "VERSION", None)
+    if version != _VERSION:
+        return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+    return _launch, ""
 
 
 class Records:

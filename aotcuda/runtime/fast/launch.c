@@ -1597,7 +1597,8 @@ static PyType_Slot records_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec records_spec = {"aotcuda_accelerator.Records", sizeof(Records), 0, Py_TPFLAGS_DEFAULT, records_slots};
+static PyType_Spec records_spec = {"aotcuda.runtime.fast._launch.Records", sizeof(Records), 0, Py_TPFLAGS_DEFAULT,
+                                   records_slots};
 
 static PyGetSetDef launcher_attributes[] = {
     {"records", (getter)launcher_records, NULL, "What it looks arguments up in, and has to learn into.", NULL},
@@ -1618,7 +1619,7 @@ static PyType_Slot launcher_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec launcher_spec = {"aotcuda_accelerator.Launcher", sizeof(Launcher), 0,
+static PyType_Spec launcher_spec = {"aotcuda.runtime.fast._launch.Launcher", sizeof(Launcher), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, launcher_slots};
 
 static PyType_Slot configurations_slots[] = {
@@ -1631,7 +1632,7 @@ static PyType_Slot configurations_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec configurations_spec = {"aotcuda_accelerator.Configurations", sizeof(Configurations), 0,
+static PyType_Spec configurations_spec = {"aotcuda.runtime.fast._launch.Configurations", sizeof(Configurations), 0,
                                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, configurations_slots};
 
 static PyType_Slot plan_slots[] = {
@@ -1642,7 +1643,7 @@ static PyType_Slot plan_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec plan_spec = {"aotcuda_accelerator.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
+static PyType_Spec plan_spec = {"aotcuda.runtime.fast._launch.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
 
 static PyMethodDef methods[] = {
     {"set_cupy_stream", set_cupy_stream, METH_VARARGS,
@@ -1696,7 +1697,7 @@ static PyModuleDef_Slot module_slots[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "aotcuda_accelerator", .m_doc = "aotcuda's launch, compiled.", .m_methods = methods,
-    .m_slots = module_slots};
+    PyModuleDef_HEAD_INIT, .m_name = "aotcuda.runtime.fast._launch", .m_doc = "aotcuda's launch, compiled.",
+    .m_methods = methods, .m_slots = module_slots};
 
-PyMODINIT_FUNC PyInit_aotcuda_accelerator(void) { return PyModuleDef_Init(&definition); }
+PyMODINIT_FUNC PyInit__launch(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,124 @@
+"""How aotcuda's own wheels are built: with the fast path of a launch compiled, where that can be done.
+
+Where there is no compiler, or none that works, the wheel is the pure one, which does the same in Python; a warning says
+so. `AOTCUDA_EXTENSION=0` asks for the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+VARIABLE = "AOTCUDA_EXTENSION"
+MODULE = "aotcuda.runtime.fast._launch"
+SOURCE = "aotcuda/runtime/fast/launch.c"
+
+# The stable ABI does not cover Pythons without the GIL; there the same source is built for one version.
+STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
+SUFFIX = ".abi3.so" if STABLE else str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Compiles the extension into wheels and, for an editable install, into the source tree."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """See hatchling; ends the build in one line where `AOTCUDA_EXTENSION` asks for what cannot be."""
+        wanted = os.environ.get(VARIABLE, "")
+        if wanted not in ("", "0", "1"):
+            self.app.abort(
+                f"aotcuda: {VARIABLE} is {wanted!r}; write '0' for the pure wheel, '1' for the one with the extension"
+            )
+        self._folder = tempfile.TemporaryDirectory(prefix="aotcuda-extension-")  # hatchling copies from it later
+        # Beside its source, where an editable install looks for it; what an older build has left there is of no use.
+        place = Path(self.root, SOURCE).with_name(f"_launch{SUFFIX}")
+        if version == "editable":
+            place.unlink(missing_ok=True)
+        if wanted == "0":
+            return
+        try:
+            made = _compile(Path(self.root), Path(self._folder.name))
+        except _NotCompiledError as problem:
+            message = f"aotcuda: the fast path was not compiled, because {problem}"
+            if wanted == "1":
+                self._folder.cleanup()
+                self.app.abort(message)
+            self.app.display_warning(f"{message}; this is the pure wheel, which launches by Python")
+            return
+        if version == "editable":
+            shutil.copyfile(made, beside := place.with_suffix(f".{os.getpid()}"))
+            beside.replace(place)
+        else:
+            build_data["force_include"][str(made)] = f"{SOURCE.rpartition('/')[0]}/{place.name}"
+        build_data["pure_python"] = False
+        build_data["tag"] = _tag()
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 (hatchling's)
+        """See hatchling."""
+        self._folder.cleanup()
+
+
+class _NotCompiledError(Exception):
+    """Why there is no extension."""
+
+
+def _compile(root: Path, folder: Path) -> Path:
+    """The extension, compiled into `folder`; the same bytes wherever root and folder are.
+
+    Raises:
+        _NotCompiledError: It cannot be compiled.
+    """
+    if sys.platform != "linux" or sys.implementation.name != "cpython":
+        message = f"it is for CPython on Linux, and this is {sys.implementation.name} on {sys.platform}"
+        raise _NotCompiledError(message)
+    made = folder / f"_launch{SUFFIX}"
+    command = [
+        *_compiler(),
+        *("-shared", "-fPIC", "-pthread", "-O2", "-fvisibility=hidden", "-DNDEBUG"),
+        *(["-DPy_LIMITED_API=0x030B0000"] if STABLE else []),
+        *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),
+        *shlex.split(os.environ.get("CFLAGS", "")),
+        # Paths and symbols that nobody looks up are left out, so that the bytes depend on source and compiler alone.
+        *("-g0", "-Wl,--strip-all", "-Wl,--build-id=none"),
+        *shlex.split(os.environ.get("LDFLAGS", "")),
+        *("-o", str(made), SOURCE),
+    ]
+    try:
+        done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError as error:
+        message = f"{command[0]} cannot be run: {error.strerror}"
+        raise _NotCompiledError(message) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").splitlines()
+        first = next((line for line in said if "error" in line.lower()), f"exit status {done.returncode}")
+        message = f"{command[0]} fails: {' '.join(first.split())}"
+        raise _NotCompiledError(message)
+    return made
+
+
+def _compiler() -> list[str]:
+    """The command of the C compiler: the one that `CC` names, the one that made this Python, or the system's."""
+    named = shlex.split(os.environ.get("CC", ""))
+    if named:
+        return named
+    for candidate in (str(sysconfig.get_config_var("CC") or ""), "cc", "gcc", "clang"):
+        words = shlex.split(candidate)
+        if words and shutil.which(words[0]):
+            return words
+    message = "there is no C compiler"
+    raise _NotCompiledError(message)
+
+
+def _tag() -> str:
+    """The wheel's tag, for this machine's kind; a release's says in the place of `linux` how old a Linux may be."""
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    python = "cp311-abi3" if STABLE else f"{version}-{version}t"
+    return f"{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

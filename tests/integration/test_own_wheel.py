@@ -1,0 +1,155 @@
+"""aotcuda's own wheel: with the fast path in C where it can be compiled, and without it everywhere else."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
+
+from integration import projects
+from integration.projects import BUILD, run, succeed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXTENSION = "aotcuda/runtime/fast/_launch"
+STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
+TELL = "from aotcuda.runtime.fast import extension; print(extension.why_not(), extension.accelerator())"
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
+    reason="needs a C compiler and Python's headers",
+)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist of this checkout, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    succeed(projects.CHECKOUT, *BUILD, "--sdist", "--outdir", folder, ".")
+    (packed,) = folder.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / packed.name.removesuffix(".tar.gz")
+
+
+def extensions(wheel: Path) -> list[str]:
+    """The files of a wheel that were compiled or are to be."""
+    return [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".so", ".c"))]
+
+
+def built(source: Path, out: Path, **environ: str) -> tuple[Path, str]:
+    """The wheel of a source tree, and what its build said."""
+    said = succeed(source, *BUILD, "--wheel", "--outdir", out, ".", **environ)
+    (wheel,) = out.glob("*.whl")
+    return wheel, f"{said.out}{said.err}"
+
+
+@needs_compiler
+def test_a_compiler_gives_the_extension_for_every_python(source: Path, tmp_path: Path) -> None:
+    wheel, said = built(source, tmp_path / "dist", AOTCUDA_EXTENSION="1")
+    assert extensions(wheel) == [f"{EXTENSION}{'.abi3.so' if STABLE else sysconfig.get_config_var('EXT_SUFFIX')}"]
+    *_, tags = parse_wheel_filename(wheel.name)
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    interpreters = {("cp311", "abi3")} if STABLE else {(version, f"{version}t")}
+    assert {(tag.interpreter, tag.abi) for tag in tags} == interpreters
+    assert tags & {*sys_tags()}
+    assert "not compiled" not in said
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    told = succeed(tmp_path, sys.executable, "-P", "-S", "-c", TELL, PYTHONPATH="site", AOTCUDA_EXTENSION="")
+    assert told.out.startswith("None <module 'aotcuda.runtime.fast._launch' from ")
+
+
+@needs_compiler
+def test_the_same_source_gives_the_same_bytes(source: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere" / "of another name"
+    shutil.copytree(source, elsewhere)
+    wheels = [
+        built(folder, tmp_path / name, SOURCE_DATE_EPOCH="1700000000")[0]
+        for name, folder in (("one", source), ("other", elsewhere))
+    ]
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    assert extensions(wheels[0])
+
+
+@pytest.mark.parametrize(
+    ("environ", "reason"),
+    [
+        ({"CC": "/nonexistent"}, "/nonexistent cannot be run: No such file or directory"),
+        ({"CC": "false"}, "false fails: exit status 1"),
+        ({"CFLAGS": "-include nowhere.h"}, "fatal error: nowhere.h: No such file or directory"),
+        ({"AOTCUDA_EXTENSION": "0"}, None),
+    ],
+)
+def test_without_a_compiler_it_is_the_pure_wheel(
+    source: Path, tmp_path: Path, environ: dict[str, str], reason: str | None
+) -> None:
+    if "CFLAGS" in environ and shutil.which("gcc") is None:
+        pytest.skip("needs gcc, whose words these are")
+    wheel, said = built(source, tmp_path, **environ)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert extensions(wheel) == []
+    warnings = [line for line in said.splitlines() if "not compiled" in line]
+    assert len(warnings) == (reason is not None)
+    assert reason is None or reason in warnings[0]
+    assert reason is None or warnings[0].startswith("aotcuda: the fast path was not compiled, because ")
+
+
+@pytest.mark.parametrize(
+    ("environ", "reason"),
+    [
+        (
+            {"AOTCUDA_EXTENSION": "1", "CC": "/nonexistent"},
+            "aotcuda: the fast path was not compiled, because /non",
+        ),
+        ({"AOTCUDA_EXTENSION": "yes"}, "aotcuda: AOTCUDA_EXTENSION is 'yes'; write '0' for the pure wheel"),
+    ],
+)
+def test_what_was_asked_for_and_cannot_be_is_an_error(
+    source: Path, tmp_path: Path, environ: dict[str, str], reason: str
+) -> None:
+    done = run(source, *BUILD, "--wheel", "--outdir", tmp_path, ".", **environ)
+    assert done.status != 0
+    assert reason in f"{done.out}{done.err}"
+    assert not [*tmp_path.glob("*.whl")]
+
+
+class TestEditable:
+    """An editable install has the extension beside its source."""
+
+    @pytest.fixture
+    def tree(self, source: Path, tmp_path: Path) -> Iterator[Path]:
+        shutil.copytree(source, tmp_path / "tree")
+        return tmp_path / "tree"
+
+    def build(self, tree: Path, **environ: str) -> list[str]:
+        """Build it as editable; the extensions that the tree has then."""
+        succeed(tree, sys.executable, "-m", "hatchling", "build", "-t", "wheel:editable", **environ)
+        return sorted(path.name for path in (tree / "aotcuda" / "runtime" / "fast").glob("_launch*"))
+
+    @needs_compiler
+    def test_it_is_replaced_by_each_build_and_is_in_no_wheel_or_sdist(self, tree: Path) -> None:
+        (name,) = self.build(tree)
+        place = tree / "aotcuda" / "runtime" / "fast" / name
+        place.write_bytes(b"of another state")
+        wheel, _ = built(tree, tree / "out", AOTCUDA_EXTENSION="0")
+        assert extensions(wheel) == []
+        succeed(tree, *BUILD, "--sdist", "--outdir", tree / "out", ".")
+        (packed,) = (tree / "out").glob("*.tar.gz")
+        with tarfile.open(packed) as archive:
+            assert [entry for entry in archive.getnames() if entry.endswith(".so")] == []
+        assert self.build(tree) == [name]
+        assert place.read_bytes().startswith(b"\x7fELF")
+
+    @needs_compiler
+    def test_a_build_without_a_compiler_leaves_no_old_one(self, tree: Path) -> None:
+        assert len(self.build(tree)) == 1
+        assert self.build(tree, CC="/nonexistent") == []

@@ -1,0 +1,118 @@
+"""Which fast path launches take, and how the module and `aotcuda doctor` tell it, and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+
+import pytest
+
+from aotcuda import cli
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.fast import extension as accelerate
+from support.manifests import kernel
+
+
+@pytest.fixture
+def looking(monkeypatch):
+    """Lets the extension be looked for anew, with a module in its place; None where there is none."""
+
+    def look(module):
+        monkeypatch.setattr(accelerate, "_found", [])
+        monkeypatch.setattr(accelerate, "_missing", [])
+        monkeypatch.delenv("AOTCUDA_EXTENSION", raising=False)
+        monkeypatch.delenv("AOTCUDA_ACCELERATOR", raising=False)
+        monkeypatch.setitem(sys.modules, "aotcuda.runtime.fast._launch", module)
+        monkeypatch.setattr("aotcuda.runtime.fast._launch", module, raising=False)
+        if module is None:
+            monkeypatch.delattr("aotcuda.runtime.fast._launch")
+
+    return look
+
+
+class TestWhichFastPath:
+    """Which fast path there is, and what the module says of it."""
+
+    OWN = types.SimpleNamespace(VERSION=accelerate._VERSION, __file__="/there/_launch.abi3.so")
+
+    def test_the_extension_is_used_where_it_is(self, cuda, looking):
+        module = cuda.package(kernel("k", "void(int32)"))
+        looking(self.OWN)
+        assert accelerate.accelerator() is self.OWN
+        assert accelerate.why_not() is None
+        assert module.__aotcuda__.fast_path == "in C"
+
+    def test_of_another_state_it_is_left_alone(self, cuda, looking):
+        module = cuda.package(kernel("k", "void(int32)"))
+        looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
+        assert accelerate.accelerator() is None
+        assert module.__aotcuda__.fast_path == (
+            "in Python: /there/_launch.abi3.so is of another state of aotcuda; install aotcuda again"
+        )
+
+    @pytest.mark.parametrize("name", ["AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR"])
+    def test_the_environment_can_leave_it_out(self, cuda, looking, monkeypatch, name):
+        module = cuda.package(kernel("k", "void(int32)"))
+        looking(self.OWN)
+        monkeypatch.setenv(name, "0")
+        assert accelerate.accelerator() is None
+        assert module.__aotcuda__.fast_path == f"in Python: {name} is 0"
+
+    def test_the_pure_wheel_has_none(self, cuda, looking):
+        module = cuda.package(kernel("k", "void(int32)"))
+        looking(None)
+        assert accelerate.accelerator() is None
+        assert module.__aotcuda__.fast_path.startswith("in Python: this installation of aotcuda has none for cpython-")
+
+    def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path):
+        looking(None)
+        (tmp_path / "_launch.so").write_bytes(b"no library")
+        monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
+        monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
+        assert accelerate.accelerator() is None
+        assert accelerate.why_not().startswith(f"it cannot be imported: {tmp_path}/_launch.so: ")
+
+    def test_launches_that_wait_have_none(self, cuda, monkeypatch):
+        module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+        monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
+        waiting = "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
+        assert module.__aotcuda__.fast_path == waiting
+        module.k[1, 1](1)
+        monkeypatch.delenv("AOTCUDA_SYNCHRONIZE")  # it was read when the images were loaded
+        assert module.__aotcuda__.fast_path == waiting
+
+    def test_the_module_says_it_once_it_is_loaded(self, cuda, looking):
+        module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+        looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
+        assert "fast path" not in repr(module.__aotcuda__)
+        module.k[1, 1](1)
+        assert "; fast path in Python: /there/_launch" in repr(module.__aotcuda__)
+
+
+class TestDoctor:
+    def test_it_tells_the_fast_path_the_driver_and_its_gpus(self, cuda, looking, capsys):
+        looking(TestWhichFastPath.OWN)
+        assert cli.main(["doctor"]) == 0
+        lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+        told = {name.strip(): text.strip() for name, text in lines.items()}
+        assert told["fast path"] == "in C: /there/_launch.abi3.so"
+        assert told["driver"] == "for CUDA 13.0"
+        assert told["GPU 0"] == "Stand-in A, compute capability 9.0"
+
+    def test_what_is_missing_is_said_and_is_no_error(self, looking, monkeypatch, capsys):
+        monkeypatch.setattr(drivers, "_driver", None)
+        monkeypatch.setattr(drivers, "LIBRARY", "libnowhere.so.1")
+        monkeypatch.setenv("HOME", "nowhere")
+        monkeypatch.setenv("XDG_CACHE_HOME", "")
+        looking(None)
+        assert cli.main(["doctor", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["driver"]["gpus"] == []
+        assert "libnowhere.so.1 cannot be loaded" in found["driver"]["problem"]
+        assert found["fast_path"]["in"] == "Python"
+        assert found["fast_path"]["path"] is None
+        assert "has none for" in found["fast_path"]["why_not_c"]
+        assert found["cache"] is None
+        assert cli.main(["doctor"]) == 0
+        assert "cache            none: there is no home folder" in capsys.readouterr().out
