@@ -37,17 +37,19 @@ static double now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
-double loop(Launch launch, void *kernel, unsigned grid, unsigned block, void **parameters, void **extra, int count)
+double loop(Launch launch, void *kernel, unsigned grid, unsigned block, void *stream, void **parameters, void **extra,
+            int count)
 {
     double begin = now();
     for (int i = 0; i < count; i++)
-        if (launch(kernel, grid, 1, 1, block, 1, 1, 0, 0, parameters, extra))
+        if (launch(kernel, grid, 1, 1, block, 1, 1, 0, stream, parameters, extra))
             return -1;
     return now() - begin;
 }
-double loop_ex(LaunchEx launch, void *kernel, unsigned grid, unsigned block, void **parameters, void **extra, int count)
+double loop_ex(LaunchEx launch, void *kernel, unsigned grid, unsigned block, void *stream, void **parameters,
+               void **extra, int count)
 {
-    Config config = {{grid, 1, 1, block, 1, 1}, 0, 0, 0, 0};
+    Config config = {{grid, 1, 1, block, 1, 1}, 0, stream, 0, 0};
     double begin = now();
     for (int i = 0; i < count; i++)
         if (launch(&config, kernel, parameters, extra))
@@ -136,7 +138,7 @@ class Case:
         return module
 
 
-def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
+def c_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[str, Batch]]:
     """C, in all the ways that the driver has; the first is what the others are compared with."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -168,7 +170,7 @@ def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
         address = ctypes.cast(getattr(driver, call), ctypes.c_void_p)
 
         def seconds(count: int) -> float:
-            found: float = run(address, handle, GRID, BLOCK, parameters, packed, count)
+            found: float = run(address, handle, GRID, BLOCK, ctypes.c_void_p(stream), parameters, packed, count)
             if found < 0:
                 message = "the driver refused the launch"
                 raise MissingError(message)

@@ -90,7 +90,8 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     """Lets the fast path have every launch, the first one with arguments of some types included, and holds it to that.
 
     A launch that is accepted and that the fast path does not take fails the test, unless the test is marked as
-    `general(reason)`; then it fails if none of its launches went the general way.
+    `general(reason)`, for some of the paths perhaps (`paths=`); then it fails if none of its launches went the general
+    way.
     """
     state = Quick(path)
     general, submit = launch.Launcher.launch, launch.Launcher.submit
@@ -124,7 +125,8 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(launch.Launcher, "launch", launch_eagerly)
     monkeypatch.setattr(launch.Launcher, "submit", noted)
     yield state
-    if request.node.get_closest_marker("general") is None:
+    marker = request.node.get_closest_marker("general")
+    if marker is None or path not in marker.kwargs.get("paths", [path]):
         assert state.declined == [], f"the {path} path did not take what was accepted"
     else:
         assert state.declined, "marked as going the general way, and nothing did"

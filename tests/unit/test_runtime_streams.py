@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from aotcuda.errors import AotcudaError, ArgumentError, LaunchError
+from aotcuda.errors import AotcudaError, ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import streams
 from support import libraries
 from support.libraries import Array, State
@@ -268,3 +268,25 @@ def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current
     for _ in range(2):
         with pytest.raises(AotcudaError, match="no stream today"):
             k[1, 1](array("cupy"))
+
+
+def test_events_are_kept_where_launches_wait_for_streams_in_c(cuda, current, path):
+    """One event serves all launches of a kernel; in Python each has its own, which is destroyed at once."""
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(10):
+        k[1, 1, 55](array("exchange"))
+    made, destroyed = len(cuda.calls("cuEventCreate")), len(cuda.calls("cuEventDestroy"))
+    assert (made, destroyed) == ((2, 1) if path == "accelerator" else (10, 10))
+    assert ordered(cuda) == [(55, TORCH), ("launch", 55)] * 10
+
+
+@pytest.mark.parametrize("function", ["cuEventRecord", "cuStreamWaitEvent"])
+def test_a_driver_that_refuses_to_order_streams_is_named(cuda, current, function):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(2):
+        k[1, 1, 55](array("exchange"))
+    cuda.set(fail=f"{function}=2")
+    for stream in (56, 55):
+        with pytest.raises(CudaError, match=r"could not be made to wait for stream 0x58"):
+            k[1, 1, stream](array("exchange"))
+    assert [launch["stream"] for launch in cuda.launches()] == [55, 55]

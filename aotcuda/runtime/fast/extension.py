@@ -41,6 +41,9 @@ _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5}
 _HANDLES = {"cupy": "ptr", "torch": "cuda_stream"}
 """Where the streams of a library have their handles, at less cost than by the protocol."""
 
+_ORDERING = ("cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuStreamWaitEvent", "cuStreamIsCapturing")
+"""The driver's functions by which a launch waits for a stream, as the extension wants them."""
+
 _EXCHANGE = "__dlpack_c_exchange_api__"
 _READ_BY_EXCHANGE = (
     "__getattribute__",
@@ -214,6 +217,7 @@ def learn(
         _address(driver.call["cuPointerGetAttribute"]),
         _address(driver.call["cuStreamGetCtx"]),
         _address(driver.call["cuStreamGetFlags"]),
+        tuple([_address(driver.call[name]) for name in _ORDERING]),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(kernels, shared),
         arrays.element,

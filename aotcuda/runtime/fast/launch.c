@@ -17,6 +17,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -51,6 +52,11 @@ typedef int (*GetCurrent)(void **);
 typedef int (*PointerAttribute)(void *, int, uint64_t);
 typedef int (*StreamContext)(void *, void **);
 typedef int (*StreamFlags)(void *, unsigned *);
+typedef int (*EventCreate)(void **, unsigned);
+typedef int (*EventRecord)(void *, void *);
+typedef int (*EventDestroy)(void *);
+typedef int (*StreamWaitEvent)(void *, void *, unsigned);
+typedef int (*StreamIsCapturing)(void *, int *);
 
 enum { DEVICE_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 
@@ -265,6 +271,14 @@ static int settle(View *view, int itemsize) {
     return 1;
 }
 
+/* A stream that data is on, which the launch has to wait for; it has to wait for the launch, too, if that is mutual. */
+typedef struct {
+    uintptr_t stream;
+    int mutual;
+} Ready;
+
+enum { MOST_READY = 4 };
+
 /* What of the launch the readers need. */
 typedef struct {
     uintptr_t stream; /* the launch's, once it is known; 1 for the legacy default stream */
@@ -272,7 +286,9 @@ typedef struct {
     int any_stream;   /* data may be on any stream: nothing is launched */
     int known;        /* 0: it is the current stream of the library of the first array of PyTorch's or CuPy's */
     int early;        /* arrays that were read before that */
-    uintptr_t early_streams[MOST_ARRAYS];
+    Ready early_streams[MOST_ARRAYS];
+    int others;       /* streams to be waited for */
+    Ready ready[MOST_READY];
     int cupy_checked;
     int torch_checked;
     const Exchange *checked;
@@ -285,34 +301,49 @@ static void begin_reading(Reading *reading, int is_given, void *stream) {
     reading->handle = (uintptr_t)stream;
     reading->stream = stream ? (uintptr_t)stream : 1;
     reading->known = is_given;
-    reading->any_stream = reading->early = reading->cupy_checked = reading->torch_checked = 0;
+    reading->any_stream = reading->early = reading->others = reading->cupy_checked = reading->torch_checked = 0;
     reading->checked = NULL;
 }
 
-/* The launch's stream is known from now on; 0 if data that was met before is on another one. */
+/* Notes that data is on a stream, once it is known which one the launch is on; 0 if there are too many others. */
+static int note(Reading *reading, uintptr_t stream, int mutual) {
+    if (reading->any_stream || stream == reading->stream)
+        return 1;
+    for (int i = 0; i < reading->others; i++)
+        if (reading->ready[i].stream == stream) {
+            reading->ready[i].mutual |= mutual;
+            return 1;
+        }
+    if (reading->others == MOST_READY)
+        return 0;
+    reading->ready[reading->others++] = (Ready){stream, mutual};
+    return 1;
+}
+
+/* The launch's stream is known from now on. */
 static int know(Reading *reading, uintptr_t handle) {
     reading->known = 1;
     reading->handle = handle;
     reading->stream = handle ? handle : 1;
     for (int i = 0; i < reading->early; i++)
-        if (reading->early_streams[i] != reading->stream)
+        if (!note(reading, reading->early_streams[i].stream, reading->early_streams[i].mutual))
             return 0;
     return 1;
 }
 
-/* Whether data on a stream needs no waiting. */
-static int same_stream(Reading *reading, uintptr_t other) {
-    if (!other)
-        other = 1;
+/* Data is on this stream; 0 if that is not for this path. */
+static int is_on(Reading *reading, uintptr_t stream, int mutual) {
+    if (!stream)
+        stream = 1;
     if (reading->any_stream || reading->known)
-        return reading->any_stream || other == reading->stream;
-    reading->early_streams[reading->early++] = other;
+        return note(reading, stream, mutual);
+    reading->early_streams[reading->early++] = (Ready){stream, mutual};
     return 1;
 }
 
 /* The same for the current stream of CuPy or PyTorch, which becomes the launch's where that is not known yet. */
-static int same_current(Reading *reading, uintptr_t current) {
-    return reading->any_stream || reading->known ? same_stream(reading, current) : know(reading, current);
+static int is_on_current(Reading *reading, uintptr_t current, int mutual) {
+    return reading->any_stream || reading->known ? is_on(reading, current, mutual) : know(reading, current);
 }
 
 /* Whether an error is for the other path to say, and cleared here; what stops a program is not. */
@@ -367,13 +398,13 @@ static int cupy_stream_fits(Reading *reading) {
         return 1;
     reading->cupy_checked = 1;
     if (source->function)
-        return same_current(reading, (uintptr_t)source->function()) && !PyErr_Occurred();
+        return is_on_current(reading, (uintptr_t)source->function(), 1) && !PyErr_Occurred();
     PyObject *stream = PyObject_CallNoArgs(source->object);
     if (!stream)
         return 0;
     int64_t handle = attribute_number(stream, s_ptr);
     Py_DECREF(stream);
-    return !PyErr_Occurred() && same_current(reading, (uintptr_t)handle);
+    return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 1);
 }
 
 static int read_cupy(PyObject *array, View *view, Reading *reading) {
@@ -417,7 +448,7 @@ static int torch_stream_fits(PyObject *tensor, Reading *reading) {
     Py_XDECREF(device);
     uint64_t handle = as_address(stream);
     Py_XDECREF(stream);
-    return !PyErr_Occurred() && same_current(reading, (uintptr_t)handle);
+    return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 0);
 }
 
 /* Views whose memory holds other numbers than they show: PyTorch negates and conjugates lazily. */
@@ -486,11 +517,16 @@ static int read_exchange(PyObject *object, const Exchange *exchange, PyCFunction
     if (reading->checked != exchange) {
         void *stream;
         if (exchange->current_stream(tensor.device.type, tensor.device.id, &stream) ||
-            !same_current(reading, (uintptr_t)stream))
+            !is_on_current(reading, (uintptr_t)stream, 0))
             return 0;
         reading->checked = exchange;
     }
     return !PyErr_Occurred();
+}
+
+/* The same for a stream that an array names; 0, and an error, if its handle could not be read. */
+static int is_on_named(Reading *reading, uint64_t handle) {
+    return !PyErr_Occurred() && is_on(reading, (uintptr_t)handle, 1);
 }
 
 /* A value of an interface's dictionary, NULL if there is none or it is None. The reference is the caller's own: some
@@ -531,7 +567,7 @@ static int read_interface_items(PyObject *const items[ITEMS], View *view, Readin
     view->in_elements = 0;
     if (!read_numbers(shape, view->shape, view->ndim) || (strides && !read_numbers(strides, view->strides, view->ndim)))
         return 0;
-    if (items[STREAM] && (!PyLong_CheckExact(items[STREAM]) || !same_stream(reading, (uintptr_t)as_address(items[STREAM]))))
+    if (items[STREAM] && (!PyLong_CheckExact(items[STREAM]) || !is_on_named(reading, as_address(items[STREAM]))))
         return 0;
     return !PyErr_Occurred();
 }
@@ -579,7 +615,7 @@ static int read_numba(PyObject *array, View *view, Reading *reading) {
     Py_XDECREF(data);
     PyObject *stream = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_stream);
     int none = stream && PyLong_Check(stream) && PyLong_AsLong(stream) == 0;
-    fits = stream && (none || same_stream(reading, (uintptr_t)as_int(stream)));
+    fits = stream && (none || is_on_named(reading, as_int(stream)));
     Py_XDECREF(stream);
     return fits && !PyErr_Occurred();
 }
@@ -739,6 +775,15 @@ typedef struct {
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
 
+/* How one stream is made to wait for another. */
+typedef struct {
+    EventCreate create;
+    EventRecord record;
+    EventDestroy destroy;
+    StreamWaitEvent wait;
+    StreamIsCapturing is_capturing;
+} Ordering;
+
 typedef struct Record {
     struct Record *next; /* of all that there ever were */
     const Shape *shape;
@@ -759,6 +804,8 @@ typedef struct Record {
     PointerAttribute attribute;
     StreamContext stream_context;
     StreamFlags stream_flags;
+    const Ordering *ordering;
+    SHARED(void *) event; /* kept for the next launch that waits for a stream; NULL: in use, or none was needed yet */
     SHARED(unsigned) *flights; /* of `live`: see begin() */
 } Record;
 
@@ -778,8 +825,11 @@ typedef struct {
     Record *all; /* read and written by who learns alone */
 } Records;
 
+typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
+
 typedef struct {
     PyObject_HEAD
+    Vectorcall vectorcall;
     PyObject *slow;
     Records *records;
     unsigned dimensions[LIMITS];
@@ -796,22 +846,22 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
     return hash ^ hash >> 29;
 }
 
-static int types_match(const Shape *shape, PyObject *args, Py_ssize_t count) {
+static int types_match(const Shape *shape, PyObject *const *args, Py_ssize_t count) {
     if (shape->count != count)
         return 0;
     for (Py_ssize_t i = 0; i < count; i++)
-        if (Py_TYPE(PyTuple_GetItem(args, i)) != shape->types[i])
+        if (Py_TYPE(args[i]) != shape->types[i])
             return 0;
     return 1;
 }
 
 /* Reads the arrays among the arguments, in their order; gives how many, -1 if one is unusual. */
-static int read_arrays(const Shape *shape, PyObject *args, View *views, Reading *reading) {
+static int read_arrays(const Shape *shape, PyObject *const *args, View *views, Reading *reading) {
     int count = 0;
     for (int i = 0; i < shape->count; i++) {
         if (shape->kinds[i] >= INT)
             continue;
-        PyObject *array = PyTuple_GetItem(args, i);
+        PyObject *array = args[i];
         View *view = &views[count++];
         reading->flags = shape->flags[i];
         int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
@@ -856,14 +906,14 @@ static const Record *find(Table *table, const Shape *shape, void *context, const
 
 /* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none, or if one of
  * the arguments is not for this path: which plan it would fit is not known then. */
-static int pack(const Record *record, PyObject *args, View *views, unsigned char *block) {
+static int pack(const Record *record, PyObject *const *args, View *views, unsigned char *block) {
     Number numbers[MOST_ARGUMENTS];
     const Shape *shape = record->shape;
     for (int i = 0; i < record->arrays; i++)
         if (!settle(&views[i], record->itemsizes[i]))
             return -1;
     for (int i = 0; i < shape->count; i++)
-        if (shape->kinds[i] >= INT && !read_number(shape->kinds[i], PyTuple_GetItem(args, i), &numbers[i]))
+        if (shape->kinds[i] >= INT && !read_number(shape->kinds[i], args[i], &numbers[i]))
             return -1;
     for (int number = 0; number < record->count; number++) {
         const Plan *plan = record->plans[number];
@@ -900,6 +950,50 @@ static int stream_is_here(const Record *record, void *stream, void *context) {
            (!record->stream_flags(stream, &flags) && !record->stream_context(stream, &owner) && owner == context);
 }
 
+#ifdef Py_GIL_DISABLED
+#define EXCHANGE_POINTER(place, value) atomic_exchange_explicit(&(place), (value), memory_order_acq_rel)
+#else
+#define EXCHANGE_POINTER(place, value) exchange_pointer(&(place), (value))
+static void *exchange_pointer(void **place, void *value) {
+    void *before = *place;
+    *place = value;
+    return before;
+}
+#endif
+
+/* An event that is nobody else's, NULL if there can be none. */
+static void *take_event(Record *record) {
+    void *event = EXCHANGE_POINTER(record->event, NULL);
+    if (!event && record->ordering->create(&event, 2)) /* CU_EVENT_DISABLE_TIMING */
+        return NULL;
+    return event;
+}
+
+/* The driver keeps an event for as long as something waits for it. One that did not work is not kept for another launch. */
+static void give_event(Record *record, void *event, int works) {
+    void *other = works ? EXCHANGE_POINTER(record->event, event) : event;
+    if (other)
+        record->ordering->destroy(other);
+}
+
+static int is_captured(const Record *record, void *stream) {
+    int status = 0;
+    return record->ordering->is_capturing(stream, &status) || status;
+}
+
+/* Whether streams can be ordered here: captures have rules of their own, which the other path knows. */
+static int may_order(const Record *record, const Reading *reading) {
+    for (int i = 0; i < reading->others; i++)
+        if (is_captured(record, (void *)reading->ready[i].stream))
+            return 0;
+    return !is_captured(record, (void *)reading->handle);
+}
+
+static int order(const Record *record, void *event, uintptr_t before, uintptr_t after) {
+    int code = record->ordering->record(event, (void *)before);
+    return code ? code : record->ordering->wait((void *)after, event, 0);
+}
+
 enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a cell fills a cache line */
 
 /* The cell to count a launch in. Threads that launch at once without the GIL should not have to share one. */
@@ -928,12 +1022,11 @@ static void end(const Record *record) { ADD(*cell_of(record), -1); }
 
 enum { DECLINED = -1 };
 
-static int quick(Launcher *self, PyObject *args) {
+static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     Records *records = self->records;
     Table *table = READ(records->table);
     if (!table || READ(disabled))
         return DECLINED;
-    Py_ssize_t count = PyTuple_Size(args);
     const Record *record = table->records[READ(table->last)];
     const Shape *shape = record->shape;
     if (!types_match(shape, args, count)) {
@@ -973,30 +1066,76 @@ static int quick(Launcher *self, PyObject *args) {
         return DECLINED;
     size_t size = (size_t)record->plans[number]->size;
     void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
-    int code;
+    int code = 0, ordered = 0, others = reading.others;
+    void *event = NULL;
+    if (others && (!may_order(record, &reading) || !(event = take_event((Record *)record)))) {
+        end(record);
+        return DECLINED;
+    }
     /* A full queue makes the driver wait, and what it waits for may be a host function that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS
-    code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, NULL, extra);
+    for (int i = 0; i < others && !ordered; i++)
+        ordered = order(record, event, reading.ready[i].stream, (uintptr_t)stream);
+    if (!ordered)
+        code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, NULL, extra);
+    for (int i = 0; i < others && !ordered && !code; i++)
+        if (reading.ready[i].mutual)
+            code = order(record, event, (uintptr_t)stream, reading.ready[i].stream);
     Py_END_ALLOW_THREADS
+    if (event)
+        give_event((Record *)record, event, !ordered && !code);
     end(record);
-    return code;
+    return ordered ? DECLINED : code; /* the other path says why */
+}
+
+/* What the driver or the other path says of a launch that did not succeed here. */
+static PyObject *slow_call(Launcher *self, int code, PyObject *args, PyObject *keywords) {
+    if (code > 0) {
+        PyObject *number = PyLong_FromLong(code);
+        PyObject *result = number ? PyObject_CallMethodObjArgs(self->slow, s_fail, number, args, NULL) : NULL;
+        Py_XDECREF(number);
+        return result;
+    }
+    return PyObject_Call(self->slow, args, keywords);
 }
 
 static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keywords) {
-    if (!keywords) {
-        int code = quick(self, args);
+    PyObject *array[MOST_ARGUMENTS];
+    Py_ssize_t count = PyTuple_Size(args);
+    int code = DECLINED;
+    if (!keywords && count <= MOST_ARGUMENTS) {
+        for (Py_ssize_t i = 0; i < count; i++)
+            array[i] = PyTuple_GetItem(args, i);
+        code = quick(self, array, count);
         if (code == 0)
             Py_RETURN_NONE;
-        if (code > 0) {
-            PyObject *number = PyLong_FromLong(code);
-            PyObject *result = number ? PyObject_CallMethodObjArgs(self->slow, s_fail, number, args, NULL) : NULL;
-            Py_XDECREF(number);
-            return result;
-        }
-        if (!forgiven())
+        if (code == DECLINED && !forgiven())
             return NULL;
     }
-    return PyObject_Call(self->slow, args, keywords);
+    return slow_call(self, code, args, keywords);
+}
+
+/* The same by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have
+ * it before that. */
+static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
+    Launcher *self = (Launcher *)object;
+    Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    int code = named ? DECLINED : quick(self, args, count);
+    if (code == 0)
+        Py_RETURN_NONE;
+    if (code == DECLINED && !forgiven())
+        return NULL;
+    PyObject *tuple = PyTuple_New(count), *keywords = named ? PyDict_New() : NULL;
+    int made = tuple && (!named || keywords);
+    for (Py_ssize_t i = 0; made && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; made && i < named; i++)
+        made = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) == 0;
+    PyObject *result = made ? slow_call(self, code, tuple, keywords) : NULL;
+    Py_XDECREF(tuple);
+    Py_XDECREF(keywords);
+    return result;
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -1015,6 +1154,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     Launcher *self = (Launcher *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
+    self->vectorcall = launcher_vectorcall;
     self->slow = Py_NewRef(slow);
     self->records = (Records *)Py_NewRef(records);
     memcpy(self->dimensions, d, sizeof d);
@@ -1049,20 +1189,20 @@ static PyCFunction method_of(PyObject *object, PyObject *name) {
     return function;
 }
 
-static const Shape *make_shape(PyObject *args, const char *kinds, Py_ssize_t count) {
+static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssize_t count) {
     Shape *shape = PyMem_Calloc(1, sizeof(Shape));
     if (!shape)
         return NULL;
     shape->count = (int)count;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyTypeObject *type = Py_TYPE(PyTuple_GetItem(args, i));
+        PyTypeObject *type = Py_TYPE(args[i]);
         shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)type);
         shape->kinds[i] = (unsigned char)(kinds[i] & ~HAS_OWN_LENGTH);
         shape->flags[i] = (unsigned char)(kinds[i] & HAS_OWN_LENGTH);
         if (shape->kinds[i] == EXCHANGE && !(shape->exchanges[i] = exchange_of(type)))
             shape->kinds[i] = TORCH;
         if (shape->kinds[i] == EXCHANGE)
-            shape->is_neg[i] = method_of(PyTuple_GetItem(args, i), s_is_neg);
+            shape->is_neg[i] = method_of(args[i], s_is_neg);
     }
     return shape;
 }
@@ -1076,6 +1216,8 @@ static void free_shape(const Shape *shape) {
 static void free_record(Record *record) {
     for (int i = 0; i < record->count; i++)
         Py_XDECREF((PyObject *)record->plans[i]);
+    if (READ(record->event) && !READ(disabled))
+        record->ordering->destroy(READ(record->event));
     Py_XDECREF(record->dtypes);
     Py_XDECREF(record->live);
     PyMem_Free(record->plans);
@@ -1099,14 +1241,14 @@ static PyObject *element_of(int kind, PyObject *array, const View *view) {
 }
 
 /* The objects that ids are addresses of; NULL if an array is not what all of the plans take, by what was read of it. */
-static PyObject *verified(Record *record, PyObject *args, const View *views, PyObject *element) {
+static PyObject *verified(Record *record, PyObject *const *args, const View *views, PyObject *element) {
     const Shape *shape = record->shape;
     PyObject *dtypes = PyList_New(0);
     for (int i = 0, array = 0; dtypes && i < shape->count; i++) {
         int kind = shape->kinds[i], agree = 1;
         PyObject *what = NULL, *name = NULL;
         if (kind < INT) {
-            what = element_of(kind, PyTuple_GetItem(args, i), &views[array]);
+            what = element_of(kind, args[i], &views[array]);
             name = what ? PyObject_CallFunctionObjArgs(element, what, NULL) : NULL;
             agree = name && PyUnicode_Check(name) && PyList_Append(dtypes, what) == 0;
         }
@@ -1192,7 +1334,9 @@ full:
 
 /* What a record is to hold, as Python tells it. */
 typedef struct {
-    PyObject *args, *plans, *live, *element;
+    PyObject *const *args;
+    Py_ssize_t count;
+    PyObject *plans, *live, *element;
     const char *kinds;
     int device;
     LaunchKernel launch;
@@ -1200,12 +1344,13 @@ typedef struct {
     PointerAttribute attribute;
     StreamContext stream_context;
     StreamFlags stream_flags;
+    Ordering *ordering;
     SHARED(unsigned) *flights;
     unsigned limits[LIMITS];
 } Lesson;
 
 /* The shape of a record, if one is known for arguments of these types. */
-static const Shape *known_shape(Records *self, PyObject *args, Py_ssize_t count) {
+static const Shape *known_shape(Records *self, PyObject *const *args, Py_ssize_t count) {
     const Shape *found = NULL;
     Py_BEGIN_CRITICAL_SECTION(self);
     for (const Record *record = self->all; record && !found; record = record->next)
@@ -1237,6 +1382,7 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
     record->attribute = lesson->attribute;
     record->stream_context = lesson->stream_context;
     record->stream_flags = lesson->stream_flags;
+    record->ordering = lesson->ordering;
     record->flights = lesson->flights;
     record->live = Py_NewRef(lesson->live);
     memcpy(record->limits, lesson->limits, sizeof record->limits);
@@ -1283,7 +1429,7 @@ static int add_record(Records *self, Record *record, const View *views, GetCurre
 }
 
 static PyObject *learn(Records *self, const Lesson *lesson) {
-    Py_ssize_t count = PyTuple_Size(lesson->args);
+    Py_ssize_t count = lesson->count;
     const Shape *shape = known_shape(self, lesson->args, count);
     int is_new = !shape, added = 0;
     if (is_new && !(shape = make_shape(lesson->args, lesson->kinds, count)))
@@ -1306,23 +1452,32 @@ static PyObject *learn(Records *self, const Lesson *lesson) {
 
 static PyObject *records_learn(Records *self, PyObject *arguments) {
     Lesson lesson;
+    PyObject *args, *array[MOST_ARGUMENTS];
     Py_ssize_t kinds_count, arrays = 0;
-    unsigned long long launch, current, attribute, stream_context, stream_flags, flights;
+    unsigned long long launch, current, attribute, stream_context, stream_flags, flights, o[5];
     unsigned *l = lesson.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKKK(IIIIIIII)O", &PyTuple_Type, &lesson.args, &lesson.kinds, &kinds_count,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(KKKKK)K(IIIIIIII)O", &PyTuple_Type, &args, &lesson.kinds, &kinds_count,
                           &PyTuple_Type, &lesson.plans, &PyList_Type, &lesson.live, &lesson.device, &launch, &current,
-                          &attribute, &stream_context, &stream_flags, &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
+                          &attribute, &stream_context, &stream_flags, &o[0], &o[1], &o[2], &o[3], &o[4], &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
                           &lesson.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += (lesson.kinds[i] & ~HAS_OWN_LENGTH) < INT;
-    if (kinds_count != PyTuple_Size(lesson.args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
+    if (kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
         Py_RETURN_FALSE;
+    for (Py_ssize_t i = 0; i < kinds_count; i++)
+        array[i] = PyTuple_GetItem(args, i);
+    lesson.args = array;
+    lesson.count = kinds_count;
     lesson.launch = (LaunchKernel)(uintptr_t)launch;
     lesson.current = (GetCurrent)(uintptr_t)current;
     lesson.attribute = (PointerAttribute)(uintptr_t)attribute;
     lesson.stream_context = (StreamContext)(uintptr_t)stream_context;
     lesson.stream_flags = (StreamFlags)(uintptr_t)stream_flags;
+    static Ordering ordering; /* the driver's functions: always the same */
+    ordering = (Ordering){(EventCreate)(uintptr_t)o[0], (EventRecord)(uintptr_t)o[1], (EventDestroy)(uintptr_t)o[2],
+                          (StreamWaitEvent)(uintptr_t)o[3], (StreamIsCapturing)(uintptr_t)o[4]};
+    lesson.ordering = &ordering;
     lesson.flights = (SHARED(unsigned) *)(uintptr_t)flights;
     return learn(self, &lesson);
 }
@@ -1448,6 +1603,7 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, Py_ssi
     }
     Launcher *held = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
     if (held) {
+        held->vectorcall = launcher_vectorcall;
         held->slow = Py_NewRef(found->slow);
         held->records = (Records *)Py_NewRef((PyObject *)found->records);
         memcpy(held->dimensions, found->dimensions, sizeof held->dimensions);
@@ -1582,8 +1738,8 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
-     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, stream_flags, flights, limits,\n"
-     "element) -> bool\n\n"
+     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, stream_flags, ordering, flights,\n"
+     "limits, element) -> bool\n\n"
      "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle. False, and nothing\n"
      "is remembered, if an argument is not what all of the plans take; element(dtype) names an array's elements."},
     {NULL, NULL, 0, NULL},
@@ -1600,10 +1756,19 @@ static PyType_Slot records_slots[] = {
 static PyType_Spec records_spec = {"aotcuda.runtime.fast._launch.Records", sizeof(Records), 0, Py_TPFLAGS_DEFAULT,
                                    records_slots};
 
+static PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyGetSetDef launcher_attributes[] = {
     {"records", (getter)launcher_records, NULL, "What it looks arguments up in, and has to learn into.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
+
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL /* the stable ABI names it from 3.12 on */
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#endif
 
 static PyType_Slot launcher_slots[] = {
     {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream): a launcher with a quick path "
@@ -1612,6 +1777,7 @@ static PyType_Slot launcher_slots[] = {
     {Py_tp_call, launcher_call},
     {Py_tp_getattro, launcher_getattro},
     {Py_tp_getset, launcher_attributes},
+    {Py_tp_members, launcher_members},
     {Py_tp_repr, launcher_repr},
     {Py_tp_traverse, launcher_traverse},
     {Py_tp_clear, launcher_clear},
@@ -1620,7 +1786,7 @@ static PyType_Slot launcher_slots[] = {
 };
 
 static PyType_Spec launcher_spec = {"aotcuda.runtime.fast._launch.Launcher", sizeof(Launcher), 0,
-                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, launcher_slots};
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots};
 
 static PyType_Slot configurations_slots[] = {
     {Py_tp_doc, "Configurations(launchers): a dict of launchers, which finds those for stream objects by their handles."},

@@ -1,0 +1,387 @@
+"""What a launch costs the host on each kind of stream, paired with C in the same process, in microseconds.
+
+One scalar and three arrays. Each block is a batch of launches by C and one by each way, in turn, on one stream, with
+the GPU idle before each; the figure is the median over the blocks of what a way takes more than C in its own block,
+beside the spread (the quartiles) of these differences. Inside `with stream`, that stream is the library's current one.
+
+    python bench/prepare.py /tmp/bench && pip install /tmp/bench/*.whl     # on any machine with aotcuda[cu13]
+    python bench/streams.py                                                # on a machine with a GPU
+    AOTCUDA_EXTENSION=0 python bench/streams.py --out pure.json            # the fast path in Python
+
+apache-tvm-ffi is compared where `--tvm-ffi` names its function's library (bench/tvm_ffi/axpy.cc says how it is made).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any
+
+import machine
+import peers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BATCH = 256
+_GRAPH = 100
+_TARGETS = {"C": {"default": 0.4, "side": 1.0}, "Python": {"default": 2.0, "side": 2.0}}
+_NUMBERS = {"default": 0, "current": 1, "given": 2, "given, other current": 3}
+
+
+def main() -> int:
+    parser = machine.parser(__doc__, "streams")
+    parser.add_argument("--blocks", type=int, default=40)
+    parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="ways with one of these in the name")
+    parser.add_argument("--tvm-ffi", type=Path, help="the library of bench/tvm_ffi/axpy.cc")
+    parser.add_argument("--launches", type=int, default=1_000_000, help="after which the memory's growth is looked at")
+    arguments = parser.parse_args()
+    here = machine.describe()
+    from aotcuda.runtime.fast import extension
+
+    path = "C" if extension.accelerator() is not None else "Python"
+    kernels = importlib.import_module("benchkernels.kernels")
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    missing: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        case = peers.Case(kernels, "axpy", 3, Path(folder))
+        for library in ("cupy", "torch", "numba"):
+            for situation in _NUMBERS:
+                name = f"{library}, {situation}"
+                try:
+                    with _situation(library, situation) as stream:
+                        figures[name] = _compare(case, library, situation, stream, arguments, missing)
+                except ImportError as error:
+                    missing[library] = str(error)
+                    break
+                _print(name, figures[name])
+        graphs = _graphs(case)
+    growth = _growth(kernels, arguments.launches)
+    met = {}
+    for name, found in figures.items():
+        library, _, situation = name.partition(", ")
+        limit = _TARGETS[path]["default" if situation == "default" else "side"]
+        for way, item in found.items():
+            if way.startswith("aotcuda"):
+                met[f"{name}: {way}: at most {limit} us over C"] = item["over_c"] <= limit
+                peer = found.get("apache-tvm-ffi")
+                if situation == "default" and peer is not None and path == "C":
+                    met[f"{name}: {way}: no more than apache-tvm-ffi, within the spread"] = item["q1"] <= peer["q3"]
+    for name, grown in growth.items():
+        met[f"memory flat over {grown['launches']:,} launches, {name}"] = grown["kilobytes"] < 1024
+    print()
+    for text, verdict in met.items():
+        print(f"{text}: {'met' if verdict else 'MISSED'}")
+    for peer, reason in missing.items():
+        print(f"left out: {peer}: {reason}")
+    machine.write(
+        arguments.out,
+        here,
+        unit="microseconds of host time a launch; over_c is the median of paired differences, q1, q3 their quartiles",
+        batch=_BATCH,
+        blocks=arguments.blocks,
+        fast_path=path,
+        peers=peers.versions(),
+        figures=figures,
+        graphs=graphs,
+        memory=growth,
+        missing=missing,
+        measures=met,
+    )
+    return 0 if all(met.values()) else 1
+
+
+@contextlib.contextmanager
+def _situation(library: str, situation: str) -> Iterator[Any]:
+    """The stream object to launch on, current or not as the situation has it; None for the default stream."""
+    if situation == "default":
+        yield None
+        return
+    if library == "torch":
+        import torch
+
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream) if "other" not in situation else contextlib.nullcontext():
+            yield stream
+        return
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream if "other" not in situation else contextlib.nullcontext():
+        yield stream
+
+
+def _handle(stream: Any) -> int:
+    return 0 if stream is None else int(getattr(stream, "ptr", None) or stream.cuda_stream)
+
+
+def _compare(
+    case: peers.Case, library: str, situation: str, stream: Any, arguments: Any, missing: dict[str, str]
+) -> dict[str, dict[str, float]]:
+    if library == "numba" and situation == "current":
+        return {}  # Numba has no current stream
+    arrays = getattr(case, library)()
+    base = next(batch for _, batch in peers.c_batches(case, arrays, _handle(stream)))
+    base(3)
+    ways: dict[str, peers.Batch] = {}
+    for name, make in _ways(case, library, situation, stream, arrays, arguments.tvm_ffi):
+        if arguments.only and not any(text in name for text in arguments.only):
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                batch = make()
+                batch(3)
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with a peer must not end the others)
+            missing.setdefault(
+                f"{name}, {library}, {situation}", f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            )
+        else:
+            ways[name] = batch
+    synchronize = _synchronize()
+    differences: dict[str, list[float]] = {name: [] for name in ways}
+    bases = []
+    gc.collect()
+    gc.disable()
+    for block in range(arguments.blocks + 3):
+        synchronize()
+        least = base(_BATCH)
+        for name, batch in ways.items():
+            synchronize()
+            seconds = batch(_BATCH)
+            if block >= 3:
+                differences[name].append((seconds - least) / _BATCH * 1e6)
+        if block >= 3:
+            bases.append(least / _BATCH * 1e6)
+    gc.enable()
+    synchronize()
+    found = {"C": {"median": round(median(bases), 3)}}
+    for name, values in differences.items():
+        q1, _, q3 = quantiles(values, n=4)
+        found[name] = {"over_c": round(median(values), 3), "q1": round(q1, 3), "q3": round(q3, 3)}
+    return found
+
+
+def _ways(  # noqa: PLR0915 (each is a few lines of its own)
+    case: peers.Case, library: str, situation: str, stream: Any, arrays: list[Any], tvm_ffi: Path | None
+) -> Iterator[tuple[str, Callable[[], peers.Batch]]]:
+    """Every way to launch on that stream with that library's arrays."""
+    given = situation.startswith("given")
+    brackets = "grid, block, stream" if given else "grid, block"
+    values = {"k": case.packaged, "stream": stream, "grid": peers.GRID, "block": peers.BLOCK}
+
+    def kept() -> peers.Batch:
+        run = case.packaged[(peers.GRID, peers.BLOCK, stream) if given else (peers.GRID, peers.BLOCK)]
+        return _loop("f({args})", arrays, f=run)
+
+    def written_out() -> peers.Batch:
+        return _loop(f"k[{brackets}]({{args}})", arrays, **values)
+
+    def by_handle() -> peers.Batch:
+        return _loop(f"k[{brackets}]({{args}})", arrays, **{**values, "stream": _handle(stream)})
+
+    yield f"aotcuda, k[{brackets}] kept", kept
+    yield f"aotcuda, k[{brackets}](...) each time", written_out
+    if given:
+        yield "aotcuda, the same with a handle", by_handle
+
+    def numba() -> peers.Batch:
+        cuda = peers._numba_cuda()
+        module = case.python_module()
+        module.grid = cuda.grid
+        kernel = cuda.jit(module.numba_probe)
+        where = cuda.external_stream(_handle(stream)) if stream is not None else 0
+        return _loop("k[grid, block, stream]({args})", arrays, **{**values, "k": kernel, "stream": where})
+
+    yield "numba-cuda, k[grid, block, stream](...)", numba
+    if "other" in situation:
+        return
+
+    def raw_kernel() -> peers.Batch:
+        import cupy
+
+        kernel = cupy.RawKernel(case.cuda_source(), "probe")
+        values = (cupy.float32(2), *arrays, cupy.int64(peers.ELEMENTS))
+        return _loop("f(grid, block, values)", [], f=kernel, grid=(peers.GRID,), block=(peers.BLOCK,), values=values)
+
+    def triton() -> peers.Batch:
+        import triton
+
+        kernel = triton.jit(case.python_module().triton_probe)
+        return _loop(
+            "k[grid]({args}, n, block)", arrays, **{**values, "k": kernel, "grid": (peers.GRID,), "n": peers.ELEMENTS}
+        )
+
+    def through_tvm_ffi() -> peers.Batch:
+        import tvm_ffi as ffi
+
+        module = ffi.load_module(str(tvm_ffi))
+        driver = ctypes.CDLL("libcuda.so.1")
+        plan = case.packaged._loader.current.table(case.packaged.__name__).overloads[0]
+        kernel = case.packaged._loader.current.known_kernel(plan, 0).kernel
+        address = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
+        module.setup(address, kernel.value, peers.GRID, peers.BLOCK)
+        return _loop("f({args})", arrays, f=module.axpy)
+
+    def cuda_core() -> peers.Batch:
+        from cuda.core import Device, LaunchConfig, Program, ProgramOptions, Stream, launch
+
+        device = Device()
+        device.set_current()
+        major, minor = device.compute_capability
+        options = ProgramOptions(arch=f"sm_{major}{minor}")
+        kernel = Program(case.cuda_source(), "c++", options=options).compile("cubin").get_kernel("probe")
+        where = device.default_stream if stream is None else Stream.from_handle(_handle(stream))
+        pointers = [array.data.ptr for array in arrays]
+        config = LaunchConfig(grid=peers.GRID, block=peers.BLOCK)
+        values = {f"p{at}": pointer for at, pointer in enumerate(pointers)}
+        two, n = ctypes.c_float(2.0), ctypes.c_longlong(peers.ELEMENTS)
+        text = f"f(stream, config, kernel, two, {', '.join(values)}, n)"
+        return _loop(text, [], f=launch, stream=where, config=config, kernel=kernel, two=two, n=n, **values)
+
+    def warp() -> peers.Batch:
+        import warp as wp
+
+        wp.config.log_level = wp.LOG_WARNING
+        wp.config.kernel_cache_dir = wp.config.kernel_cache_dir or str(case.folder / "warp")
+        kernel, device = peers._warp_kernel(case), wp.get_device("cuda:0")
+        own = peers._warp_arrays(wp, case, device)
+        where = device.null_stream if stream is None else wp.Stream(device, cuda_stream=_handle(stream))
+        text = "f(k, dim=n, inputs=[2.0, {args}], stream=stream, block_dim=block)".replace(
+            "2.0, {args}", "2.0, a0, a1, a2"
+        )
+        named = {f"a{at}": array for at, array in enumerate(own)}
+        return _loop(text, [], f=wp.launch, k=kernel, n=peers.ELEMENTS, stream=where, block=peers.BLOCK, **named)
+
+    if library == "cupy":
+        yield "CuPy RawKernel (nothing checked)", raw_kernel
+        yield "cuda.core.launch (pointers)", cuda_core
+        yield "Warp, own arrays", warp
+    if library == "torch":
+        yield "Triton", triton
+        if tvm_ffi is not None:
+            yield "apache-tvm-ffi", through_tvm_ffi
+
+
+def _loop(call: str, arrays: list[Any], **names: Any) -> peers.Batch:
+    """A loop over a call that is written out, with the scalar and the arrays in place of `{args}`."""
+    values = {f"x{at}": array for at, array in enumerate(arrays)} | names
+    text = call.format(args=", ".join(["2.0", *(f"x{at}" for at in range(len(arrays)))]))
+    source = (
+        f"def bind({', '.join(values)}):\n"
+        "    def batch(count):\n"
+        "        begin = clock()\n"
+        "        for _ in range(count):\n"
+        f"            {text}\n"
+        "        return clock() - begin\n"
+        "    return batch\n"
+    )
+    scope: dict[str, Any] = {"clock": time.perf_counter}
+    exec(source, scope)
+    batch: peers.Batch = scope["bind"](**values)
+    return batch
+
+
+def _graphs(case: peers.Case) -> dict[str, float]:
+    """Microseconds of the GPU for each kernel of a graph of 100 launches, captured by C and by packaged launches."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    tensors, stream = case.torch(), torch.cuda.Stream()
+    c = next(batch for _, batch in peers.c_batches(case, tensors, stream.cuda_stream))
+    run = case.packaged[peers.GRID, peers.BLOCK]
+    run(2.0, *tensors)
+
+    def packaged(count: int) -> None:
+        for _ in range(count):
+            run(2.0, *tensors)
+
+    graphs = {}
+    for name, capture in {"C": c, "aotcuda": packaged}.items():
+        graphs[name] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[name], stream=stream):
+            capture(_GRAPH)
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for block in range(33):
+        for name, graph in graphs.items():
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            for _ in range(10):
+                graph.replay()
+            end.record()
+            end.synchronize()
+            if block >= 3:
+                times[name].append(begin.elapsed_time(end) * 1e3 / (10 * _GRAPH))
+    found = {name: round(median(values), 4) for name, values in times.items()}
+    print(f"\na graph of {_GRAPH} launches, replayed, us a kernel: {found}")
+    return found
+
+
+def _growth(kernels: Any, launches: int) -> dict[str, dict[str, int]]:
+    """Kilobytes that the process grows by in many launches on side streams, and in many that are captured."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    tensors = [torch.zeros(peers.ELEMENTS, device="cuda") for _ in range(3)]
+    kernel, stream = kernels.axpy, torch.cuda.Stream()
+
+    def side(count: int) -> None:
+        with torch.cuda.stream(stream):
+            for _ in range(count // 2):
+                kernel[peers.GRID, peers.BLOCK](2.0, *tensors)
+                kernel[peers.GRID, peers.BLOCK, stream](2.0, *tensors)
+        torch.cuda.synchronize()
+
+    def captured(count: int) -> None:
+        for _ in range(count // 1000):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                for _ in range(1000):
+                    kernel[peers.GRID, peers.BLOCK](2.0, *tensors)
+            graph.reset()
+
+    found = {}
+    for name, run in {"side streams": side, "captures": captured}.items():
+        if not launches:
+            continue
+        run(max(launches // 20, 5000))  # pools and caches have what they keep
+        gc.collect()
+        before = _resident()
+        run(launches)
+        gc.collect()
+        found[name] = {"launches": launches, "kilobytes": _resident() - before}
+        print(f"\nmemory after {launches:,} launches, {name}: {found[name]['kilobytes']:+d} kB")
+    return found
+
+
+def _resident() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def _synchronize() -> Callable[[], object]:
+    driver = ctypes.CDLL("libcuda.so.1")
+    return driver.cuCtxSynchronize
+
+
+def _print(title: str, figures: dict[str, dict[str, float]]) -> None:
+    if not figures:
+        return
+    print(f"\n{title}: C {figures['C']['median']} us a launch")
+    rows = [(name, item["over_c"], item["q1"], item["q3"]) for name, item in figures.items() if name != "C"]
+    machine.table(("over C, us", "median", "q1", "q3"), rows)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
