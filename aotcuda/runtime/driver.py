@@ -84,6 +84,8 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuKernelSetAttribute": (_int, _int, _pointer, _int),
     "cuLaunchKernel": (),  # for the extension, which takes its address
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_out, _pointer, _int, _size),
+    "cuOccupancyMaxPotentialClusterSize": (_out, _pointer, _out),
+    "cuCtxGetStreamPriorityRange": (_out, _out),
     "cuOccupancyMaxPotentialBlockSize": (_out, _out, _pointer, _pointer, _size, _int),
     "cuEventCreate": (_out, _uint),
     "cuEventRecord": (_pointer, _pointer),
@@ -115,6 +117,7 @@ _ATTRIBUTES = {
     "major": 75,
     "minor": 76,
     "cooperative": 95,
+    "cluster": 120,
     "shared_optin": 97,
 }
 """The device attributes in use, under the names that `Device.limit` takes."""
@@ -169,6 +172,18 @@ class Device:
             self._driver.check(code, f"GPU {self.index} did not tell its attribute {_ATTRIBUTES[name]} ({name})")
             value = self._limits[name] = result.value
         return value
+
+    def stream_priorities(self) -> tuple[int, int]:
+        """The priorities that work on it may have, the least and the greatest, which is lower; it needs a context."""
+        least, greatest = _int(), _int()
+        code = self._driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
+        self._driver.check(code, f"GPU {self.index} did not tell its priorities")
+        return least.value, greatest.value
+
+    @property
+    def driver_version(self) -> tuple[int, int]:
+        """The newest CUDA version that its driver supports."""
+        return self._driver.version
 
     def __str__(self) -> str:
         major, minor = self.capability

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.kernel_attributes import OnThisGpu
+    from aotcuda.runtime.launch_attributes import LaunchAttributes
     from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loader import Loader
@@ -86,14 +87,77 @@ class Kernel:
         """
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
-    def launcher(self, grid: object, block: object, stream: int | None, shared: object) -> Launcher:
+    def configure(
+        self,
+        grid: object,
+        block: object,
+        *,
+        stream: object = None,
+        shared: int = 0,
+        cluster: object = None,
+        cooperative: bool = False,
+        dependent: bool = False,
+        priority: int | None = None,
+        carveout: int | None = None,
+        **unknown: object,
+    ) -> Launcher:
+        """The kernel with a configuration that says more than `kernel[grid, block]`; kept and called like that one.
+
+        Args:
+            grid: Blocks of the grid: an int, or a tuple of one to three.
+            block: Threads of a block, likewise.
+            stream: As in `kernel[grid, block, stream]`.
+            shared: Bytes of dynamic shared memory for each block.
+            cluster: Blocks of a cluster, as the grid is written; they have to divide it. More than 8 where the GPU and
+                the kernel can have them.
+            cooperative: Launch the grid all at once; it must fit on the GPU.
+            dependent: Let it begin before the launch before it on the stream has ended (programmatic dependent launch).
+            priority: Its priority, lower first, within what the GPU has; None for the stream's.
+            carveout: The share of the multiprocessor's memory to prefer as shared memory, in percent.
+            unknown: Attributes that there are none of.
+
+        Raises:
+            LaunchError: One of these is not a possible one, or unknown. What depends on the GPU is said at the launch.
+            ArgumentError: The stream is none.
+        """
+        from aotcuda.runtime.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few programs want more)
+        from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
+
+        if unknown:
+            self._refuse(_unknown(next(iter(unknown))))
+        where = str(self)
+        attributes = LaunchAttributes(
+            where,
+            cluster=None if cluster is None else dimensions(cluster, "cluster", where),
+            cooperative=cooperative,
+            dependent=dependent,
+            priority=priority,
+            carveout=carveout,
+        )
+        if stream is None or isinstance(stream, int):
+            return self.launcher(grid, block, stream, shared, attributes)
+        from aotcuda.runtime.launcher import held  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.streams import handle  # noqa: PLC0415
+
+        found = handle(stream)
+        launcher = self.launcher(grid, block, found, shared, attributes)
+        return held(launcher, stream, found or 0)  # type: ignore[no-any-return]
+
+    def launcher(
+        self,
+        grid: object,
+        block: object,
+        stream: int | None,
+        shared: object,
+        attributes: LaunchAttributes | None = None,
+    ) -> Launcher:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
         from aotcuda.runtime.fast import extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
         from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
         from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415
 
         where = str(self)
-        configuration = Configuration(grid, block, stream, self._shared(shared), where)
+        configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
         records = extension.records(self._kept.shared, configuration)
         if self._configurations is self._launchers:
             self._configurations = extension.configurations(self._launchers)
@@ -201,6 +265,16 @@ def _is_plain(configuration: object) -> bool:
     if not isinstance(configuration, tuple):
         return False
     return all(part is None or type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
+
+
+def _unknown(name: str) -> str:
+    """What to say of an attribute that there is none of."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
+
+    names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
+    near = get_close_matches(name, names, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+    return f"configure() knows no {name!r}{hint}"
 
 
 class ForAll:

@@ -10,6 +10,7 @@ import ctypes
 from _operator import le
 
 from aotcuda.errors import LaunchError
+from aotcuda.runtime.launch_attributes import Attribute, Config, LaunchAttributes
 from aotcuda.runtime.streams import check
 
 TYPE_CHECKING = False
@@ -19,44 +20,24 @@ if TYPE_CHECKING:
     Dimensions = tuple[int, int, int]
 
 _MOST_STREAMS = 64
-_COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-
-
-class _Attribute(ctypes.Structure):
-    """`CUlaunchAttribute`, as far as it is used."""
-
-    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
-
-
-class _Config(ctypes.Structure):
-    """`CUlaunchConfig`."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", ctypes.c_uint),
-    )
 
 
 class OnStreams(dict[int, object]):
     """What the driver takes for a configuration, by the handle of the stream; made when it is first asked for."""
 
-    __slots__ = ("_block", "_cooperative", "_grid", "_shared")
+    __slots__ = ("_attributes", "_block", "_grid", "_shared")
 
-    def __init__(self, grid: Dimensions, block: Dimensions, shared: int, *, cooperative: bool) -> None:
+    def __init__(self, grid: Dimensions, block: Dimensions, shared: int, attributes: list[Attribute]) -> None:
         self._grid = grid
         self._block = block
         self._shared = shared
-        self._cooperative = cooperative
+        self._attributes = (Attribute * len(attributes))(*attributes)
 
     def __missing__(self, stream: int) -> object:
-        config = _Config(grid=self._grid, block=self._block, shared=self._shared, stream=stream)
-        if self._cooperative:
-            config.attributes = ctypes.pointer(_Attribute(id=_COOPERATIVE, value=1))
-            config.count = 1
+        config = Config(grid=self._grid, block=self._block, shared=self._shared, stream=stream)
+        if self._attributes:
+            config.attributes = self._attributes
+            config.count = len(self._attributes)
         found = ctypes.byref(config)
         if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
             self.clear()
@@ -65,18 +46,27 @@ class OnStreams(dict[int, object]):
 
 
 class Configuration:
-    """Grid, block, stream and shared memory of a launch; a value, valid as far as that can be told without a GPU.
+    """Grid, block, stream, shared memory and attributes of a launch; a value, valid as far as no GPU is needed to tell.
 
     Attributes:
         grid: Blocks of the grid in x, y and z.
         block: Threads of a block in x, y and z.
         stream: The handle of the stream, 0 for the default one; None for the one that is current at each launch.
         shared: Bytes of dynamic shared memory for each block.
+        attributes: What else the driver is asked for; None for nothing.
     """
 
-    __slots__ = ("_cooperative", "_for_driver", "block", "grid", "shared", "stream")
+    __slots__ = ("_cooperative", "_for_driver", "attributes", "block", "grid", "shared", "stream")
 
-    def __init__(self, grid: object, block: object, stream: int | None, shared: int, where: str) -> None:
+    def __init__(
+        self,
+        grid: object,
+        block: object,
+        stream: int | None,
+        shared: int,
+        where: str,
+        attributes: LaunchAttributes | None = None,
+    ) -> None:
         """From what a user wrote for kernel `where`.
 
         Raises:
@@ -87,14 +77,16 @@ class Configuration:
         self.block = dimensions(block, "block", where)
         self.stream = check(stream)
         self.shared = shared
-        self._for_driver = OnStreams(self.grid, self.block, shared, cooperative=False)
+        self.attributes = attributes or None
+        encoded = attributes.encoded() if attributes is not None else []
+        self._for_driver = OnStreams(self.grid, self.block, shared, encoded)
         self._cooperative: OnStreams | None = None
 
     def on(self, stream: int) -> str:
         """What a launch of this configuration on a stream is said to be."""
-        return (
-            f"grid {self.grid}, block {self.block}, stream {stream:#x} and {self.shared} bytes of dynamic shared memory"
-        )
+        more = f", {self.attributes}," if self.attributes is not None else ""
+        memory = f"{self.shared} bytes of dynamic shared memory"
+        return f"grid {self.grid}, block {self.block}, stream {stream:#x}{more} and {memory}"
 
     def largest(self) -> int:
         """The largest of its numbers."""
@@ -109,7 +101,9 @@ class Configuration:
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
-            self._cooperative = OnStreams(self.grid, self.block, self.shared, cooperative=True)
+            attributes = self.attributes or LaunchAttributes("")
+            encoded = attributes.encoded(cooperative=True)
+            self._cooperative = OnStreams(self.grid, self.block, self.shared, encoded)
         return self._cooperative
 
     def allow(self, kernel: DeviceKernel, where: str) -> None:
@@ -119,13 +113,15 @@ class Configuration:
         """
         threads = self.block[0] * self.block[1] * self.block[2]
         wanted = (*self.grid, *self.block, self.shared, threads)
-        if not kernel.cooperative and all(map(le, wanted, kernel.unasked())):
+        if not kernel.cooperative and self.attributes is None and all(map(le, wanted, kernel.unasked())):
             return
         problem = self._problem(kernel, threads)
         if problem is None and self.shared > kernel.device.limit("shared") - kernel.static_shared:
             kernel.allow_shared()
         if problem is None and kernel.cooperative and not kernel.device.limit("cooperative"):
             problem = f"it is a cooperative kernel, which is not possible on {kernel.device}"
+        if problem is None and self.attributes is not None:
+            problem = self.attributes.problem(kernel, self.grid, self.block, self.shared)
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
             raise LaunchError(message)

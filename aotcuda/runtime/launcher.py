@@ -146,7 +146,7 @@ class Launcher:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
                 raise UnloadedError.of(self.where)
             kernel = loaded.known_kernel(overload, library.device)
-            if kernel is None or pending:
+            if kernel is None or pending or (configuration.attributes is not None and kernel not in self._verified):
                 kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
             self._verify(kernel)
             driver = library.driver
@@ -342,7 +342,7 @@ def held(launcher: Launcher, stream: object, handle: int) -> Any:
     from aotcuda.runtime.fast import extension  # noqa: PLC0415 (few programs have stream objects)
 
     extension.know_stream(stream, handle)
-    return Held(launcher, stream)
+    return extension.hold(launcher, stream) or Held(launcher, stream)
 
 
 class Held:

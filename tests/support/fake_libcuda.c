@@ -66,6 +66,7 @@ typedef struct {
     Library *library;
     char name[256];
     int dynamic_shared[MOST_DEVICES];
+    int large_clusters;
 } Kernel;
 
 typedef struct {
@@ -342,6 +343,9 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
         return SUCCESS;
     case 115: /* memory pools */
         *value = 0;
+        return SUCCESS;
+    case 120: /* clusters */
+        *value = capabilities[ordinal(device)][0] >= 9;
         return SUCCESS;
     case 97: /* shared memory a block, when asked for */
         *value = 232448;
@@ -635,6 +639,8 @@ EXPORT int cuKernelSetAttribute(int attribute, int value, Kernel *kernel, int de
         return INVALID_HANDLE;
     if (ordinal(device) < 0)
         return INVALID_DEVICE;
+    if (attribute == 14)
+        kernel->large_clusters = value;
     if (attribute == 8)
         kernel->dynamic_shared[ordinal(device)] = value;
     return SUCCESS;
@@ -651,7 +657,7 @@ static struct {
 EXPORT const void *fake_last(void) { return &last; }
 
 static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsigned shared, void *stream,
-                  void **parameters, void **extra, int cooperative) {
+                  void **parameters, void **extra, int cooperative, const char *attributes) {
     if (!current || is_dead(stream))
         return INVALID_CONTEXT;
     if (faulted)
@@ -694,9 +700,9 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
         for (size_t i = 0; i < size; i++)
             sprintf(hex + 2 * i, "%02x", buffer[i]);
         log_line("{\"call\": \"%s\", \"kernel\": \"%s\", \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"shared\": %u, "
-                 "\"stream\": %llu, \"device\": %d, \"cooperative\": %s, \"parameters\": \"%s\"}\n",
+                 "\"stream\": %llu, \"device\": %d, \"cooperative\": %s, \"attributes\": {%s}, \"parameters\": \"%s\"}\n",
                  call, kernel->name, dims[0], dims[1], dims[2], dims[3], dims[4], dims[5], shared,
-                 (unsigned long long)(uintptr_t)stream, device, cooperative ? "true" : "false", hex);
+                 (unsigned long long)(uintptr_t)stream, device, cooperative ? "true" : "false", attributes, hex);
         free(hex);
     }
     store_globals();
@@ -709,7 +715,7 @@ EXPORT int cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz,
                           unsigned shared, void *stream, void **parameters, void **extra) {
     ENTER();
     const unsigned dims[6] = {gx, gy, gz, bx, by, bz};
-    return launch(__func__, kernel, dims, shared, stream, parameters, extra, 0);
+    return launch(__func__, kernel, dims, shared, stream, parameters, extra, 0, "");
 }
 
 typedef struct {
@@ -718,6 +724,7 @@ typedef struct {
     union {
         char bytes[64];
         int cooperative;
+        int numbers[3];
     } value;
 } Attribute;
 
@@ -733,10 +740,33 @@ EXPORT int cuLaunchKernelEx(const Config *config, Kernel *kernel, void **paramet
     ENTER_AS("cuLaunchKernel");
     last.extended++;
     int cooperative = 0;
-    for (unsigned i = 0; i < config->count; i++)
-        if (config->attributes[i].id == 2)
-            cooperative = config->attributes[i].value.cooperative;
-    return launch("cuLaunchKernel", kernel, config->dims, config->shared, config->stream, parameters, extra, cooperative);
+    char text[256] = "";
+    for (unsigned i = 0; i < config->count; i++) {
+        const Attribute *attribute = &config->attributes[i];
+        if (attribute->id == 2)
+            cooperative = attribute->value.cooperative;
+        sprintf(text + strlen(text), "%s\"%d\": [%d, %d, %d]", i ? ", " : "", attribute->id, attribute->value.numbers[0],
+                attribute->value.numbers[1], attribute->value.numbers[2]);
+    }
+    return launch("cuLaunchKernel", kernel, config->dims, config->shared, config->stream, parameters, extra, cooperative, text);
+}
+
+/* Clusters of up to 16 blocks for kernels that were told to allow them, of 8 for others, half as many with large blocks. */
+EXPORT int cuOccupancyMaxPotentialClusterSize(int *size, Kernel *kernel, const Config *config) {
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    if (bad_kernel(kernel))
+        return INVALID_HANDLE;
+    *size = (kernel->large_clusters ? 16 : 8) / (config->dims[3] > 512 ? 2 : 1);
+    return SUCCESS;
+}
+
+EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER();
+    *least = 0;
+    *greatest = -5;
+    return current ? SUCCESS : INVALID_CONTEXT;
 }
 
 EXPORT int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, Kernel *kernel, void *callback, size_t shared,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 5
+_VERSION = 6
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -41,8 +41,14 @@ _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5}
 _HANDLES = {"cupy": "ptr", "torch": "cuda_stream"}
 """Where the streams of a library have their handles, at less cost than by the protocol."""
 
-_ORDERING = ("cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuStreamWaitEvent", "cuStreamIsCapturing")
-"""The driver's functions by which a launch waits for a stream, as the extension wants them."""
+_RARE = (
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventDestroy_v2",
+    "cuStreamWaitEvent",
+    "cuStreamIsCapturing",
+)
+"""The driver's functions for launches that wait for a stream, as the extension wants them; `Driver.launch` follows."""
 
 _EXCHANGE = "__dlpack_c_exchange_api__"
 _READ_BY_EXCHANGE = (
@@ -136,6 +142,8 @@ def records(shared: dict[object, Any], configuration: Configuration) -> Records 
     module = accelerator()
     if module is None or drivers.forked or configuration.largest() > _MOST:  # no grid has so many; a launch says so
         return None
+    if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
+        return Records(module)
     with _lock:
         found: Records | None = shared.get(_RECORDS)
         if found is None:
@@ -146,7 +154,15 @@ def records(shared: dict[object, Any], configuration: Configuration) -> Records 
 def in_front(launcher: Callable[..., None], configuration: Configuration, kept: Records) -> Any:
     """The launcher wrapped in the fast path of the extension."""
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
-    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream)
+    attributes = configuration.attributes
+    encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
+    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded)
+
+
+def hold(launcher: object, stream: object) -> Any:
+    """A launcher like this one of the extension's, which keeps a stream alive; None if it is another one."""
+    module = accelerator()
+    return module.hold(launcher, stream) if module is not None and type(launcher) is module.Launcher else None
 
 
 def configurations(launchers: dict[object, Any]) -> Any:
@@ -217,7 +233,7 @@ def learn(
         _address(driver.call["cuPointerGetAttribute"]),
         _address(driver.call["cuStreamGetCtx"]),
         _address(driver.call["cuStreamGetFlags"]),
-        tuple([_address(driver.call[name]) for name in _ORDERING]),
+        (*[_address(driver.call[name]) for name in _RARE], _address(driver.launch)),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(kernels, shared),
         arrays.element,

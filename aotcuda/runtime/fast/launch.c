@@ -57,6 +57,7 @@ typedef int (*EventRecord)(void *, void *);
 typedef int (*EventDestroy)(void *);
 typedef int (*StreamWaitEvent)(void *, void *, unsigned);
 typedef int (*StreamIsCapturing)(void *, int *);
+typedef int (*LaunchKernelEx)(const void *, void *, void **, void **);
 
 enum { DEVICE_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 
@@ -775,14 +776,15 @@ typedef struct {
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
 
-/* How one stream is made to wait for another. */
+/* The driver's functions that few launches need: for streams that wait for each other, and for launch attributes. */
 typedef struct {
     EventCreate create;
     EventRecord record;
     EventDestroy destroy;
     StreamWaitEvent wait;
     StreamIsCapturing is_capturing;
-} Ordering;
+    LaunchKernelEx launch;
+} Rare;
 
 typedef struct Record {
     struct Record *next; /* of all that there ever were */
@@ -804,7 +806,7 @@ typedef struct Record {
     PointerAttribute attribute;
     StreamContext stream_context;
     StreamFlags stream_flags;
-    const Ordering *ordering;
+    const Rare *rare;
     SHARED(void *) event; /* kept for the next launch that waits for a stream; NULL: in use, or none was needed yet */
     SHARED(unsigned) *flights; /* of `live`: see begin() */
 } Record;
@@ -835,8 +837,19 @@ typedef struct {
     unsigned dimensions[LIMITS];
     int is_given; /* 0: the stream is the one that is current at each launch */
     void *stream;
-    PyObject *owner; /* the object that a given stream's handle came from: a stream lives as long as that does */
+    PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
+    PyObject *owner;      /* the object that a given stream's handle came from: a stream lives as long as that does */
 } Launcher;
+
+enum { ATTRIBUTE = 72 }; /* sizeof(CUlaunchAttribute) */
+
+/* CUlaunchConfig */
+typedef struct {
+    unsigned dimensions[6], shared;
+    void *stream;
+    const void *attributes;
+    unsigned count;
+} Config;
 
 enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these are of whatever context is current */
 
@@ -964,7 +977,7 @@ static void *exchange_pointer(void **place, void *value) {
 /* An event that is nobody else's, NULL if there can be none. */
 static void *take_event(Record *record) {
     void *event = EXCHANGE_POINTER(record->event, NULL);
-    if (!event && record->ordering->create(&event, 2)) /* CU_EVENT_DISABLE_TIMING */
+    if (!event && record->rare->create(&event, 2)) /* CU_EVENT_DISABLE_TIMING */
         return NULL;
     return event;
 }
@@ -973,12 +986,12 @@ static void *take_event(Record *record) {
 static void give_event(Record *record, void *event, int works) {
     void *other = works ? EXCHANGE_POINTER(record->event, event) : event;
     if (other)
-        record->ordering->destroy(other);
+        record->rare->destroy(other);
 }
 
 static int is_captured(const Record *record, void *stream) {
     int status = 0;
-    return record->ordering->is_capturing(stream, &status) || status;
+    return record->rare->is_capturing(stream, &status) || status;
 }
 
 /* Whether streams can be ordered here: captures have rules of their own, which the other path knows. */
@@ -990,8 +1003,8 @@ static int may_order(const Record *record, const Reading *reading) {
 }
 
 static int order(const Record *record, void *event, uintptr_t before, uintptr_t after) {
-    int code = record->ordering->record(event, (void *)before);
-    return code ? code : record->ordering->wait((void *)after, event, 0);
+    int code = record->rare->record(event, (void *)before);
+    return code ? code : record->rare->wait((void *)after, event, 0);
 }
 
 enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a cell fills a cache line */
@@ -1066,6 +1079,11 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
         return DECLINED;
     size_t size = (size_t)record->plans[number]->size;
     void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
+    Config config = {{d[0], d[1], d[2], d[3], d[4], d[5]}, d[6], stream, NULL, 0};
+    if (self->attributes) {
+        config.attributes = PyBytes_AsString(self->attributes);
+        config.count = (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE);
+    }
     int code = 0, ordered = 0, others = reading.others;
     void *event = NULL;
     if (others && (!may_order(record, &reading) || !(event = take_event((Record *)record)))) {
@@ -1076,8 +1094,10 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     Py_BEGIN_ALLOW_THREADS
     for (int i = 0; i < others && !ordered; i++)
         ordered = order(record, event, reading.ready[i].stream, (uintptr_t)stream);
-    if (!ordered)
+    if (!ordered && !self->attributes)
         code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, NULL, extra);
+    else if (!ordered)
+        code = record->rare->launch(&config, record->kernels[number], NULL, extra);
     for (int i = 0; i < others && !ordered && !code; i++)
         if (reading.ready[i].mutual)
             code = order(record, event, (uintptr_t)stream, reading.ready[i].stream);
@@ -1140,10 +1160,10 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *slow, *records, *given;
+    PyObject *slow, *records, *given, *attributes;
     unsigned d[LIMITS];
-    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)O", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
-                          &d[6], &given))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
+                          &d[6], &given, &attributes))
         return NULL;
     unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
     if (PyErr_Occurred())
@@ -1158,6 +1178,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->slow = Py_NewRef(slow);
     self->records = (Records *)Py_NewRef(records);
     memcpy(self->dimensions, d, sizeof d);
+    self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
     self->is_given = given != Py_None;
     self->stream = (void *)(uintptr_t)stream;
 #if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
@@ -1217,7 +1238,7 @@ static void free_record(Record *record) {
     for (int i = 0; i < record->count; i++)
         Py_XDECREF((PyObject *)record->plans[i]);
     if (READ(record->event) && !READ(disabled))
-        record->ordering->destroy(READ(record->event));
+        record->rare->destroy(READ(record->event));
     Py_XDECREF(record->dtypes);
     Py_XDECREF(record->live);
     PyMem_Free(record->plans);
@@ -1344,7 +1365,7 @@ typedef struct {
     PointerAttribute attribute;
     StreamContext stream_context;
     StreamFlags stream_flags;
-    Ordering *ordering;
+    Rare *rare;
     SHARED(unsigned) *flights;
     unsigned limits[LIMITS];
 } Lesson;
@@ -1382,7 +1403,7 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
     record->attribute = lesson->attribute;
     record->stream_context = lesson->stream_context;
     record->stream_flags = lesson->stream_flags;
-    record->ordering = lesson->ordering;
+    record->rare = lesson->rare;
     record->flights = lesson->flights;
     record->live = Py_NewRef(lesson->live);
     memcpy(record->limits, lesson->limits, sizeof record->limits);
@@ -1454,11 +1475,11 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
     Lesson lesson;
     PyObject *args, *array[MOST_ARGUMENTS];
     Py_ssize_t kinds_count, arrays = 0;
-    unsigned long long launch, current, attribute, stream_context, stream_flags, flights, o[5];
+    unsigned long long launch, current, attribute, stream_context, stream_flags, flights, o[6];
     unsigned *l = lesson.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(KKKKK)K(IIIIIIII)O", &PyTuple_Type, &args, &lesson.kinds, &kinds_count,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(KKKKKK)K(IIIIIIII)O", &PyTuple_Type, &args, &lesson.kinds, &kinds_count,
                           &PyTuple_Type, &lesson.plans, &PyList_Type, &lesson.live, &lesson.device, &launch, &current,
-                          &attribute, &stream_context, &stream_flags, &o[0], &o[1], &o[2], &o[3], &o[4], &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
+                          &attribute, &stream_context, &stream_flags, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
                           &lesson.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
@@ -1474,10 +1495,10 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
     lesson.attribute = (PointerAttribute)(uintptr_t)attribute;
     lesson.stream_context = (StreamContext)(uintptr_t)stream_context;
     lesson.stream_flags = (StreamFlags)(uintptr_t)stream_flags;
-    static Ordering ordering; /* the driver's functions: always the same */
-    ordering = (Ordering){(EventCreate)(uintptr_t)o[0], (EventRecord)(uintptr_t)o[1], (EventDestroy)(uintptr_t)o[2],
-                          (StreamWaitEvent)(uintptr_t)o[3], (StreamIsCapturing)(uintptr_t)o[4]};
-    lesson.ordering = &ordering;
+    static Rare rare; /* the driver's functions: always the same */
+    rare = (Rare){(EventCreate)(uintptr_t)o[0], (EventRecord)(uintptr_t)o[1], (EventDestroy)(uintptr_t)o[2],
+                  (StreamWaitEvent)(uintptr_t)o[3], (StreamIsCapturing)(uintptr_t)o[4], (LaunchKernelEx)(uintptr_t)o[5]};
+    lesson.rare = &rare;
     lesson.flights = (SHARED(unsigned) *)(uintptr_t)flights;
     return learn(self, &lesson);
 }
@@ -1581,6 +1602,28 @@ static PyObject *kept(PyObject *dictionary, PyObject *key) {
     return value;
 }
 
+/* A launcher like another one, which keeps a stream alive. */
+static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
+    Launcher *held = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    if (held) {
+        held->vectorcall = launcher_vectorcall;
+        held->slow = Py_NewRef(like->slow);
+        held->records = (Records *)Py_NewRef((PyObject *)like->records);
+        memcpy(held->dimensions, like->dimensions, sizeof held->dimensions);
+        held->is_given = like->is_given;
+        held->stream = like->stream;
+        held->attributes = Py_XNewRef(like->attributes);
+        held->owner = Py_NewRef(stream);
+    }
+    return (PyObject *)held;
+}
+
+static PyObject *hold(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *launcher, *stream;
+    return PyArg_ParseTuple(args, "O!O", launcher_type, &launcher, &stream) ? held_launcher((Launcher *)launcher, stream) : NULL;
+}
+
 /* A launcher like the one that is kept for the handle of this stream, which keeps the stream alive. */
 static PyObject *configurations_held(Configurations *self, PyObject *key, Py_ssize_t parts, PyObject *stream) {
     PyObject *handle = handle_of(stream), *none = NULL;
@@ -1601,18 +1644,9 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, Py_ssi
         Py_XDECREF((PyObject *)found);
         return NULL;
     }
-    Launcher *held = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
-    if (held) {
-        held->vectorcall = launcher_vectorcall;
-        held->slow = Py_NewRef(found->slow);
-        held->records = (Records *)Py_NewRef((PyObject *)found->records);
-        memcpy(held->dimensions, found->dimensions, sizeof held->dimensions);
-        held->is_given = found->is_given;
-        held->stream = found->stream;
-        held->owner = Py_NewRef(stream);
-    }
+    PyObject *held = held_launcher(found, stream);
     Py_DECREF((PyObject *)found);
-    return (PyObject *)held;
+    return held;
 }
 
 static PyObject *configurations_subscript(Configurations *self, PyObject *key) {
@@ -1692,6 +1726,7 @@ static void launcher_dealloc(Launcher *self) {
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->slow);
     Py_XDECREF(self->owner);
+    Py_XDECREF(self->attributes);
     Py_XDECREF((PyObject *)self->records);
     PyObject_GC_Del(self);
     Py_DECREF(type);
@@ -1738,7 +1773,7 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
-     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, stream_flags, ordering, flights,\n"
+     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, stream_flags, rare, flights,\n"
      "limits, element) -> bool\n\n"
      "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle. False, and nothing\n"
      "is remembered, if an argument is not what all of the plans take; element(dtype) names an array's elements."},
@@ -1771,8 +1806,8 @@ static PyGetSetDef launcher_attributes[] = {
 #endif
 
 static PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream): a launcher with a quick path "
-                "before it."},
+    {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream, attributes): a launcher with a "
+                "quick path before it."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
     {Py_tp_getattro, launcher_getattro},
@@ -1818,6 +1853,7 @@ static PyMethodDef methods[] = {
      "other streams have to wait for that one."},
     {"set_torch_stream", set_torch_stream, METH_O,
      "PyTorch's function from a GPU's ordinal to the handle of its current stream, or None."},
+    {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher: one like it, which keeps the stream alive."},
     {"know_stream_type", know_stream_type, METH_VARARGS,
      "know_stream_type(type, attribute, is_protocol)\n\n"
      "Streams of this type tell their handle by an attribute, or by a method after the protocol __cuda_stream__."},
@@ -1851,7 +1887,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 5) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 6) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

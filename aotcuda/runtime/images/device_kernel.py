@@ -26,6 +26,7 @@ _ATTEMPTS = 30
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
+_LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 class UnloadedError(CudaError):
@@ -186,6 +187,21 @@ class DeviceKernel:
             problem,
             "cuOccupancyMaxActiveBlocksPerMultiprocessor",
             *(ctypes.byref(result), self.kernel, threads, shared),
+        )
+        return result.value
+
+    def allow_large_clusters(self) -> None:
+        """Let launches have clusters of more than 8 blocks, which not every GPU with clusters has."""
+        self._set(_LARGE_CLUSTERS, 1)
+
+    def largest_cluster(self, config: ctypes.Structure) -> int:
+        """The most blocks that a cluster may have in launches of a `CUlaunchConfig`; it needs a current context."""
+        result = ctypes.c_int()
+        problem = f"the driver did not tell the largest cluster of a kernel on {self.device}"
+        self._ask(
+            problem,
+            "cuOccupancyMaxPotentialClusterSize",
+            *(ctypes.byref(result), self.kernel, ctypes.byref(config)),
         )
         return result.value
 

@@ -1,0 +1,177 @@
+"""What a launch may ask of the driver beyond grid, block, stream and shared memory, and what each GPU can take of it.
+
+The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Execution Control"). Numbers below are those of
+`CUlaunchAttributeID` and `CUfunction_attribute` there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from aotcuda.errors import LaunchError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.images.device_kernel import DeviceKernel
+
+    Dimensions = tuple[int, int, int]
+
+_COOPERATIVE, _CLUSTER, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 6, 8, 14
+_PORTABLE_CLUSTER = 8
+"""The most blocks of a cluster that every GPU with clusters has; beyond them a kernel has to be told to allow it."""
+
+_CARVEOUT_DRIVER = (12, 5)
+"""The first CUDA version whose driver takes a carveout for one launch."""
+
+
+class Attribute(ctypes.Structure):
+    """`CUlaunchAttribute`, as far as it is used: each value is up to three ints."""
+
+    _fields_ = (
+        ("id", ctypes.c_int),
+        ("pad", ctypes.c_char * 4),
+        ("value", ctypes.c_int * 3),
+        ("rest", ctypes.c_char * 52),
+    )
+
+
+class Config(ctypes.Structure):
+    """`CUlaunchConfig`."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+class LaunchAttributes:
+    """The attributes of a launch; a value, valid as far as that can be told without a GPU.
+
+    Attributes:
+        cluster: Blocks of a cluster in x, y and z; None for no clusters.
+        cooperative: Whether the grid is launched all at once, so that its blocks can wait for each other.
+        dependent: Whether the launch may begin before the one before it on the stream has ended, as programmatic
+            dependent launches do: the kernel itself waits for what it needs.
+        priority: The launch's priority, lower numbers first; None for the stream's.
+        carveout: The share of the multiprocessor's memory to prefer as shared memory, in percent; None for the kernel's
+            own.
+    """
+
+    __slots__ = ("carveout", "cluster", "cooperative", "dependent", "priority")
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        cluster: Dimensions | None = None,
+        cooperative: object = False,
+        dependent: object = False,
+        priority: object = None,
+        carveout: object = None,
+    ) -> None:
+        """For kernel `where`.
+
+        Raises:
+            LaunchError: One of them is not of its type, or out of its range.
+        """
+        for name, flag in (("cooperative", cooperative), ("dependent", dependent)):
+            if not isinstance(flag, bool):
+                _refuse(where, f"{name} is {flag!r} where True or False belongs")
+        for name, number in (("priority", priority), ("carveout", carveout)):
+            if number is not None and type(number) is not int:
+                _refuse(where, f"{name} is {number!r} where an int or None belongs")
+        if isinstance(carveout, int) and not 0 <= carveout <= 100:
+            _refuse(where, f"carveout is {carveout}, and it is a share in percent: 0 to 100")
+        self.cluster = cluster
+        self.cooperative = bool(cooperative)
+        self.dependent = bool(dependent)
+        self.priority = priority if isinstance(priority, int) else None
+        self.carveout = carveout if isinstance(carveout, int) else None
+
+    def __bool__(self) -> bool:
+        return bool(self.encoded())
+
+    def __str__(self) -> str:
+        parts = [f"clusters of {self.cluster} blocks"] if self.cluster else []
+        parts += ["a cooperative grid"] if self.cooperative else []
+        parts += ["programmatic dependence"] if self.dependent else []
+        parts += [f"priority {self.priority}"] if self.priority is not None else []
+        parts += [f"carveout {self.carveout} %"] if self.carveout is not None else []
+        return ", ".join(parts)
+
+    def encoded(self, *, cooperative: bool = False) -> list[Attribute]:
+        """As the driver takes them; `cooperative` is for a kernel that needs to be."""
+        found: list[tuple[int, tuple[int, ...]]] = []
+        if self.cooperative or cooperative:
+            found.append((_COOPERATIVE, (1,)))
+        if self.cluster is not None:
+            found.append((_CLUSTER, self.cluster))
+        if self.dependent:
+            found.append((_DEPENDENT, (1,)))
+        if self.priority is not None:
+            found.append((_PRIORITY, (self.priority,)))
+        if self.carveout is not None:
+            found.append((_CARVEOUT, (self.carveout,)))
+        return [Attribute(id=number, value=value) for number, value in found]
+
+    def problem(self, kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
+        """What of them a GPU, or a kernel on it, cannot take; None if it takes all. It needs a current context."""
+        device = kernel.device
+        if self.dependent and device.capability < (9, 0):
+            return f"dependent launches need compute capability 9.0 or later, and it is launched on {device}"
+        if self.priority is not None:
+            least, greatest = device.stream_priorities()
+            if not greatest <= self.priority <= least:
+                return (
+                    f"priority is {self.priority}, where {greatest} (first) to {least} (last) are possible on {device}"
+                )
+        if self.carveout is not None and device.driver_version < _CARVEOUT_DRIVER:
+            return (
+                "a carveout for one launch needs a driver for CUDA 12.5 or newer; the kernel's own key, carveout, "
+                "does without"
+            )
+        if self.cluster is not None:
+            found = self._cluster_problem(kernel, self.cluster, grid, block, shared)
+            if found is not None:
+                return found
+        if self.cooperative:
+            return _cooperative_problem(kernel, grid, block, shared)
+        return None
+
+    def _cluster_problem(
+        self, kernel: DeviceKernel, cluster: Dimensions, grid: Dimensions, block: Dimensions, shared: int
+    ) -> str | None:
+        device, size = kernel.device, cluster[0] * cluster[1] * cluster[2]
+        if not device.limit("cluster"):
+            return f"clusters need compute capability 9.0 or later, and it is launched on {device}"
+        for axis, extent, part in zip("xyz", grid, cluster, strict=True):
+            if extent % part:
+                return f"grid {grid} has {extent} blocks in {axis}, which clusters of {cluster} do not divide"
+        if size > _PORTABLE_CLUSTER:
+            kernel.allow_large_clusters()
+        attributes = (Attribute * 5)(*self.encoded())
+        config = Config(grid, block, shared, None, attributes, len(self.encoded()))
+        most = kernel.largest_cluster(config)
+        if size > most:
+            return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
+        return None
+
+
+def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
+    device = kernel.device
+    if not device.limit("cooperative"):
+        return f"a cooperative launch is not possible on {device}"
+    blocks = grid[0] * grid[1] * grid[2]
+    most = kernel.active_blocks(block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
+    if blocks > most:
+        return f"a cooperative grid must fit on the GPU at once: {blocks} blocks, where {most} of them fit on {device}"
+    return None
+
+
+def _refuse(where: str, problem: str) -> None:
+    message = f"{where} cannot be launched: {problem}"
+    raise LaunchError(message)

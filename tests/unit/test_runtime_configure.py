@@ -1,0 +1,156 @@
+"""`kernel.configure(...)`: launch attributes, what the driver is told of them, and what GPUs cannot take."""
+
+from __future__ import annotations
+
+import re
+import types
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, LaunchError
+from support.manifests import kernel
+
+pytestmark = pytest.mark.usefixtures("path")
+
+
+@pytest.fixture
+def k(cuda):
+    return cuda.package(kernel("k", "void(int32)")).k
+
+
+ATTRIBUTES = [
+    ({}, {}),
+    ({"cluster": 2}, {"4": [2, 1, 1]}),
+    ({"cluster": (2, 2)}, {"4": [2, 2, 1]}),
+    ({"cooperative": True}, {"2": [1, 0, 0]}),
+    ({"dependent": True}, {"6": [1, 0, 0]}),
+    ({"priority": -5}, {"8": [-5, 0, 0]}),
+    ({"priority": 0}, {"8": [0, 0, 0]}),
+    ({"carveout": 0}, {"14": [0, 0, 0]}),
+    ({"carveout": 100}, {"14": [100, 0, 0]}),
+    (
+        {"cluster": (1, 2, 4), "cooperative": True, "dependent": True, "priority": -1, "carveout": 50},
+        {"2": [1, 0, 0], "4": [1, 2, 4], "6": [1, 0, 0], "8": [-1, 0, 0], "14": [50, 0, 0]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), ATTRIBUTES)
+def test_the_driver_is_told_each_attribute_at_every_launch(cuda, k, given, wanted):
+    run = k.configure((4, 4, 4), 32, stream=77, shared=100, **given)
+    for value in range(3):
+        run(value)
+    launches = cuda.launches()
+    assert [launch["attributes"] for launch in launches] == [wanted] * 3
+    assert [launch["parameters"] for launch in launches] == ["00000000", "01000000", "02000000"]
+    assert {(tuple(call["grid"]), call["block"][0], call["stream"], call["shared"]) for call in launches} == {
+        ((4, 4, 4), 32, 77, 100)
+    }
+
+
+def test_configurations_of_one_kernel_do_not_change_each_other(cuda, k):
+    made = [k[4, 32], k.configure(4, 32, cluster=2), k.configure(4, 32, cluster=4), k.configure(4, 32, priority=-1)]
+    for value in range(3):
+        for run in made:
+            run(value)
+    wanted = [{}, {"4": [2, 1, 1]}, {"4": [4, 1, 1]}, {"8": [-1, 0, 0]}]
+    assert [launch["attributes"] for launch in cuda.launches()] == wanted * 3
+
+
+def test_the_fast_path_takes_all_but_the_first(cuda, path, general):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    run = k.configure(4, 32, cluster=2, dependent=True)
+    array = cuda.array(np.zeros(8, "<f4"))
+    for _ in range(5):
+        run(array)
+    assert len(general) == 1
+
+
+@pytest.mark.parametrize("stream", [None, 0, 55, "object"])
+def test_it_takes_every_kind_of_stream(cuda, k, stream):
+    run = k.configure(1, 1, stream=types.SimpleNamespace(ptr=66) if stream == "object" else stream, priority=-1)
+    for _ in range(3):
+        run(7)
+    assert [launch["stream"] for launch in cuda.launches()] == [{None: 0, "object": 66}.get(stream, stream)] * 3
+
+
+def test_clusters_beyond_eight_are_allowed_where_the_gpu_has_them(cuda, k):
+    for _ in range(2):
+        k.configure(16, 32, cluster=16)(7)
+    assert {(call["attribute"], call["value"]) for call in cuda.calls("cuKernelSetAttribute")} == {(14, 1)}
+    assert len(cuda.launches()) == 2
+
+
+IMPOSSIBLE = [
+    ({"cluster": 3}, "grid (4, 4, 4) has 4 blocks in x, which clusters of (3, 1, 1) do not divide"),
+    ({"cluster": (4, 4, 2)}, "clusters of 32 blocks, where at most 16 of this block and shared memory fit on GPU 0"),
+    ({"priority": 1}, "priority is 1, where -5 (first) to 0 (last) are possible on GPU 0"),
+    ({"priority": -6}, "priority is -6, where -5 (first) to 0 (last) are possible on GPU 0"),
+]
+
+
+@pytest.mark.parametrize(("given", "text"), IMPOSSIBLE)
+def test_what_this_gpu_cannot_take_is_said_before_the_driver_is_asked(cuda, k, given, text):
+    run = k.configure((4, 4, 4), 32, **given)
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=rf"^mypkg\.kernels\.k cannot be launched: {re.escape(text)}"):
+            run(7)
+    assert cuda.launches() == []
+
+
+def test_a_cooperative_grid_that_does_not_fit_is_refused(cuda, k):
+    with pytest.raises(
+        LaunchError, match=r"must fit on the GPU at once: 10000 blocks, where 8448 of them fit on GPU 0"
+    ):
+        k.configure(10_000, 32, cooperative=True)(7)
+    k.configure(8448, 32, cooperative=True)(7)
+    assert len(cuda.launches()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "what"), [({"cluster": 2}, "clusters need"), ({"dependent": True}, "dependent launches need")]
+)
+def test_older_gpus_have_no_clusters_and_no_dependent_launches(cuda, given, what):
+    cuda.set(devices="8.0")
+    k = cuda.package(kernel("k", "void(int32)"), arch=["sm_80"]).k
+    with pytest.raises(LaunchError, match=rf"{what} compute capability 9\.0 or later, and it is launched on GPU 0"):
+        k.configure(4, 32, **given)(7)
+
+
+def test_older_drivers_take_no_carveout_for_one_launch(cuda):
+    cuda.set(version=12040)
+    k = cuda.package(kernel("k", "void(int32)"), toolchain={"cuda": "12.0"}).k
+    with pytest.raises(LaunchError, match=r"a carveout for one launch needs a driver for CUDA 12\.5 or newer"):
+        k.configure(4, 32, carveout=50)(7)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"cluster": 0}, "cluster is 0, and each of its dimensions must be at least 1"),
+        ({"cluster": "two"}, "cluster is 'two' where an int or a tuple of one to three belongs"),
+        ({"cooperative": 1}, "cooperative is 1 where True or False belongs"),
+        ({"dependent": "yes"}, "dependent is 'yes' where True or False belongs"),
+        ({"priority": 1.5}, "priority is 1.5 where an int or None belongs"),
+        ({"carveout": 101}, "carveout is 101, and it is a share in percent: 0 to 100"),
+        ({"carveout": True}, "carveout is True where an int or None belongs"),
+        ({"shared": -1}, "dynamic shared memory is -1 where a number of bytes belongs"),
+        ({"clustr": 2}, "configure() knows no 'clustr'; did you mean cluster?"),
+        ({"windows": 2}, "configure() knows no 'windows'; there are stream, shared, cluster, cooperative"),
+    ],
+)
+def test_what_is_never_possible_is_said_at_once(k, given, text):
+    with pytest.raises(LaunchError, match=rf"^mypkg\.kernels\.k cannot be launched: {re.escape(text)}"):
+        k.configure(1, 32, **given)
+
+
+def test_what_is_no_stream_is_said_at_once(k):
+    with pytest.raises(ArgumentError, match="is no stream"):
+        k.configure(1, 32, stream="main")
+
+
+def test_a_failed_launch_names_the_attributes(cuda, k):
+    cuda.set(fail="cuLaunchKernel=1")
+    with pytest.raises(Exception, match=r"stream 0x0, clusters of \(2, 1, 1\) blocks, priority -1, and 0 bytes"):
+        k.configure(4, 32, cluster=2, priority=-1)(7)
