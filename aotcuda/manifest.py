@@ -3,10 +3,11 @@
 The build writes it, the run time and `aotcuda inspect` read it, and neither side imports the other. It is one JSON
 object in `manifest.json`, inside the data folder that lies beside the generated module:
 
-    mypkg/kernels.py            the generated module; it names the manifest and holds its SHA-256
+    mypkg/kernels.py            the generated module; it names the manifest and holds its SHA-256 and the index's
     mypkg/kernels.pyi           the same for type checkers
     mypkg/kernels.aotcuda/
         manifest.json
+        index.json              of a long manifest: what a launch needs of it, and where in it the kernels are
         kernels.fatbin          every image of the module's kernels (absent when it has none)
         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
                                 lowest, for links without link-time optimisation (likewise)
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
     from aotcuda.manifest_shape import Callbacks as Callbacks
     from aotcuda.manifest_shape import File as File
     from aotcuda.manifest_shape import Function as Function
+    from aotcuda.manifest_shape import Head as Head
     from aotcuda.manifest_shape import Image as Image
+    from aotcuda.manifest_shape import Index as Index
     from aotcuda.manifest_shape import Kernel as Kernel
     from aotcuda.manifest_shape import Linked as Linked
     from aotcuda.manifest_shape import Manifest as Manifest
     from aotcuda.manifest_shape import Overload as Overload
     from aotcuda.manifest_shape import Parameter as Parameter
+    from aotcuda.manifest_shape import Part as Part
     from aotcuda.manifest_shape import Raised as Raised
     from aotcuda.manifest_shape import Read as Read
     from aotcuda.manifest_shape import Rebuild as Rebuild
@@ -62,6 +66,7 @@ the version that first reads such manifests. `tests/unit/test_manifest.py` holds
 """
 
 FILE_NAME = "manifest.json"
+INDEX_NAME = "index.json"
 FOLDER_SUFFIX = ".aotcuda"
 SOURCES = "sources"
 
@@ -105,6 +110,25 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     Raises:
         ManifestError: The bytes were altered, are not a manifest, or need a newer aotcuda.
     """
+    manifest = _checked(data, where, sha256)
+    upgrade(manifest)
+    if sha256 is None:
+        _check_shape(manifest, where)
+    result: Manifest = manifest
+    return result
+
+
+def parse_index(data: bytes, where: str, *, sha256: str | None = None) -> Index:
+    """Read and check an index's bytes; arguments and errors as for `parse`."""
+    index = _checked(data, where, sha256)
+    if sha256 is None:
+        _check_shape(index, where, index=True)
+    result: Index = index
+    return result
+
+
+def _checked(data: bytes, where: str, sha256: str | None) -> Any:
+    """The JSON object that `data` is, of a format that can be read, and with the digest if one is given."""
     if len(data) > LARGEST or (sha256 is None and _is_bomb(data)):
         message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
         raise ManifestError(message)
@@ -127,11 +151,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
             f"{where} does not match the digest in the module that was generated with it; install the package again"
         )
         raise ManifestError(message)
-    upgrade(manifest)
-    if sha256 is None:
-        _check_shape(manifest, where)
-    result: Manifest = manifest
-    return result
+    return manifest
 
 
 def _is_bomb(data: bytes) -> bool:
@@ -151,11 +171,11 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
         raise ManifestError(message)
 
 
-def _check_shape(manifest: object, where: str) -> None:
+def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
     from aotcuda import manifest_shape as shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
 
     try:
-        problem = shape.problem(manifest)
+        problem = shape.index_problem(manifest) if index else shape.problem(manifest)
     except RecursionError:
         problem = "it is nested too deeply"
     if problem is not None:
@@ -195,6 +215,112 @@ def read(path: str, *, sha256: str | None = None) -> Manifest:
     """Read and check the manifest in file `path`; errors as for `parse`, and ManifestError if it cannot be opened."""
     data = _content(path, LARGEST)
     return parse(data, path, sha256=sha256)
+
+
+class Outline:
+    """What describes a module's images, of which no more is taken apart than what is asked for.
+
+    A launch needs `head` and the record of its kernel. Where the manifest has an index, `head` is the index's, and a
+    kernel's record is read with the few that lie beside it. Nothing is taken that a digest does not vouch for: the
+    generated module has the index's, and the index those of the parts.
+
+    Attributes:
+        head: What loading the images takes.
+        names: The kernels' names, in the configuration's order.
+    """
+
+    __slots__ = ("_data", "_parts", "_records", "_sha256", "_where", "_whole", "head", "names")
+
+    def __init__(self, index: Index, data: bytes, where: str, *, sha256: str | None = None) -> None:
+        """Of a manifest's bytes, by its index.
+
+        Args:
+            index: The index.
+            data: The content of the manifest's file.
+            where: What to call it in errors.
+            sha256: The digest of the content, if it is known; it is held against it where all of it is read.
+
+        Raises:
+            ManifestError: The content is not of the length that the index says.
+        """
+        if len(data) != index["bytes"]:
+            message = f"{where} has {len(data)} bytes where its index says {index['bytes']}; install the package again"
+            raise ManifestError(message)
+        self.head = index["head"]
+        self._whole: Manifest | None = None
+        self._records: dict[str, Kernel] = {}
+        self._data = data
+        self._where = where
+        self._sha256 = sha256
+        self._parts = {name: part for part in index["parts"] for name in part["names"]}
+        self.names = [*self._parts]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Outline:
+        """Of a whole manifest."""
+        index: Index = {"format": FORMAT, "floor": FLOOR, "bytes": 0, "head": manifest, "parts": []}
+        self = cls(index, b"", manifest["module"])
+        self._whole = manifest
+        self._records = {kernel["name"]: kernel for kernel in manifest["kernels"]}
+        self.names = [*self._records]
+        return self
+
+    def kernel(self, name: str) -> Kernel | None:
+        """A kernel's record, None if there is no such kernel.
+
+        Raises:
+            ManifestError: The bytes that hold it were altered.
+        """
+        found = self._records.get(name)
+        if found is None and name in self._parts:
+            self._records.update(self._read(self._parts[name]))  # by several threads at once: all read the same
+            found = self._records[name]
+        return found
+
+    def whole(self) -> Manifest:
+        """The whole manifest.
+
+        Raises:
+            ManifestError: It was altered.
+        """
+        if self._whole is None:
+            self._whole = parse(self._data, self._where, sha256=self._sha256)
+        return self._whole
+
+    def _read(self, part: Part) -> dict[str, Kernel]:
+        data = self._data[part["start"] : part["end"]]
+        try:
+            records = _decoded(b"[%s]" % data) if digest(data) == part["sha256"] else []
+            found = {record["name"]: record for record in records}
+        except (ValueError, LookupError, TypeError, RecursionError):
+            found = {}
+        if [*found] != part["names"]:
+            message = (
+                f"{self._where} was altered: what it says of {part['names'][0]} is not what its index says; "
+                "install the package again"
+            )
+            raise ManifestError(message)
+        return found
+
+
+def outline(path: str, *, sha256: str | None = None, index: str | None = None) -> Outline:
+    """Read the manifest in file `path`, or its index and what that leaves to be read.
+
+    All bytes are read now: another version may be installed in its place while the process runs.
+
+    Args:
+        path: The manifest's file.
+        sha256: Its digest, if it is known.
+        index: The digest of its index; None if it has none.
+
+    Raises:
+        ManifestError: As for `read`, of either file.
+    """
+    if index is None:
+        return Outline.of(read(path, sha256=sha256))
+    place = os.path.join(os.path.dirname(path), INDEX_NAME)  # noqa: PTH118, PTH120 (as in read_file)
+    described = parse_index(_content(place, LARGEST), place, sha256=index)
+    return Outline(described, _content(path, described["bytes"]), path, sha256=sha256)
 
 
 def read_file(folder: str, file: File) -> bytes:

@@ -17,7 +17,7 @@ from aotcuda.runtime.arguments.views import UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Group, Selection
     from aotcuda.runtime.fast.python import Bind, FastPaths
@@ -34,16 +34,16 @@ class Loaded:
 
     Attributes:
         library: The images.
-        manifest: What they are described by.
+        outline: The manifest that describes them.
         sources: What they were compiled from, where the JIT fallback made them because sources were edited; else None.
         live: The validity flag of fast paths: one item, until the images are out of use or the process forks.
     """
 
     def __init__(
-        self, library: LoadedLibrary, manifest: Manifest, fallback: OnDemand, sources: Sources | None = None
+        self, library: LoadedLibrary, outline: Outline, fallback: OnDemand, sources: Sources | None = None
     ) -> None:
         self.library = library
-        self.manifest = manifest
+        self.outline = outline
         self.sources = sources
         self.live = drivers.live_mark()
         self._fallback = fallback
@@ -67,7 +67,7 @@ class Loaded:
         found = self._tables.get(name)
         if found is None:
             where = self._where(name)
-            record = next((kernel for kernel in self.manifest["kernels"] if kernel["name"] == name), None)
+            record = self.outline.kernel(name)
             if record is None:
                 message = f"{where} cannot be launched: the module has no such kernel any more"
                 raise LaunchError(message)
@@ -202,13 +202,13 @@ class Loaded:
     def _missing(self, case: Case | None, choice: Choice) -> AotcudaError:
         """Why an overload has to be compiled for a GPU."""
         if case is None:
-            return choice.error(self.manifest["module"])
+            return choice.error(self.outline.head["module"])
         kernel, signature = case
-        what = f"{self.manifest['module']}.{kernel} for {signature}"
+        what = f"{self.outline.head['module']}.{kernel} for {signature}"
         return NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
 
     def _where(self, name: str) -> str:
-        return f"{self.manifest['module']}.{name}"
+        return f"{self.outline.head['module']}.{name}"
 
 
 def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Head
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
@@ -49,7 +49,7 @@ class LoadedLibrary:
     )
 
     def __init__(
-        self, manifest: Manifest, folder: str, image: bytes = b"", choices: dict[int, Choice] | None = None
+        self, manifest: Head, folder: str, image: bytes = b"", choices: dict[int, Choice] | None = None
     ) -> None:
         """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
 
@@ -249,7 +249,7 @@ class LoadedLibrary:
         self.driver.check(code, f"{self._where} could not be unloaded")
 
 
-def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:
+def survey(manifest: Head, driver: Driver) -> dict[int, Choice]:
     """What each GPU of this machine takes."""
     return {
         device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))
