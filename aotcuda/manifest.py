@@ -25,8 +25,8 @@ An entry of the fallback's cache is such a data folder too, with a bare cubin, `
 from __future__ import annotations
 
 import os
+import sys
 
-from aotcuda import version as versions
 from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
@@ -163,6 +163,10 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
     floor = manifest.get("floor")
     if not isinstance(floor, str) or not floor.replace(".", "").isdecimal() or not floor.isascii():
         return  # an older build's, or altered
+    if floor == FLOOR:
+        return  # an import less, for every wheel of this version
+    from aotcuda import version as versions  # noqa: PLC0415 (see above)
+
     if versions.is_older(versions.__version__, floor):
         message = (
             f"{where} needs aotcuda {floor[:40]} or later, and this is {versions.__version__}; upgrade it: "
@@ -371,16 +375,16 @@ def check_file(data: bytes, file: File, where: str) -> None:
 
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    # hashlib loads OpenSSL: 3 ms of an import that may take 15. Python's own implementation is there at once, and
-    # slower, so what is large goes to OpenSSL all the same.
-    if len(data) < _LARGE:
+    # hashlib loads OpenSSL: 3 ms of an import that may take 5. Python's own implementation is there at once, and has a
+    # third of the speed, so what is large goes to OpenSSL all the same, and everything where somebody has loaded it.
+    if len(data) < _LARGE and "_hashlib" not in sys.modules:
         try:
-            from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (paid for when it is needed)
+            if sys.version_info < (3, 12):
+                from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (paid for when needed)
+            else:
+                from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (its later name)
         except ImportError:
-            try:
-                from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (Python 3.11's name)
-            except ImportError:
-                from hashlib import sha256  # noqa: PLC0415
+            from hashlib import sha256  # noqa: PLC0415
     else:
         from hashlib import sha256  # noqa: PLC0415
     text: str = sha256(data).hexdigest()

@@ -103,10 +103,9 @@ class Loaded:
         found = self._kernels.get((overload, device))
         if found is not None:
             return found
-        choice = self.library.choices[device]
         case = self._cases.get(overload)
-        if case is not None or choice.arch is None:
-            return self._compiled_kernel(overload, case, device, choice)
+        if case is not None or not self.library.has_image(device):
+            return self._compiled_kernel(overload, case, device, self.library.choices[device])
         found = self._kernels[overload, device] = self.library.device_kernel(overload, device)
         return found
 

@@ -247,14 +247,14 @@ class Module:
         """The one object of a kernel: it stays valid when images are replaced."""
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
-        _picklable()
+        _picklable(Kernel)
         return self._kernels.setdefault(name, Kernel(name, self._loader, self))
 
     def _make_functions(self) -> None:
         from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)
         from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
 
-        _picklable()
+        _picklable(DeviceFunction, DeviceFunctionGroup)
         manifest = self.manifest
         with self._lock:
             if self._functions is None:
@@ -369,14 +369,11 @@ def _unbuilt(name: str) -> Module | None:
     return None
 
 
-def _picklable() -> None:
+def _picklable(*kinds: type) -> None:
     """Let exports be pickled, by their module and name; they do not know how modules are found themselves."""
     import copyreg  # noqa: PLC0415 (not before something is asked for)
 
-    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
-    from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415
-
-    for kind in (Kernel, DeviceFunction, DeviceFunctionGroup):
+    for kind in kinds:
         copyreg.pickle(kind, _reduced)  # type: ignore[arg-type]
 
 

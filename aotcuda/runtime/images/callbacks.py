@@ -7,10 +7,10 @@ owns the loaded images, so that what a callback writes into a device global is w
 from __future__ import annotations
 
 import atexit
-import ctypes
 from _thread import RLock
 
 from aotcuda.errors import CallbackError, DependencyError
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
