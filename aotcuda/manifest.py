@@ -300,7 +300,7 @@ class Outline:
             found = {}
         if [*found] != part["names"]:
             message = (
-                f"{self._where} was altered: what it says of {part['names'][0]} is not what its index says; "
+                f"{self._where} was altered: what it says of {part['names'][0][:80]!a} is not what its index says; "
                 "install the package again"
             )
             raise ManifestError(message)

@@ -154,7 +154,7 @@ def test_an_altered_part_is_refused_when_it_is_read_and_no_other(cuda):
     module = importlib.import_module("mypkg.kernels")
     module.k0[1, 32](2.0, cuda.array())
     with pytest.raises(
-        ManifestError, match=r"manifest\.json was altered: what it says of k\d+ is not what its index says; install"
+        ManifestError, match=r"manifest\.json was altered: what it says of 'k\d+' is not what its index says; install"
     ):
         module.k77[1, 32](2.0, cuda.array())
     with pytest.raises(ManifestError, match=r"manifest\.json does not match the digest"):
