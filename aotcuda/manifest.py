@@ -235,12 +235,12 @@ class Outline:
 
     __slots__ = ("_data", "_parts", "_records", "_sha256", "_where", "_whole", "head", "names")
 
-    def __init__(self, index: Index, data: bytes, where: str, *, sha256: str | None = None) -> None:
+    def __init__(self, index: Index, data: bytes | Kept, where: str, *, sha256: str | None = None) -> None:
         """Of a manifest's bytes, by its index.
 
         Args:
             index: The index.
-            data: The content of the manifest's file.
+            data: The content of the manifest's file, or the file.
             where: What to call it in errors.
             sha256: The digest of the content, if it is known; it is held against it where all of it is read.
 
@@ -288,11 +288,11 @@ class Outline:
             ManifestError: It was altered.
         """
         if self._whole is None:
-            self._whole = parse(self._data, self._where, sha256=self._sha256)
+            self._whole = parse(self._bytes(0, len(self._data)), self._where, sha256=self._sha256)
         return self._whole
 
     def _read(self, part: Part) -> dict[str, Kernel]:
-        data = self._data[part["start"] : part["end"]]
+        data = self._bytes(part["start"], part["end"])
         try:
             records = _decoded(b"[%s]" % data) if digest(data) == part["sha256"] else []
             found = {record["name"]: record for record in records}
@@ -306,11 +306,72 @@ class Outline:
             raise ManifestError(message)
         return found
 
+    def _bytes(self, start: int, end: int) -> bytes:
+        return self._data[start:end] if isinstance(self._data, bytes) else self._data.read(start, end)
+
+
+class Kept:
+    """A regular file that is open: its parts can be read later on, also where another version was put in its place.
+
+    Its length is in bytes.
+    """
+
+    __slots__ = ("_descriptor", "_identity", "_path", "_size")
+
+    def __init__(self, path: str) -> None:
+        """Open it.
+
+        Raises:
+            ManifestError: It cannot be opened, or is no regular file.
+        """
+        self._path = path
+        self._descriptor = -1
+        self._open()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Its bytes from `start` to `end`, fewer if there are no more.
+
+        Raises:
+            ManifestError: It cannot be read.
+        """
+        if not self._is_own():
+            self._open()  # who becomes a daemon closes all files, and the next ones get their numbers
+        try:
+            return os.pread(self._descriptor, end - start, start)
+        except OSError as error:
+            raise _unreadable(self._path, str(error.strerror)) from None
+
+    def __del__(self) -> None:
+        if self._is_own():
+            os.close(self._descriptor)
+
+    def _open(self) -> None:
+        try:
+            self._descriptor = _open_without_waiting(self._path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            status = os.fstat(self._descriptor)
+        except OSError as error:
+            raise _unreadable(self._path, str(error.strerror)) from None
+        self._identity = status.st_dev, status.st_ino
+        self._size = status.st_size
+        if not _is_regular(status.st_mode):
+            raise _unreadable(self._path, _IRREGULAR)
+
+    def _is_own(self) -> bool:
+        """Whether the number is still that of the file."""
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
 
 def outline(path: str, *, sha256: str | None = None, index: str | None = None) -> Outline:
     """Read the manifest in file `path`, or its index and what that leaves to be read.
 
-    All bytes are read now: another version may be installed in its place while the process runs.
+    The file stays open if it is long: another version may be installed in its place while the process runs.
 
     Args:
         path: The manifest's file.
@@ -324,7 +385,7 @@ def outline(path: str, *, sha256: str | None = None, index: str | None = None) -
         return Outline.of(read(path, sha256=sha256))
     place = os.path.join(os.path.dirname(path), INDEX_NAME)  # noqa: PTH118, PTH120 (as in read_file)
     described = parse_index(_content(place, LARGEST), place, sha256=index)
-    return Outline(described, _content(path, described["bytes"]), path, sha256=sha256)
+    return Outline(described, Kept(path), path, sha256=sha256)
 
 
 def read_file(folder: str, file: File) -> bytes:
@@ -345,13 +406,20 @@ def _content(path: str, size: int) -> bytes:
         # A pipe would be waited for until somebody writes to it.
         with open(path, "rb", opener=_open_without_waiting) as file:
             status = os.fstat(file.fileno())
-            if status.st_mode & 0o170000 == 0o100000:  # S_IFMT, S_IFREG
+            if _is_regular(status.st_mode):
                 return file.read(min(status.st_size, size) + 1)
-        reason = "it is no regular file"
+        reason = _IRREGULAR
     except OSError as error:
         reason = str(error.strerror)
-    message = f"{path} cannot be read ({reason}); install the package again"
-    raise ManifestError(message)
+    raise _unreadable(path, reason)
+
+
+def _is_regular(mode: int) -> bool:
+    return mode & 0o170000 == 0o100000  # S_IFMT, S_IFREG
+
+
+def _unreadable(path: str, reason: str) -> ManifestError:
+    return ManifestError(f"{path} cannot be read ({reason}); install the package again")
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
@@ -397,3 +465,4 @@ LARGEST = 16 << 20
 _MOST_NESTED = 1_000_000
 _MOST_ITEMS = 2_000_000
 _LARGE = 1 << 20
+_IRREGULAR = "it is no regular file"

@@ -241,7 +241,7 @@ def _measure(
             for load in _LOADS:
                 for library in libraries:
                     for state, folder in states.items():
-                        path = os.pathsep.join([str(packages), str(folder)])
+                        path = os.pathsep.join([str(packages), str(folder), os.environ.get("PYTHONPATH", "")])
                         more = {"PYTHONPATH": path, "AOTCUDA_LOAD": load, **environment}
                         if library == "none":
                             more["LD_LIBRARY_PATH"] = str(Path(environment["CLOCK"]).parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import sys
 
@@ -124,9 +125,41 @@ def test_what_is_replaced_while_a_process_runs_is_read_as_it_was(cuda):
     module = cuda.package(*KERNELS, functions=("add",))
     folder = cuda.packages / "mypkg/kernels.aotcuda"
     for name in (manifest.FILE_NAME, manifest.INDEX_NAME):
+        (folder / name).unlink()  # as installers do
         (folder / name).write_bytes(b"another version's")
     module.k77[1, 32](2.0, cuda.array())
     assert module.add.__name__ == "add"
+
+
+def test_a_process_that_closes_all_its_files_reads_on_and_closes_no_one_elses(folder):
+    found = outline(folder)
+    number = found._data._descriptor
+    os.close(number)  # as a daemon does
+    assert found.kernel("k7")["name"] == "k7"
+    os.close(found._data._descriptor)
+    with (folder / "kernels.fatbin").open("rb") as another:  # which gets the number
+        assert another.fileno() == number
+        assert found.kernel("k77")["name"] == "k77"
+        os.close(found._data._descriptor)
+        found._data._descriptor = another.fileno()
+        del found
+        assert os.fstat(another.fileno())
+
+
+def test_an_open_manifest_is_closed_with_its_outline(folder):
+    found = outline(folder)
+    number = found._data._descriptor
+    del found
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+
+
+def test_a_manifest_with_an_index_that_is_a_pipe_is_not_waited_for(folder):
+    digests = [manifest.digest(data) for data in files(folder)]
+    (folder / manifest.FILE_NAME).unlink()
+    os.mkfifo(folder / manifest.FILE_NAME)
+    with pytest.raises(ManifestError, match=r"manifest\.json cannot be read \(it is no regular file\); install"):
+        manifest.outline(str(folder / manifest.FILE_NAME), sha256=digests[0], index=digests[1])
 
 
 def test_the_index_s_name_is_not_listed(cuda):
