@@ -3,10 +3,11 @@
 The build writes it, the run time and `aotcuda inspect` read it, and neither side imports the other. It is one JSON
 object in `manifest.json`, inside the data folder that lies beside the generated module:
 
-    mypkg/kernels.py            the generated module; it names the manifest and holds its SHA-256
+    mypkg/kernels.py            the generated module; it names the manifest and holds its SHA-256 and the index's
     mypkg/kernels.pyi           the same for type checkers
     mypkg/kernels.aotcuda/
         manifest.json
+        index.json              of a long manifest: what a launch needs of it, and where in it the kernels are
         kernels.fatbin          every image of the module's kernels (absent when it has none)
         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
                                 lowest, for links without link-time optimisation (likewise)
@@ -24,8 +25,8 @@ An entry of the fallback's cache is such a data folder too, with a bare cubin, `
 from __future__ import annotations
 
 import os
+import sys
 
-from aotcuda import version as versions
 from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
     from aotcuda.manifest_shape import Callbacks as Callbacks
     from aotcuda.manifest_shape import File as File
     from aotcuda.manifest_shape import Function as Function
+    from aotcuda.manifest_shape import Head as Head
     from aotcuda.manifest_shape import Image as Image
+    from aotcuda.manifest_shape import Index as Index
     from aotcuda.manifest_shape import Kernel as Kernel
     from aotcuda.manifest_shape import Linked as Linked
     from aotcuda.manifest_shape import Manifest as Manifest
     from aotcuda.manifest_shape import Overload as Overload
     from aotcuda.manifest_shape import Parameter as Parameter
+    from aotcuda.manifest_shape import Part as Part
     from aotcuda.manifest_shape import Raised as Raised
     from aotcuda.manifest_shape import Read as Read
     from aotcuda.manifest_shape import Rebuild as Rebuild
@@ -62,6 +66,7 @@ the version that first reads such manifests. `tests/unit/test_manifest.py` holds
 """
 
 FILE_NAME = "manifest.json"
+INDEX_NAME = "index.json"
 FOLDER_SUFFIX = ".aotcuda"
 SOURCES = "sources"
 
@@ -105,6 +110,25 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     Raises:
         ManifestError: The bytes were altered, are not a manifest, or need a newer aotcuda.
     """
+    manifest = _checked(data, where, sha256)
+    upgrade(manifest)
+    if sha256 is None:
+        _check_shape(manifest, where)
+    result: Manifest = manifest
+    return result
+
+
+def parse_index(data: bytes, where: str, *, sha256: str | None = None) -> Index:
+    """Read and check an index's bytes; arguments and errors as for `parse`."""
+    index = _checked(data, where, sha256)
+    if sha256 is None:
+        _check_shape(index, where, index=True)
+    result: Index = index
+    return result
+
+
+def _checked(data: bytes, where: str, sha256: str | None) -> Any:
+    """The JSON object that `data` is, of a format that can be read, and with the digest if one is given."""
     if len(data) > LARGEST or (sha256 is None and _is_bomb(data)):
         message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
         raise ManifestError(message)
@@ -127,11 +151,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
             f"{where} does not match the digest in the module that was generated with it; install the package again"
         )
         raise ManifestError(message)
-    upgrade(manifest)
-    if sha256 is None:
-        _check_shape(manifest, where)
-    result: Manifest = manifest
-    return result
+    return manifest
 
 
 def _is_bomb(data: bytes) -> bool:
@@ -143,6 +163,10 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
     floor = manifest.get("floor")
     if not isinstance(floor, str) or not floor.replace(".", "").isdecimal() or not floor.isascii():
         return  # an older build's, or altered
+    if floor == FLOOR:
+        return  # an import less, for every wheel of this version
+    from aotcuda import version as versions  # noqa: PLC0415 (see above)
+
     if versions.is_older(versions.__version__, floor):
         message = (
             f"{where} needs aotcuda {floor[:40]} or later, and this is {versions.__version__}; upgrade it: "
@@ -151,11 +175,11 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
         raise ManifestError(message)
 
 
-def _check_shape(manifest: object, where: str) -> None:
+def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
     from aotcuda import manifest_shape as shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
 
     try:
-        problem = shape.problem(manifest)
+        problem = shape.index_problem(manifest) if index else shape.problem(manifest)
     except RecursionError:
         problem = "it is nested too deeply"
     if problem is not None:
@@ -197,6 +221,173 @@ def read(path: str, *, sha256: str | None = None) -> Manifest:
     return parse(data, path, sha256=sha256)
 
 
+class Outline:
+    """What describes a module's images, of which no more is taken apart than what is asked for.
+
+    A launch needs `head` and the record of its kernel. Where the manifest has an index, `head` is the index's, and a
+    kernel's record is read with the few that lie beside it. Nothing is taken that a digest does not vouch for: the
+    generated module has the index's, and the index those of the parts.
+
+    Attributes:
+        head: What loading the images takes.
+        names: The kernels' names, in the configuration's order.
+    """
+
+    __slots__ = ("_data", "_parts", "_records", "_sha256", "_where", "_whole", "head", "names")
+
+    def __init__(self, index: Index, data: bytes | Kept, where: str, *, sha256: str | None = None) -> None:
+        """Of a manifest's bytes, by its index.
+
+        Args:
+            index: The index.
+            data: The content of the manifest's file, or the file.
+            where: What to call it in errors.
+            sha256: The digest of the content, if it is known; it is held against it where all of it is read.
+
+        Raises:
+            ManifestError: The content is not of the length that the index says.
+        """
+        if len(data) != index["bytes"]:
+            message = f"{where} has {len(data)} bytes where its index says {index['bytes']}; install the package again"
+            raise ManifestError(message)
+        self.head = index["head"]
+        self._whole: Manifest | None = None
+        self._records: dict[str, Kernel] = {}
+        self._data = data
+        self._where = where
+        self._sha256 = sha256
+        self._parts = {name: part for part in index["parts"] for name in part["names"]}
+        self.names = [*self._parts]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Outline:
+        """Of a whole manifest."""
+        index: Index = {"format": FORMAT, "floor": FLOOR, "bytes": 0, "head": manifest, "parts": []}
+        self = cls(index, b"", manifest["module"])
+        self._whole = manifest
+        self._records = {kernel["name"]: kernel for kernel in manifest["kernels"]}
+        self.names = [*self._records]
+        return self
+
+    def kernel(self, name: str) -> Kernel | None:
+        """A kernel's record, None if there is no such kernel.
+
+        Raises:
+            ManifestError: The bytes that hold it were altered.
+        """
+        found = self._records.get(name)
+        if found is None and name in self._parts:
+            self._records.update(self._read(self._parts[name]))  # by several threads at once: all read the same
+            found = self._records[name]
+        return found
+
+    def whole(self) -> Manifest:
+        """The whole manifest.
+
+        Raises:
+            ManifestError: It was altered.
+        """
+        if self._whole is None:
+            self._whole = parse(self._bytes(0, len(self._data)), self._where, sha256=self._sha256)
+        return self._whole
+
+    def _read(self, part: Part) -> dict[str, Kernel]:
+        data = self._bytes(part["start"], part["end"])
+        try:
+            records = _decoded(b"[%s]" % data) if digest(data) == part["sha256"] else []
+            found = {record["name"]: record for record in records}
+        except (ValueError, LookupError, TypeError, RecursionError):
+            found = {}
+        if [*found] != part["names"]:
+            message = (
+                f"{self._where} was altered: what it says of {part['names'][0][:80]!a} is not what its index says; "
+                "install the package again"
+            )
+            raise ManifestError(message)
+        return found
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        return self._data[start:end] if isinstance(self._data, bytes) else self._data.read(start, end)
+
+
+class Kept:
+    """A regular file that is open: its parts can be read later on, also where another version was put in its place.
+
+    Its length is in bytes.
+    """
+
+    __slots__ = ("_descriptor", "_identity", "_path", "_size")
+
+    def __init__(self, path: str) -> None:
+        """Open it.
+
+        Raises:
+            ManifestError: It cannot be opened, or is no regular file.
+        """
+        self._path = path
+        self._descriptor = -1
+        self._open()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Its bytes from `start` to `end`, fewer if there are no more.
+
+        Raises:
+            ManifestError: It cannot be read.
+        """
+        if not self._is_own():
+            self._open()  # who becomes a daemon closes all files, and the next ones get their numbers
+        try:
+            return os.pread(self._descriptor, end - start, start)
+        except OSError as error:
+            raise _unreadable(self._path, str(error.strerror)) from None
+
+    def __del__(self) -> None:
+        if self._is_own():
+            os.close(self._descriptor)
+
+    def _open(self) -> None:
+        try:
+            self._descriptor = _open_without_waiting(self._path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            status = os.fstat(self._descriptor)
+        except OSError as error:
+            raise _unreadable(self._path, str(error.strerror)) from None
+        self._identity = status.st_dev, status.st_ino
+        self._size = status.st_size
+        if not _is_regular(status.st_mode):
+            raise _unreadable(self._path, _IRREGULAR)
+
+    def _is_own(self) -> bool:
+        """Whether the number is still that of the file."""
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+
+def outline(path: str, *, sha256: str | None = None, index: str | None = None) -> Outline:
+    """Read the manifest in file `path`, or its index and what that leaves to be read.
+
+    The file stays open if it is long: another version may be installed in its place while the process runs.
+
+    Args:
+        path: The manifest's file.
+        sha256: Its digest, if it is known.
+        index: The digest of its index; None if it has none.
+
+    Raises:
+        ManifestError: As for `read`, of either file.
+    """
+    if index is None:
+        return Outline.of(read(path, sha256=sha256))
+    place = os.path.join(os.path.dirname(path), INDEX_NAME)  # noqa: PTH118, PTH120 (as in read_file)
+    described = parse_index(_content(place, LARGEST), place, sha256=index)
+    return Outline(described, Kept(path), path, sha256=sha256)
+
+
 def read_file(folder: str, file: File) -> bytes:
     """The content of a file that the manifest names, checked against its size and digest.
 
@@ -215,13 +406,20 @@ def _content(path: str, size: int) -> bytes:
         # A pipe would be waited for until somebody writes to it.
         with open(path, "rb", opener=_open_without_waiting) as file:
             status = os.fstat(file.fileno())
-            if status.st_mode & 0o170000 == 0o100000:  # S_IFMT, S_IFREG
+            if _is_regular(status.st_mode):
                 return file.read(min(status.st_size, size) + 1)
-        reason = "it is no regular file"
+        reason = _IRREGULAR
     except OSError as error:
         reason = str(error.strerror)
-    message = f"{path} cannot be read ({reason}); install the package again"
-    raise ManifestError(message)
+    raise _unreadable(path, reason)
+
+
+def _is_regular(mode: int) -> bool:
+    return mode & 0o170000 == 0o100000  # S_IFMT, S_IFREG
+
+
+def _unreadable(path: str, reason: str) -> ManifestError:
+    return ManifestError(f"{path} cannot be read ({reason}); install the package again")
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
@@ -245,16 +443,16 @@ def check_file(data: bytes, file: File, where: str) -> None:
 
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    # hashlib loads OpenSSL: 3 ms of an import that may take 15. Python's own implementation is there at once, and
-    # slower, so what is large goes to OpenSSL all the same.
-    if len(data) < _LARGE:
+    # hashlib loads OpenSSL: 3 ms of an import that may take 5. Python's own implementation is there at once, and has a
+    # third of the speed, so what is large goes to OpenSSL all the same, and everything where somebody has loaded it.
+    if len(data) < _LARGE and "_hashlib" not in sys.modules:
         try:
-            from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (paid for when it is needed)
+            if sys.version_info < (3, 12):
+                from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (paid for when needed)
+            else:
+                from _sha2 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (its later name)
         except ImportError:
-            try:
-                from _sha256 import sha256  # type: ignore[import-not-found]  # noqa: PLC0415 (Python 3.11's name)
-            except ImportError:
-                from hashlib import sha256  # noqa: PLC0415
+            from hashlib import sha256  # noqa: PLC0415
     else:
         from hashlib import sha256  # noqa: PLC0415
     text: str = sha256(data).hexdigest()
@@ -267,3 +465,4 @@ LARGEST = 16 << 20
 _MOST_NESTED = 1_000_000
 _MOST_ITEMS = 2_000_000
 _LARGE = 1 << 20
+_IRREGULAR = "it is no regular file"

@@ -211,32 +211,56 @@ class Rebuild(TypedDict):
     files: list[File]  # what lies in it, for this purpose
 
 
-class Manifest(TypedDict):
-    """The whole object."""
+class Head(TypedDict):
+    """The keys of a manifest that loading its images takes."""
 
     format: int
     floor: Version  # the oldest aotcuda whose run time reads it
-    generator: str  # "aotcuda 0.1.0"
     module: str  # "mypkg.kernels"
-    frontend: str
     toolchain: dict[str, str]  # component -> version
     min_driver: str | None  # the lowest driver whose CUDA can load the images: "580.65"
-    load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
-    options: dict[str, object]
     files: dict[Literal["kernels", "functions", "header"], File]
     images: list[Image]  # of the kernels
+    callbacks: list[Callbacks]
+    handle: str  # what callbacks are given: "cuda.core.ObjectCode"
+
+
+class Manifest(Head):
+    """The whole object."""
+
+    generator: str  # "aotcuda 0.1.0"
+    frontend: str
+    load: Literal["import", "first-use"]
+    options: dict[str, object]
     ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
     kernels: list[Kernel]
     functions: list[Function]
-    callbacks: list[Callbacks]
-    handle: str  # what callbacks are given: "cuda.core.ObjectCode"
     linked: list[Linked]
     function_links: list[File]  # what has to be linked together with the exported functions
     sources: list[Source]
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
     reads: NotRequired[list[Read]]  # editable installs, and the fallback's cache: what else the images depend on
     variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set
+
+
+class Part(TypedDict):
+    """A run of kernels' records in the manifest's file."""
+
+    names: list[str]  # of the kernels, in order
+    start: Annotated[int, Whole(2**63)]  # of the first record's first byte
+    end: Annotated[int, Whole(2**63)]  # after the last record's last byte
+    sha256: str  # of these bytes, which are the records with commas between them
+
+
+class Index(TypedDict):
+    """`index.json`: what a launch needs of a manifest, and where in the manifest's file it finds the rest."""
+
+    format: int
+    floor: Version
+    bytes: Annotated[int, Whole(2**63)]  # of the manifest's file
+    head: Head  # as in the manifest
+    parts: list[Part]  # in the file's order: together they are the manifest's `kernels`
 
 
 _NEEDED = {
@@ -264,6 +288,11 @@ def problem(value: object) -> str | None:
         RecursionError: Its parameters are nested too deeply.
     """
     return next(itertools.chain(_problems(value, _spec(Manifest), ""), _contradictions(value)), None)
+
+
+def index_problem(value: object) -> str | None:
+    """The same for an index."""
+    return next(_problems(value, _spec(Index), ""), None)
 
 
 def _contradictions(value: Any) -> Iterator[str]:

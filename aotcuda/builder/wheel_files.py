@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda import manifest
+from aotcuda import manifest, manifest_index
 from aotcuda.binary import cubin
 from aotcuda.builder.c_header import header
 from aotcuda.compatibility import tables
@@ -67,7 +67,18 @@ def files(
         whole["rebuild"] = rebuild
     data = manifest.dump(whole)
     contents[f"{folder}/{manifest.FILE_NAME}"] = data
-    contents[f"{base}.py"] = _facade(whole, stem, manifest.digest(data), version=version, editable=editable).encode()
+    index = None if editable else manifest_index.make(whole, data)
+    if index is not None:
+        contents[f"{folder}/{manifest.INDEX_NAME}"] = index
+    facade = _facade(
+        whole,
+        stem,
+        manifest.digest(data),
+        manifest.digest(index) if index is not None else None,
+        version=version,
+        editable=editable,
+    )
+    contents[f"{base}.py"] = facade.encode()
     contents[f"{base}.pyi"] = _stub(whole, version).encode()
     return contents
 
@@ -208,12 +219,16 @@ def _check_layout(unit: Unit, built: CompiledKernel, kernel: cubin.CubinKernel, 
         raise LinkError(message)
 
 
-def _facade(whole: manifest.Manifest, stem: str, sha256: str, *, version: str, editable: bool) -> str:
+def _facade(
+    whole: manifest.Manifest, stem: str, sha256: str, index: str | None, *, version: str, editable: bool
+) -> str:
     path = f"{stem}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
+    # A name and no argument of `load`: run times that know of no index take the manifest as it is.
+    named = "" if index is None else f"_aotcuda_index = {index!r}\n"
     return f"""{MARK} {version} from [tool.aotcuda] in pyproject.toml; do not edit.
 import aotcuda as _aotcuda
 
-__aotcuda__ = _aotcuda.load(
+{named}__aotcuda__ = _aotcuda.load(
     __name__,
     manifest={path!r},
     sha256={sha256!r},

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda import manifest
+from aotcuda import manifest, manifest_index
 from aotcuda import missing_hook as forgotten
 from aotcuda.binary import fatbin
 from aotcuda.binary.budget import Budget, TooMuchError
@@ -251,7 +251,14 @@ def _read_module(folder: files.Folder) -> BuiltModule:
     where = folder.where
     data = _read(folder, manifest.FILE_NAME, manifest.LARGEST)
     parsed = manifest.parse(data, f"{where}/{manifest.FILE_NAME}")
-    _check_digest(folder, data)
+    generated = _generated(folder)
+    if generated is not None:
+        _check_digest(folder, manifest.FILE_NAME, data, generated)
+        if b"\n_aotcuda_index = " in generated:
+            index = _read(folder, manifest.INDEX_NAME, manifest.LARGEST)
+            described = manifest.parse_index(index, f"{where}/{manifest.INDEX_NAME}")
+            _check_digest(folder, manifest.INDEX_NAME, index, generated)
+            manifest_index.check(parsed, data, f"{where}/{manifest.FILE_NAME}", described)
     contents = {}
     for key in ("kernels", "functions", "header"):
         if file := parsed["files"].get(key):
@@ -272,17 +279,21 @@ def _read(folder: files.Folder, name: str, most: int) -> bytes:
         raise ManifestError(message) from None
 
 
-def _check_digest(folder: files.Folder, data: bytes) -> None:
-    """Hold the manifest against the digest in the generated module beside it, if one is there."""
+def _generated(folder: files.Folder) -> bytes | None:
+    """The generated module beside a data folder, None if there is none."""
     name = f"{folder.stem}.py"
     try:
-        generated = folder.beside(name, manifest.LARGEST)
+        return folder.beside(name, manifest.LARGEST)
     except (files.UnreadableError, TooMuchError) as error:
         message = f"{shown(name)} beside {folder.where} {error}; install the package again"
         raise ManifestError(message) from None
-    if generated is not None and manifest.digest(data).encode() not in generated:
+
+
+def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes) -> None:
+    """Hold the manifest, or its index, against the digest in the generated module."""
+    if manifest.digest(data).encode() not in generated:
         message = (
-            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {shown(name)} was generated "
+            f"{folder.where}/{name} was altered: it is not the one that {shown(f'{folder.stem}.py')} was generated "
             "with; install the package again"
         )
         raise ManifestError(message)

@@ -10,7 +10,8 @@
     origins             where images come from: packaged, editable or unbuilt
     loaded              the images that are launched now, with the overloads of their kernels
     synchronize         `AOTCUDA_SYNCHRONIZE`: launches that wait
-    driver, streams     libcuda through ctypes; streams of every library
+    driver, streams     libcuda; streams of every library
+    c_types             the little of ctypes that this takes, without the rest of it
 
     arguments/          what an argument means, written once
         reading         how an argument is read, by its type alone, and what errors call it

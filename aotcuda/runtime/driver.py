@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from _thread import RLock
 
 from aotcuda.errors import CudaError, DriverTooOldError, ForkError, NoDeviceError, NoDriverError
+from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ class Kernel:
     @property
     def signatures(self) -> list[str]:
         """The signatures that it was compiled for."""
-        records = [kernel for kernel in self._loader.launched["kernels"] if kernel["name"] == self.__name__]
-        return [overload["signature"] for kernel in records for overload in kernel["overloads"]]
+        record = self._loader.launched.kernel(self.__name__)
+        return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 
     def __getitem__(self, configuration: object) -> Launcher:
         """The kernel with a configuration: `grid, block`, then if wanted a stream and bytes of dynamic shared memory.

@@ -6,9 +6,8 @@ The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Executi
 
 from __future__ import annotations
 
-import ctypes
-
 from aotcuda.errors import LaunchError
+from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ takes eleven; ctypes needs time for each.
 
 from __future__ import annotations
 
-import ctypes
 from _operator import le
 
 from aotcuda.errors import LaunchError
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime.launch_attributes import Attribute, Config, LaunchAttributes
 from aotcuda.runtime.streams import check
 

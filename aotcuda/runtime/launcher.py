@@ -6,10 +6,10 @@ There is one way through it: fast path -> `Loader.ready` -> `Loaded.select` -> `
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 from aotcuda.errors import AotcudaError, LaunchError
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import streams, synchronize
 from aotcuda.runtime.arguments.arrays import Ready

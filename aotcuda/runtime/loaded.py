@@ -18,7 +18,7 @@ from aotcuda.runtime.arguments.views import UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Group, Selection
     from aotcuda.runtime.fast.python import Bind, FastPaths
@@ -35,16 +35,16 @@ class Loaded:
 
     Attributes:
         library: The images.
-        manifest: What they are described by.
+        outline: The manifest that describes them.
         sources: What they were compiled from, where the JIT fallback made them because sources were edited; else None.
         live: The validity flag of fast paths: one item, until the images are out of use or the process forks.
     """
 
     def __init__(
-        self, library: LoadedLibrary, manifest: Manifest, fallback: OnDemand, sources: Sources | None = None
+        self, library: LoadedLibrary, outline: Outline, fallback: OnDemand, sources: Sources | None = None
     ) -> None:
         self.library = library
-        self.manifest = manifest
+        self.outline = outline
         self.sources = sources
         self.live = drivers.live_mark()
         self._fallback = fallback
@@ -68,7 +68,7 @@ class Loaded:
         found = self._tables.get(name)
         if found is None:
             where = self._where(name)
-            record = next((kernel for kernel in self.manifest["kernels"] if kernel["name"] == name), None)
+            record = self.outline.kernel(name)
             if record is None:
                 message = f"{where} cannot be launched: the module has no such kernel any more"
                 raise LaunchError(message)
@@ -124,10 +124,9 @@ class Loaded:
         found = self._kernels.get((overload, device))
         if found is not None:
             return found
-        choice = self.library.choices[device]
         case = self._cases.get(overload)
-        if case is not None or choice.arch is None:
-            return self._compiled_kernel(overload, case, device, choice)
+        if case is not None or not self.library.has_image(device):
+            return self._compiled_kernel(overload, case, device, self.library.choices[device])
         found = self._kernels[overload, device] = self.library.device_kernel(overload, device)
         return found
 
@@ -223,13 +222,13 @@ class Loaded:
     def _missing(self, case: Case | None, choice: Choice) -> AotcudaError:
         """Why an overload has to be compiled for a GPU."""
         if case is None:
-            return choice.error(self.manifest["module"])
+            return choice.error(self.outline.head["module"])
         kernel, signature = case
-        what = f"{self.manifest['module']}.{kernel} for {signature}"
+        what = f"{self.outline.head['module']}.{kernel} for {signature}"
         return NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
 
     def _where(self, name: str) -> str:
-        return f"{self.manifest['module']}.{name}"
+        return f"{self.outline.head['module']}.{name}"
 
 
 def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from _thread import RLock
 
+from aotcuda import manifest as manifests
 from aotcuda.errors import (
     CallbackError,
     CudaError,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.images.choice import Choice, Tier
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.jit.sources import Sources
@@ -76,7 +77,7 @@ class Loader:
         self._lock = RLock()
         self._replaced: list[Loaded] = []  # launches of them may still be under way
         self._aside: LoadedLibrary | None = None  # the first images, while edited sources are launched in their place
-        self._launched: Manifest | None = None
+        self._launched: Outline | None = None
         self._sources: Sources | None = None
         self._kept: dict[str, Kept] = {}
 
@@ -87,12 +88,17 @@ class Loader:
         Raises:
             ManifestError: It is missing, altered or of a newer format version.
         """
-        return self.source.manifest(self.fallback)
+        return self.outline.whole()
 
     @property
-    def launched(self) -> Manifest:
+    def outline(self) -> Outline:
+        """The same, of which no more is read than what is asked for; errors likewise."""
+        return self.source.outline(self.fallback)
+
+    @property
+    def launched(self) -> Outline:
         """The manifest of the images that were launched last; before there are any, the module's own."""
-        return self._launched or self.manifest
+        return self._launched or self.outline
 
     def kept(self, name: str) -> Kept:
         """What the kernel of this name keeps."""
@@ -111,7 +117,7 @@ class Loader:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.images.loaded_library import survey  # noqa: PLC0415
 
-        return survey(self.manifest, drivers.get())
+        return survey(self.outline.head, drivers.get())
 
     def tiers(self) -> dict[str, list[Tier]]:
         """What each overload of each kernel takes on each GPU; errors as for `choices`."""
@@ -119,7 +125,7 @@ class Loader:
 
         loaded = self.current
         compiled = self.fallback.made.loaded if self.fallback.made is not None else {}
-        manifest = loaded.manifest if loaded is not None else self.manifest
+        manifest = (loaded.outline if loaded is not None else self.outline).whole()
         found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
         for choice in self.choices().values():
             taken = choice
@@ -179,12 +185,12 @@ class Loader:
 
         Errors as for a launch.
         """
-        if not self.manifest["kernels"]:
+        if not self.outline.names:
             return
         loaded = self.ready()
         device = self.enter(loaded, ())
-        for kernel in loaded.manifest["kernels"]:
-            for overload in loaded.table(kernel["name"]).overloads:
+        for name in loaded.outline.names:
+            for overload in loaded.table(name).overloads:
                 loaded.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
@@ -195,7 +201,7 @@ class Loader:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        if not self.manifest["kernels"]:
+        if not self.outline.names:
             return
         try:
             loaded = self._load(early=True)
@@ -250,7 +256,7 @@ class Loader:
     def _load(self, *, early: bool = False) -> Loaded:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
-        _ = self.manifest  # a damaged one is said before a missing driver
+        outline = self.outline  # a damaged one is said before a missing driver
         drivers.check_fork()  # before the lock, which a thread of the parent may have held
         with self._lock:
             if self.current is None:
@@ -260,8 +266,8 @@ class Loader:
                     if early:  # an import never compiles
                         raise
                     compiled = self.fallback.get().compiled((None, None), drivers.get().devices[0], error)
-                    return self._launch(compiled.library, compiled.manifest)
-                return self._launch(library, self.manifest)
+                    return self._launch(compiled.library, manifests.Outline.of(compiled.manifest))
+                return self._launch(library, outline)
             return self.current
 
     def _of_today(self, loaded: Loaded) -> Loaded:
@@ -279,7 +285,7 @@ class Loader:
             library = self._aside or self.source.load(self.fallback)  # the edit was taken back
             self.fallback.get().forget()
             self._aside = None
-            return self._launch(library, self.manifest)
+            return self._launch(library, self.outline)
         if loaded.sources is None:
             self._aside = loaded.library
         elif loaded.sources.changed() is None:
@@ -291,14 +297,14 @@ class Loader:
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, StaleBuildError(message))
         sources = self._sources_of(compiled.manifest)
-        return self._launch(compiled.library, compiled.manifest, sources)
+        return self._launch(compiled.library, manifests.Outline.of(compiled.manifest), sources)
 
-    def _launch(self, library: LoadedLibrary, manifest: Manifest, sources: Sources | None = None) -> Loaded:
+    def _launch(self, library: LoadedLibrary, outline: Outline, sources: Sources | None = None) -> Loaded:
         """From now on launch these images, in place of the ones launched so far."""
         from aotcuda.runtime.loaded import Loaded  # noqa: PLC0415 (see above)
 
-        loaded = Loaded(library, manifest, self.fallback, sources)
-        before, self.current, self._launched = self.current, loaded, manifest
+        loaded = Loaded(library, outline, self.fallback, sources)
+        before, self.current, self._launched = self.current, loaded, outline
         if before is not None:
             self._replaced = [each for each in self._replaced if not each.is_idle()]
             self._put_out_of_use(before)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 _LOADS = ("import", "first-use")
 
-_UNLISTED = frozenset(["_aotcuda"])
+_INDEX = "_aotcuda_index"
+"""The name of a generated module that is the digest of its manifest's index, if there is one."""
+
+_UNLISTED = frozenset(["_aotcuda", _INDEX])
 """Names of a generated module that `dir()` does not show."""
 
 
@@ -43,6 +46,7 @@ class Module:
         sha256: str | None,
         *,
         editable: bool,
+        index: str | None = None,
         unbuilt: Recipe | None = None,
     ) -> None:
         self.name = name
@@ -50,6 +54,7 @@ class Module:
         self.editable = editable
         self._namespace = namespace
         self._sha256 = sha256
+        self._index = index
         self._unbuilt = unbuilt
         self._lock = RLock()
         self._made: Loader | None = None
@@ -69,8 +74,7 @@ class Module:
     @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels by name."""
-        names = [record["name"] for record in self._loader.launched["kernels"]]
-        return {name: self._kernels.get(name) or self._kernel(name) for name in names}
+        return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.launched.names}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
@@ -143,7 +147,7 @@ class Module:
         from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (likewise)
 
         pair = arch.parse(capability).capability if isinstance(capability, str) else capability
-        return choose(self.manifest, pair, driver=driver)
+        return choose(self._loader.outline.head, pair, driver=driver)
 
     def attribute(self, name: str) -> object:
         """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.
@@ -224,7 +228,7 @@ class Module:
             state = "; ".join([*map(str, library.choices.values()), f"fast path {self.fast_path}"])
         if self.editable and (changed := self._loader.changed()):
             state += f"; out of date: {changed}"
-        counts = f"{len(self.manifest['kernels'])} kernels, {len(self.manifest['functions'])} functions"
+        counts = f"{len(self._loader.outline.names)} kernels, {len(self.manifest['functions'])} functions"
         return f"<aotcuda.Module {self.name}: {counts}; {state}>"
 
     @property
@@ -243,17 +247,17 @@ class Module:
                     source = origins.Unbuilt(self._unbuilt)
                 else:
                     kind = origins.Editable if self.editable else origins.Packaged
-                    source = kind(self.name, self.path, self._sha256, self.package_root)
+                    source = kind(self.name, self.path, self._sha256, self.package_root, self._index)
                 self._made = Loader(source)
             return self._made
 
     def _exported(self) -> list[str]:
         """The names of all exports, in order."""
-        return sorted([*self.kernels, *self.functions, *self._groups])
+        return sorted([*self._loader.launched.names, *self.functions, *self._groups])
 
     def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
         """The export of a name, None if there is none."""
-        if any(record["name"] == name for record in self._loader.launched["kernels"]):
+        if name in self._loader.launched.names:
             return self._kernels.get(name) or self._kernel(name)
         return self.functions.get(name) or self._groups.get(name)
 
@@ -261,14 +265,14 @@ class Module:
         """The one object of a kernel: it stays valid when images are replaced."""
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
-        _picklable()
+        _picklable(Kernel)
         return self._kernels.setdefault(name, Kernel(name, self._loader, self))
 
     def _make_functions(self) -> None:
         from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)
         from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
 
-        _picklable()
+        _picklable(DeviceFunction, DeviceFunctionGroup)
         manifest = self.manifest
         with self._lock:
             if self._functions is None:
@@ -313,7 +317,8 @@ def load(
     if isinstance(previous, Module):
         previous.forget_names()
     path = os.path.join(os.path.dirname(os.path.abspath(namespace["__file__"])), *manifest.split("/"))
-    module = Module(name, namespace, path, sha256, editable=editable)
+    index = namespace.get(_INDEX)
+    module = Module(name, namespace, path, sha256, editable=editable, index=index if isinstance(index, str) else None)
     chosen = os.environ.get("AOTCUDA_LOAD") or load
     if chosen not in _LOADS:
         from aotcuda.errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
@@ -382,14 +387,11 @@ def _unbuilt(name: str) -> Module | None:
     return None
 
 
-def _picklable() -> None:
+def _picklable(*kinds: type) -> None:
     """Let exports be pickled, by their module and name; they do not know how modules are found themselves."""
     import copyreg  # noqa: PLC0415 (not before something is asked for)
 
-    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
-    from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415
-
-    for kind in (Kernel, DeviceFunction, DeviceFunctionGroup):
+    for kind in kinds:
         copyreg.pickle(kind, _reduced)  # type: ignore[arg-type]
 
 

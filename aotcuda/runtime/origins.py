@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Outline
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
         def is_read(self) -> bool:
             """Whether the manifest was read."""
 
-        def manifest(self, fallback: OnDemand) -> Manifest:
-            """The manifest of the images."""
+        def outline(self, fallback: OnDemand) -> Outline:
+            """The manifest of the images, as far as it was asked for."""
 
         def load(self, fallback: OnDemand) -> LoadedLibrary:
             """The images, loaded once more."""
@@ -80,49 +80,51 @@ class Packaged:
 
     is_editable = False
 
-    def __init__(self, name: str, path: str, sha256: str | None, package_root: str) -> None:
+    def __init__(self, name: str, path: str, sha256: str | None, package_root: str, index: str | None = None) -> None:
         self.name = name
         self.package_root = package_root
         self._path = path
         self._sha256 = sha256
+        self._index = index
         self._lock = RLock()
-        self._manifest: Manifest | None = None
+        self._outline: Outline | None = None
 
-    def manifest(self, _fallback: OnDemand | None = None) -> Manifest:
+    def outline(self, _fallback: OnDemand | None = None) -> Outline:
         """See Source."""
-        if self._manifest is None:
+        if self._outline is None:
             with self._lock:
-                self._manifest = self._manifest or manifests.read(self._path, sha256=self._sha256)
-        return self._manifest
+                if self._outline is None:
+                    self._outline = manifests.outline(self._path, sha256=self._sha256, index=self._index)
+        return self._outline
 
     def load(self, _fallback: OnDemand) -> LoadedLibrary:
         """See Source."""
         from aotcuda.runtime.images.loaded_library import LoadedLibrary  # noqa: PLC0415 (see above)
 
-        return LoadedLibrary(self.manifest(), os.path.dirname(self._path))
+        return LoadedLibrary(self.outline().head, os.path.dirname(self._path))
 
     @property
     def setting(self) -> str:
         """See Source."""
-        return self.manifest()["fallback"]
+        return self.outline().head["fallback"]
 
     def recipe(self) -> Recipe | None:
         """See Source."""
         from aotcuda.runtime.jit import recipe  # noqa: PLC0415 (few programs ever need it)
 
-        return recipe.packaged(self.manifest(), self.package_root)
+        return recipe.packaged(self.outline().whole(), self.package_root)
 
     @property
     def is_read(self) -> bool:
         """See Source."""
-        return self._manifest is not None
+        return self._outline is not None
 
     def packaged_choice(self, device: Device) -> Choice | None:
         """See Source."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
 
-        return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
+        return choose(self.outline().head, device.capability, driver=drivers.get().version, gpu=str(device))
 
 
 class Editable(Packaged):
@@ -148,14 +150,14 @@ class Unbuilt:
         self.package_root = found.package_root
         self._recipe = found
         self._lock = RLock()
-        self._manifest: Manifest | None = None
+        self._outline: Outline | None = None
 
-    def manifest(self, fallback: OnDemand) -> Manifest:
+    def outline(self, fallback: OnDemand) -> Outline:
         """See Source."""
         with self._lock:
-            if self._manifest is None:
-                self._manifest = self._first(fallback).manifest
-            return self._manifest
+            if self._outline is None:
+                self._outline = manifests.Outline.of(self._first(fallback).manifest)
+            return self._outline
 
     def load(self, fallback: OnDemand) -> LoadedLibrary:
         """See Source."""
@@ -175,7 +177,7 @@ class Unbuilt:
     @property
     def is_read(self) -> bool:
         """See Source."""
-        return self._manifest is not None
+        return self._outline is not None
 
     def packaged_choice(self, _device: Device) -> Choice | None:
         """See Source."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ free where it is not.
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 from aotcuda.errors import ConfigError
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import streams
 
 TYPE_CHECKING = False

@@ -68,9 +68,22 @@ def argument(cuda, parameter):
     return np.dtype({"f": "F", "d": "D"}[parameter["format"]] if kind == "complex" else parameter["format"]).type(1)
 
 
-def test_there_are_wheels_of_the_first_format():
-    assert [wheel.name for wheel in WHEELS] == ["features-1.0-py3-none-any.whl", "quickstart-1.0-py3-none-any.whl"]
-    assert not any("floor" in found for wheel in WHEELS for found in manifests(wheel).values())
+def test_there_are_wheels_of_every_shape_so_far():
+    assert {wheel.name.partition("-")[0]: shape(wheel) for wheel in WHEELS} == {
+        "features": (1, "without floor", "without index"),
+        "indexed": (1, "with floor", "with index"),
+        "quickstart": (1, "without floor", "without index"),
+    }
+
+
+def shape(wheel):
+    (found, *_) = manifests(wheel).values()
+    names = zipfile.ZipFile(wheel).namelist()
+    return (
+        found["format"],
+        "with floor" if "floor" in found else "without floor",
+        "with index" if any(name.endswith(f"/{manifest.INDEX_NAME}") for name in names) else "without index",
+    )
 
 
 @pytest.mark.parametrize(("wheel", "name", "kernel", "overload"), OVERLOADS)

@@ -6,13 +6,23 @@ import threading
 
 import pytest
 
-from aotcuda.runtime.images import loaded_library
+from aotcuda.runtime.images.loaded_library import LoadedLibrary
 from aotcuda.runtime.loader import Loader
 from support import manifests
 from support.manifests import kernel
 
-# What ctypes brings along, as it does `threading` from Python 3.14 on, is not the run time's doing.
-HEAVY = ["numpy", "numba", "cuda", "pathlib", "dataclasses", "typing", "importlib.metadata", "inspect", "threading"]
+HEAVY = [
+    "ctypes",
+    "numpy",
+    "numba",
+    "cuda",
+    "pathlib",
+    "dataclasses",
+    "typing",
+    "importlib.metadata",
+    "inspect",
+    "threading",
+]
 LAUNCH = """
 class Array:
     __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
@@ -77,19 +87,20 @@ def test_the_library_is_found_by_its_name_on_the_library_path(packaged):
 def test_threads_that_race_to_the_first_launch_load_once(cuda, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"), load="first-use")
     arrived = threading.Semaphore(0)
-    ready, survey = Loader.ready, loaded_library.survey
+    ready, has_image = Loader.ready, LoadedLibrary.has_image
 
     def counted_ready(self):
         arrived.release()
         return ready(self)
 
-    def patient_survey(*args):  # in the midst of loading, until every thread has asked for the images
+    def patient(self, device):  # in the midst of loading, until every thread has asked for the images
+        monkeypatch.setattr(LoadedLibrary, "has_image", has_image)
         for _ in range(8):
             assert arrived.acquire(timeout=30)
-        return survey(*args)
+        return has_image(self, device)
 
     monkeypatch.setattr(Loader, "ready", counted_ready)
-    monkeypatch.setattr(loaded_library, "survey", patient_survey)
+    monkeypatch.setattr(LoadedLibrary, "has_image", patient)
     failures = []
     k = module.k  # looking it up takes the lock that is held while the images are loaded
 

@@ -6,12 +6,12 @@ and the launch has to wait for the kernel, so it is for trying things out, and e
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import warnings
 
 from aotcuda.errors import ConfigError, HostArrayWarning
+from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ driver copies the block while the launch call runs.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
 from aotcuda.errors import ManifestError
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime.arguments import parameters
 
 TYPE_CHECKING = False

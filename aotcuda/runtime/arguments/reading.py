@@ -41,8 +41,8 @@ def reader(value: object) -> Read | None:
 
 def is_pointer(value: object) -> bool:
     """Whether a value is a `ctypes.c_void_p`."""
-    ctypes = sys.modules["ctypes"]
-    return isinstance(value, ctypes.c_void_p)
+    ctypes = sys.modules.get("ctypes")  # who has such a value has imported it
+    return ctypes is not None and isinstance(value, ctypes.c_void_p)
 
 
 def is_datetime(value: object) -> bool:

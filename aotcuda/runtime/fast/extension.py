@@ -8,11 +8,11 @@ leaves it out.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from _thread import allocate_lock
 
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 from aotcuda.runtime.arguments.parameters import GeneralOnlyError
@@ -294,9 +294,10 @@ def _use_cupy() -> None:
 
 def _has_signature(capsule: object) -> bool:
     """Whether a capsule of Cython's holds a function that takes nothing and gives an `intptr_t`."""
-    valid = ctypes.pythonapi.PyCapsule_IsValid
-    return bool(valid(ctypes.py_object(capsule), ctypes.c_char_p(b"intptr_t (void)")))
+    from ctypes import c_char_p, py_object, pythonapi  # noqa: PLC0415 (only CuPy has one)
+
+    return bool(pythonapi.PyCapsule_IsValid(py_object(capsule), c_char_p(b"intptr_t (void)")))
 
 
 def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return ctypes.c_void_p.from_address(ctypes.addressof(function)).value or 0

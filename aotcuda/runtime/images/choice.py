@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.errors import RuntimeUnavailableError
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Head
 
 
 class Choice:
@@ -93,7 +93,7 @@ class Tier:
 
 
 def choose(
-    manifest: Manifest,
+    manifest: Head,
     capability: tuple[int, int],
     *,
     driver: tuple[int, int] | None = None,

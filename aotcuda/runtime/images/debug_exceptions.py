@@ -8,9 +8,9 @@ which is why launches of debug builds wait for the kernel. While its stream is c
 from __future__ import annotations
 
 import builtins
-import ctypes
 
 from aotcuda.errors import DeviceError
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import streams, synchronize
 
 TYPE_CHECKING = False
@@ -63,7 +63,7 @@ class Watch:
         return address.value
 
     def _read(self, name: str) -> int:
-        value = ctypes.c_int32()
+        value = ctypes.c_int()
         code = self._driver.call["cuMemcpyDtoH_v2"](ctypes.byref(value), self._global(name), 4)
         self._driver.check(code, f"the error code of {self._where} could not be read")
         return value.value

@@ -7,10 +7,10 @@ that were under way, of which slots that are not back tell, and the extension's 
 
 from __future__ import annotations
 
-import ctypes
 from _thread import RLock
 
 from aotcuda.errors import CudaError
+from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-
 from aotcuda import manifest as manifests
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import streams, synchronize
-from aotcuda.runtime.images.choice import choose
 from aotcuda.runtime.images.device_kernel import DeviceKernel, OpenLibrary, UnloadedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Head
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
@@ -28,20 +26,20 @@ class LoadedLibrary:
     Attributes:
         driver: The driver that holds them.
         folder: Where their manifest lies.
-        choices: What each GPU takes, by its ordinal.
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
     """
 
     __slots__ = (
+        "_choices",
         "_guests",
         "_handles",
+        "_head",
         "_kernels",
         "_library",
         "_where",
         "callbacks",
-        "choices",
         "device",
         "driver",
         "folder",
@@ -49,7 +47,7 @@ class LoadedLibrary:
     )
 
     def __init__(
-        self, manifest: Manifest, folder: str, image: bytes = b"", choices: dict[int, Choice] | None = None
+        self, manifest: Head, folder: str, image: bytes = b"", choices: dict[int, Choice] | None = None
     ) -> None:
         """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
 
@@ -66,6 +64,8 @@ class LoadedLibrary:
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
         self._where = manifest["module"]
+        self._head = manifest
+        self._choices = choices
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
@@ -74,9 +74,8 @@ class LoadedLibrary:
         data = image or manifests.read_file(folder, manifest["files"]["kernels"])
         self.driver = drivers.get()
         self._library = OpenLibrary(self.driver, self._where)
-        self.choices = choices or survey(manifest, self.driver)
         self.device = 0 if len(self.driver.devices) == 1 else -1
-        if not any(choice.arch for choice in self.choices.values()):
+        if not any(self.has_image(device.index) for device in self.driver.devices):
             raise self.choices[0].error(self._where)
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
@@ -90,6 +89,30 @@ class LoadedLibrary:
         load = self.driver.call["cuLibraryLoadData"]
         code = load(ctypes.byref(self._library.handle), data, None, None, 0, None, None, 0)
         self.driver.check(code, f"the driver refused the images of {self._where}")
+
+    @property
+    def choices(self) -> dict[int, Choice]:
+        """What each GPU takes, and why, by its ordinal."""
+        if self._choices is None:
+            self._choices = survey(self._head, self.driver)
+        return self._choices
+
+    def has_image(self, device: int) -> bool:
+        """Whether a GPU takes one of the images."""
+        if self._choices is None and self._has_own(self.driver.devices[device]):
+            return True
+        return self.choices[device].arch is not None
+
+    def _has_own(self, device: Device) -> bool:
+        """Whether there is machine code for exactly this GPU, which is taken before all else, and the driver takes it.
+
+        Most packages have it where they run, and need not weigh anything up then.
+        """
+        wanted = "sm_{}{}".format(*device.capability)
+        major = self._head["toolchain"].get("cuda", "").partition(".")[0]
+        if not major.isdecimal() or self.driver.version[0] < int(major):
+            return False
+        return any(image["arch"] == wanted for image in self._head["images"])
 
     def enter(self, addresses: Sequence[int]) -> int:
         """The ordinal of the GPU to launch on, with a context current in this thread.
@@ -178,9 +201,8 @@ class LoadedLibrary:
         found = self._kernels.get((overload, device))
         if found is not None:
             return found
-        choice = self.choices[device]
-        if choice.arch is None:
-            raise choice.error(self._where)
+        if not self.has_image(device):
+            raise self.choices[device].error(self._where)
         symbol = overload.record["symbol"]
         gpu = self.driver.devices[device]
         try:
@@ -189,7 +211,9 @@ class LoadedLibrary:
         except UnloadedError:
             raise
         except CudaError as error:
-            message = f"{symbol} of {self._where} could not be loaded from {choice.arch} on {gpu}: {error}"
+            message = (
+                f"{symbol} of {self._where} could not be loaded from {self.choices[device].arch} on {gpu}: {error}"
+            )
             raise CudaError(message, name=error.name, code=error.code) from None
         return found
 
@@ -234,8 +258,10 @@ class LoadedLibrary:
         self.driver.check(code, f"{self._where} could not be unloaded")
 
 
-def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:
+def survey(manifest: Head, driver: Driver) -> dict[int, Choice]:
     """What each GPU of this machine takes."""
+    from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (few launches have to choose)
+
     return {
         device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))
         for device in driver.devices
