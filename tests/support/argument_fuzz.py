@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
+from aotcuda import manifest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import launcher as launch
 from aotcuda.runtime.arguments import views
@@ -133,7 +134,8 @@ class Fuzz:
         _learning[:] = [path != "general"]
         accelerate._found[:] = [self._extension if path == "accelerator" else None]
         loader = Loader(self._module._loader.source)
-        loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
+        outline = manifest.Outline.of({**self._module.manifest, "kernels": [case.record]})
+        loader._launch(self._module.ready(), outline)
         return Kernel(case.record["name"], loader, self._module)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
