@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _shown(message: str, *, lines: bool) -> str:
     """An error's text, in which files may have put a say; `lines` where it may have more than one line."""
-    from aotcuda.inspect.text import shown  # noqa: PLC0415 (as below)
+    from aotcuda.binary.text import shown  # noqa: PLC0415 (as below)
 
     return "\n".join(map(shown, message.split("\n"))) if lines else shown(message)
 
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _inspect(arguments: argparse.Namespace) -> None:
     if arguments.header:
-        from aotcuda.inspect.targets import headers  # noqa: PLC0415 (as below)
+        from aotcuda.binary.targets import headers  # noqa: PLC0415 (as below)
 
         print("\n".join(headers(arguments.target)), end="")
         return

@@ -186,12 +186,12 @@ def c_batches(case: Case, arrays: list[Any]) -> Iterator[tuple[str, Batch]]:
 
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
     """What makes a launcher of this project's, with the accelerator and without."""
-    from aotcuda.runtime.fast import extension as accelerate
+    from aotcuda.runtime.fast import extension
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
 
     def fast() -> Callable[..., object]:
-        if accelerate.accelerator() is None:
+        if extension.accelerator() is None:
             message = "the accelerator is not installed"
             raise MissingError(message)
         made: Callable[..., object] = case.packaged[GRID, BLOCK]

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import dependencies, manifest
 from aotcuda.builder.worker import dependency_trace, process
 
 if TYPE_CHECKING:
@@ -131,7 +130,8 @@ def of(
     return Dependencies(
         sources=[{"path": path, "sha256": sources[path]} for path in sorted(sources)],
         reads=questions,
-        variables=variables | {name: reads.variable(name) for name in (reads.CACHE_KEY, *reads.SETTINGS)},
+        variables=variables
+        | {name: dependencies.variable(name) for name in (dependencies.CACHE_KEY, *dependencies.SETTINGS)},
     )
 
 
@@ -141,7 +141,7 @@ def _digest(path: str, before: list[int]) -> str:
         content = Path(path).read_bytes()
     except OSError:
         return ""
-    return manifest.digest(content) if reads.answer("content", path) == before else ""
+    return manifest.digest(content) if dependencies.answer("content", path) == before else ""
 
 
 def _installed() -> tuple[str, ...]:

@@ -315,12 +315,12 @@ def _imported(name: str) -> Module:
             raise
         made = _unbuilt(name)
         if made is None:
-            from aotcuda import missing_hook as forgotten  # noqa: PLC0415 (likewise)
+            from aotcuda import missing_hook  # noqa: PLC0415 (likewise)
 
             package = name.rpartition(".")[0]
             message = (
                 f"there is no module {name} in the package {package}. If it was built without aotcuda's hook, "
-                f"{forgotten.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in the "
+                f"{missing_hook.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in the "
                 "package, which the module can be made from"
             )
             raise ModuleNotFoundError(message, name=name) from None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aotcuda
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
@@ -25,8 +25,8 @@ def path(request, monkeypatch):
     """Which quick path launches have; what no overload takes is an error."""
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     if request.param == "python":
-        monkeypatch.setattr(accelerate, "_found", [None])
-    elif accelerate.accelerator() is None:
+        monkeypatch.setattr(extension, "_found", [None])
+    elif extension.accelerator() is None:
         pytest.skip("the accelerator is not installed")
     return request.param
 

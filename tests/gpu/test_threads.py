@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
 
 try:
     from gpu import buffers
@@ -40,8 +40,8 @@ def quickstart(installed):
 def axpy(request, quickstart, monkeypatch):
     """The kernel with one of the quick paths, not loaded and with nothing learnt yet."""
     if request.param == "python":
-        monkeypatch.setattr(accelerate, "_found", [None])
-    elif accelerate.accelerator() is None:
+        monkeypatch.setattr(extension, "_found", [None])
+    elif extension.accelerator() is None:
         pytest.skip("the accelerator is not installed")
     buffers.primary_context()
     buffers.check(buffers.cuda.cuCtxSynchronize())

@@ -12,8 +12,8 @@ import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver
-from aotcuda.runtime import launcher as launch
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
+from aotcuda.runtime.launcher import Launcher
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -555,15 +555,15 @@ def test_a_handle_beyond_an_address_is_no_stream(cuda, stream):
 def test_a_launch_beside_an_unload_leaves_no_launcher_with_the_old_images(cuda, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"))
     run = module.k[1, 1]
-    settle = launch.Launcher.settle
+    settle = Launcher.settle
 
     def settle_late(self, *args):
-        monkeypatch.setattr(launch.Launcher, "settle", settle)
+        monkeypatch.setattr(Launcher, "settle", settle)
         module.__aotcuda__.unload()
         module.k[1, 2](0)  # loads anew
         settle(self, *args)
 
-    monkeypatch.setattr(launch.Launcher, "settle", settle_late)
+    monkeypatch.setattr(Launcher, "settle", settle_late)
     for number in range(3):
         run(number)
     assert len(cuda.launches()) == 4
@@ -814,13 +814,13 @@ class TestTorchExchange:
 
 
 def test_another_versions_accelerator_is_left_alone(cuda, monkeypatch):
-    monkeypatch.setattr(accelerate, "_found", [])
+    monkeypatch.setattr(extension, "_found", [])
     monkeypatch.setitem(sys.modules, "aotcuda_accelerator", types.SimpleNamespace(VERSION=99))
-    assert accelerate.accelerator() is None
+    assert extension.accelerator() is None
 
 
 def test_the_environment_can_leave_the_accelerator_out(cuda, monkeypatch):
-    monkeypatch.setattr(accelerate, "_found", [])
+    monkeypatch.setattr(extension, "_found", [])
     monkeypatch.setenv("AOTCUDA_ACCELERATOR", "0")
-    monkeypatch.setitem(sys.modules, "aotcuda_accelerator", types.SimpleNamespace(VERSION=accelerate._VERSION))
-    assert accelerate.accelerator() is None
+    monkeypatch.setitem(sys.modules, "aotcuda_accelerator", types.SimpleNamespace(VERSION=extension._VERSION))
+    assert extension.accelerator() is None

@@ -15,8 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
-from aotcuda import dependencies as reads
-from aotcuda import errors, frontends, manifest
+from aotcuda import dependencies, errors, frontends, manifest
 from aotcuda.builder.worker import channel
 from aotcuda.errors import AotcudaError, BuildError
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import Job, Result
 
 # Numba's settings from the environment change the code that is built; these say where headers are, and stay.
-_KEPT = reads.SETTINGS
+_KEPT = dependencies.SETTINGS
 
 # The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
 # sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.

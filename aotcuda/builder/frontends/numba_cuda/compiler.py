@@ -17,8 +17,7 @@ from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd
-from aotcuda.builder.frontends.numba_cuda import linking
-from aotcuda.builder.frontends.numba_cuda import patches as adapt
+from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
 from aotcuda.builder.frontends.protocol import LinkInput
 
@@ -42,7 +41,7 @@ class NumbaCuda(NumbaFrontEnd):
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
-        adapt.install()
+        patches.install()
         _warm_up()
         return {
             "numba-cuda": version("numba-cuda"),
@@ -65,7 +64,7 @@ class NumbaCuda(NumbaFrontEnd):
     ) -> AbstractContextManager[list[str]]:
         """See NumbaFrontEnd."""
         del python, c_abi
-        return adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options)
+        return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options)
 
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
@@ -110,7 +109,7 @@ class NumbaCuda(NumbaFrontEnd):
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
         """See NumbaFrontEnd."""
         del jit
-        return [adapt.settle_debug_info(str(module), self.root) for module in compiled.library.modules]
+        return [patches.settle_debug_info(str(module), self.root) for module in compiled.library.modules]
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         """See NumbaFrontEnd."""

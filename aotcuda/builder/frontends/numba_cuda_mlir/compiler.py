@@ -14,8 +14,7 @@ from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd
 from aotcuda.builder.frontends.numba.messages import RaisesError
-from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir
-from aotcuda.builder.frontends.numba_cuda_mlir import patches as adapt
+from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir, patches
 from aotcuda.builder.frontends.numba_cuda_mlir.types import check, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
@@ -36,12 +35,12 @@ class NumbaCudaMlir(NumbaFrontEnd):
     """Numba-CUDA-MLIR."""
 
     convention = convention
-    dispatchers = adapt.MLIRDispatcher
+    dispatchers = patches.MLIRDispatcher
     errors = NumbaError
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
-        adapt.install()
+        patches.install()
         _warm_up()
         return {
             "numba-cuda-mlir": version("numba-cuda-mlir"),
@@ -53,7 +52,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
         """See NumbaFrontEnd."""
-        return adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options, python, c_abi=c_abi)
+        return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options, python, c_abi=c_abi)
 
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
@@ -127,7 +126,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def raises(self, compiled: Any) -> list[Raise]:
         """See NumbaFrontEnd."""
         del compiled
-        return adapt.raised()
+        return patches.raised()
 
     def generate(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
