@@ -28,7 +28,7 @@ class _Callable:
         self._records = records
         self._types: dict[str, Any] = {}
 
-    def __call__(self, *_args: object) -> Any:
+    def __call__(self, *_args: object, **_named: object) -> Any:
         """Say what a device function is; on the GPU it is called, by kernels.
 
         Raises:

@@ -51,9 +51,8 @@ class Kernel:
         except (KeyError, TypeError):  # a stream may be unhashable
             pass
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
-            self._refuse(
-                f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{configuration!r}]"
-            )
+            given = ", ".join(map(repr, configuration)) if isinstance(configuration, tuple) else repr(configuration)
+            self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{given}]")
         grid, block, stream, shared = (*configuration, 0, 0)[:4]
         if stream is not None and not isinstance(stream, int):
             from aotcuda.runtime.launcher import Held  # noqa: PLC0415 (as in launcher)
@@ -163,7 +162,7 @@ class Kernel:
 
         return OnThisGpu(self._loader, self.__name__, str(self))
 
-    def __call__(self, *_args: object) -> NoReturn:
+    def __call__(self, *_args: object, **_named: object) -> NoReturn:
         """Say how a kernel is launched.
 
         Raises:
@@ -197,6 +196,21 @@ def _is_plain(configuration: object) -> bool:
     return all(type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
 
 
+def _number_of_elements(n: object, kernel: Kernel) -> int:
+    """What `forall` was given, if it is an integer of another type."""
+    from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)
+
+    try:
+        number: int = n.__index__()  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):  # the latter from arrays
+        message = f"{kernel}.forall({n!r}): the number of elements must be an int; of an array that is x.size"
+        raise LaunchError(message) from None
+    if number < 0:
+        message = f"{kernel}.forall({n}): the number of elements cannot be negative"
+        raise LaunchError(message)
+    return number
+
+
 class ForAll:
     """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
 
@@ -207,11 +221,8 @@ class ForAll:
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
-        if n < 0:
-            from aotcuda.errors import LaunchError  # noqa: PLC0415
-
-            message = f"{kernel}.forall({n}): the number of elements cannot be negative"
-            raise LaunchError(message)
+        if type(n) is not int or n < 0:
+            n = _number_of_elements(n, kernel)
         self._again = again  # an import in each launch would cost as much as all the rest of this
         self._kernel = kernel
         self._loader = loader
@@ -224,6 +235,8 @@ class ForAll:
     def __call__(self, *args: object) -> None:
         """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
         self._again(self._launch, args)
+
+    __call__.__qualname__ = "a kernel's arguments are given by position: kernel.forall(n)"  # as in Launcher
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader

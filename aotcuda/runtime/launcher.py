@@ -77,6 +77,9 @@ class Launcher:
             return
         self.launch(args)
 
+    # Python's words for a keyword argument begin with this. To take and refuse such arguments would cost a launch 27 ns.
+    __call__.__qualname__ = "a kernel's arguments are given by position: kernel[grid, block]"
+
     @property
     def grid(self) -> Dimensions:
         """Blocks of the grid in x, y and z."""
