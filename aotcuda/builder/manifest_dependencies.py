@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest
+from aotcuda import dependencies, frontends, manifest
 from aotcuda.builder.worker import dependency_trace, process
 
 if TYPE_CHECKING:
@@ -121,17 +121,24 @@ def of(
             sources[project.relative(path)] = _digest(name, answer)
         else:
             questions.append({"ask": ask, "path": project.relative(path), "answer": answer})
-    taken = {*process.environment({}), *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH", *(_PATHS if lasting else ())}
+    front_ends = {module.plan.frontend for result in results for module in result.modules}
+    compilers = frontends.variables(sorted(front_ends))
+    taken = {
+        *process.environment({}, *front_ends),
+        *own_variables,
+        "LD_LIBRARY_PATH",
+        "CUDA_PATH",
+        *(_PATHS if lasting else ()),
+    }
     variables = {
         name: digest
         for name, digest in sorted(seen.variables.items())
-        if name not in taken and not name.startswith(("NUMBA_", *(_BUILDERS if lasting else ())))
+        if name not in taken and not name.startswith((*compilers.prefixes, *(_BUILDERS if lasting else ())))
     }
     return Dependencies(
         sources=[{"path": path, "sha256": sources[path]} for path in sorted(sources)],
         reads=questions,
-        variables=variables
-        | {name: dependencies.variable(name) for name in (dependencies.CACHE_KEY, *dependencies.SETTINGS)},
+        variables=variables | {name: dependencies.variable(name) for name in (dependencies.CACHE_KEY, *compilers.kept)},
     )
 
 

@@ -77,7 +77,7 @@ class Launcher:
             return
         self.launch(args)
 
-    # Python's words for a keyword argument begin with this. To take and refuse such arguments would cost a launch 27 ns.
+    # Python's words for a keyword argument begin with this. To take such arguments and refuse them would cost 27 ns.
     __call__.__qualname__ = "a kernel's arguments are given by position: kernel[grid, block]"
 
     @property
