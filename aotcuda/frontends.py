@@ -52,7 +52,7 @@ class Registration:
         name: As `frontend` in `[tool.aotcuda]` names it, and manifests do.
         tables: The module that reads its kernels and functions from the configuration: see
             `aotcuda.builder.frontends.protocol.Tables`.
-        compiler: The module that compiles them: see `aotcuda.builder.frontends.protocol.FrontEnd`.
+        compiler: What compiles them, a module or `module:object`: see `aotcuda.builder.frontends.protocol.FrontEnd`.
         requires: What pip installs for builds; `{cuda}` stands for the major version of CUDA.
         jit_requires: Likewise for the JIT fallback.
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
@@ -133,7 +133,7 @@ BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda": Registration(
         "numba-cuda",
         tables="aotcuda.builder.frontends.numba.tables",
-        compiler="aotcuda.builder.frontends.numba_cuda",
+        compiler="aotcuda.builder.frontends.numba_cuda.compiler:FRONT_END",
         requires="aotcuda[cu{cuda}]",
         jit_requires="aotcuda[jit-cu{cuda}]",
         package="numba_cuda",
@@ -149,7 +149,7 @@ BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda-mlir": Registration(
         "numba-cuda-mlir",
         tables="aotcuda.builder.frontends.numba.tables",
-        compiler="aotcuda.builder.frontends.numba_cuda_mlir",
+        compiler="aotcuda.builder.frontends.numba_cuda_mlir.compiler:FRONT_END",
         requires="aotcuda[mlir-cu{cuda}]",
         jit_requires="aotcuda[jit-mlir-cu{cuda}]",
         package="numba_cuda_mlir",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 
 import pytest
 
 from aotcuda.runtime.fast import extension
+from support.threads import at_once
 
 try:
     from gpu import buffers
@@ -47,26 +47,6 @@ def axpy(request, quickstart, monkeypatch):
     buffers.check(buffers.cuda.cuCtxSynchronize())
     quickstart.__aotcuda__.unload()
     return quickstart.axpy
-
-
-def at_once(works):
-    """Run functions in threads that begin together; gives what they raised."""
-    barrier = threading.Barrier(len(works))
-    errors = []
-
-    def run(work):
-        barrier.wait()
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 (the test looks at it)
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return errors
 
 
 class Sums:

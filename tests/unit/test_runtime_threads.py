@@ -23,6 +23,7 @@ import pytest
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import extension
+from support import threads
 from support.manifests import kernel
 
 THREADS = 6
@@ -42,21 +43,7 @@ def _turns(monkeypatch):
 
 def at_once(*works):
     """Run functions in threads that begin together, and raise what one of them raised."""
-    barrier = threading.Barrier(len(works))
-    errors = []
-
-    def run(work):
-        barrier.wait()
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 (raised below)
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    errors = threads.at_once(works)
     if errors:
         message = f"{len(errors)} of {len(works)} threads"
         raise ExceptionGroup(message, errors)

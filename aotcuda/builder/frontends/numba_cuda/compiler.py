@@ -16,7 +16,7 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
-from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd
+from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
 from aotcuda.builder.frontends.protocol import LinkInput
@@ -135,6 +135,13 @@ class NumbaCuda(NumbaFrontEnd):
         """See NumbaFrontEnd."""
         return _generate(name, texts, options, target, form)
 
+    def include_dirs(self) -> list[str]:
+        """See NumbaFrontEnd."""
+        return linking.include_dirs()
+
+
+FRONT_END = NumbaCuda()
+
 
 def _nvvm_options(options: Options) -> dict[str, Any]:
     # libNVVM knows two levels, 0 and 3; the linker has the ones between.
@@ -189,14 +196,6 @@ def _copy(function: FunctionType) -> FunctionType:
 
 
 def _warm_up() -> None:
-    """Compile a small kernel, so that typing and lowering tables are filled once and not in every child."""
-
-    def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
-        i = cuda.grid(1)
-        tile = cuda.shared.array(32, dtype=types.float32)
-        if i < x.size:
-            tile[cuda.threadIdx.x] = x[i]
-            cuda.syncthreads()
-            y[i] = a * tile[cuda.threadIdx.x] + y[i] / x.shape[0]
-
-    cuda.compile(warm, "void(float32, float32[::1], float32[::1])", device=False, abi="numba", cc=(7, 5))
+    cuda.compile(
+        small_kernel(cuda, types), "void(float32, float32[::1], float32[::1])", device=False, abi="numba", cc=(7, 5)
+    )
