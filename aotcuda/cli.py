@@ -187,16 +187,18 @@ def _config(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    try:
-        from aotcuda.builder.api import build_project  # noqa: PLC0415
-        from aotcuda.builder.worker import interrupt  # noqa: PLC0415
-    except ImportError as error:
-        from aotcuda import frontends  # noqa: PLC0415
+    from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
-        wanted = frontends.requirement(frontends.DEFAULT)
-        message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
-        raise ToolchainError(message) from error
-    with interrupt.Guard():
+    with interrupt.Guard():  # during the imports too: an exception that rises in the midst of one may be lost
+        try:
+            from aotcuda.builder.api import build_project  # noqa: PLC0415
+        except ImportError as error:
+            from aotcuda import frontends  # noqa: PLC0415
+
+            wanted = frontends.requirement(frontends.DEFAULT)
+            message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
+            raise ToolchainError(message) from error
+        interrupt.check()
         written = build_project(arguments.project, arguments.out, _warn)
     for path in written:
         print(path)
