@@ -20,13 +20,11 @@ _MOST_LAUNCHERS = 256
 class Kernel:
     """A kernel of a packaged module: `kernel[grid, block](*args)`.
 
-    Attributes:
-        module: The module that it belongs to: for users, nothing here asks it anything.
+    `aotcuda.load(kernel.__module__)` is its module.
     """
 
-    def __init__(self, name: str, loader: Loader, module: Any) -> None:
+    def __init__(self, name: str, loader: Loader) -> None:
         """Of the kernel of this name that `loader` has."""
-        self.module = module
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader

@@ -131,7 +131,7 @@ class Fuzz:
         fast_extension._found[:] = [self._extension if path == "accelerator" else None]
         loader = Loader(self._module._loader.source)
         loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
-        return Kernel(case.record["name"], loader, self._module)[1, 1, case.stream]
+        return Kernel(case.record["name"], loader)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
         """What a path does with an argument after others; `launched`, or `refused` with error and text."""
