@@ -38,7 +38,7 @@ def quickstart(installed):
 
 @pytest.fixture(params=["python", "accelerator"])
 def axpy(request, quickstart, monkeypatch):
-    """The kernel with one of the quick paths, not loaded and with nothing learnt yet."""
+    """The kernel with one of the fast paths, not loaded and with nothing learnt yet."""
     if request.param == "python":
         monkeypatch.setattr(extension, "_found", [None])
     elif extension.accelerator() is None:

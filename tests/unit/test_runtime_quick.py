@@ -1,4 +1,4 @@
-"""The quick paths: what they take, what they decline, and that neither shows but by the clock."""
+"""The fast paths: what they take, what they decline, and that neither shows but by the clock."""
 
 from __future__ import annotations
 
