@@ -152,10 +152,10 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
 
 
 def _check_shape(manifest: object, where: str) -> None:
-    from aotcuda import manifest_shape as shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
+    from aotcuda import manifest_shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
 
     try:
-        problem = shape.problem(manifest)
+        problem = manifest_shape.problem(manifest)
     except RecursionError:
         problem = "it is nested too deeply"
     if problem is not None:

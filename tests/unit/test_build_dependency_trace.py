@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import dependencies
+from aotcuda import dependencies, manifest_shape
 from aotcuda import manifest as manifests
-from aotcuda import manifest_shape as shape
 from aotcuda.builder import manifest_dependencies
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
@@ -261,7 +260,10 @@ class TestQuestions:
         for ask in asks:
             for path in (tmp_path / "none", tmp_path, "a\0b", "/dev/null", "\udcff"):
                 answer = dependencies.answer(ask, str(path))
-                assert shape.problem({**records.whole(), "reads": [{"ask": ask, "path": "", "answer": answer}]}) is None
+                assert (
+                    manifest_shape.problem({**records.whole(), "reads": [{"ask": ask, "path": "", "answer": answer}]})
+                    is None
+                )
 
     def test_names_that_are_no_text_are_told_apart(self, tmp_path):
         folder = os.fsencode(tmp_path)
