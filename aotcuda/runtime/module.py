@@ -243,14 +243,15 @@ class Module:
         """The one object of a kernel: it stays valid when images are replaced."""
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
-        _picklable()
+        _picklable(Kernel)
         return self._kernels.setdefault(name, Kernel(name, self._loader))
 
     def _make_functions(self) -> None:
         from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)
         from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup, Linkable  # noqa: PLC0415
 
-        _picklable()
+        _picklable(DeviceFunction)
+        _picklable(DeviceFunctionGroup)
         manifest = self.manifest
         linked = Linkable(self.name, self.path, manifest)
         with self._lock:
@@ -365,15 +366,11 @@ def _unbuilt(name: str) -> Module | None:
     return None
 
 
-def _picklable() -> None:
-    """Let exports be pickled, by their module and name; they do not know how modules are found themselves."""
+def _picklable(kind: type) -> None:
+    """Let exports of a kind be pickled, by their module and name; they do not know how modules are found themselves."""
     import copyreg  # noqa: PLC0415 (not before something is asked for)
 
-    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
-    from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415
-
-    for kind in (Kernel, DeviceFunction, DeviceFunctionGroup):
-        copyreg.pickle(kind, _reduced)  # type: ignore[arg-type]
+    copyreg.pickle(kind, _reduced)  # type: ignore[arg-type]
 
 
 def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[object, tuple[str, str]]:
