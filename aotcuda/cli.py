@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _shown(message: str, *, lines: bool) -> str:
     """An error's text, in which files may have put a say; `lines` where it may have more than one line."""
-    from aotcuda.inspect.text import shown  # noqa: PLC0415 (as below)
+    from aotcuda.binary.text import shown  # noqa: PLC0415 (as below)
 
     return "\n".join(map(shown, message.split("\n"))) if lines else shown(message)
 
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _inspect(arguments: argparse.Namespace) -> None:
     if arguments.header:
-        from aotcuda.inspect.targets import headers  # noqa: PLC0415 (as below)
+        from aotcuda.binary.targets import headers  # noqa: PLC0415 (as below)
 
         print("\n".join(headers(arguments.target)), end="")
         return
@@ -191,16 +191,18 @@ def _config(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    try:
-        from aotcuda.builder.api import build_project  # noqa: PLC0415
-        from aotcuda.builder.worker import interrupt  # noqa: PLC0415
-    except ImportError as error:
-        from aotcuda import frontends  # noqa: PLC0415
+    from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
-        wanted = frontends.requirement(frontends.DEFAULT)
-        message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
-        raise ToolchainError(message) from error
-    with interrupt.Guard():
+    with interrupt.Guard():  # during the imports too: an exception that rises in the midst of one may be lost
+        try:
+            from aotcuda.builder.api import build_project  # noqa: PLC0415
+        except ImportError as error:
+            from aotcuda import frontends  # noqa: PLC0415
+
+            wanted = frontends.requirement(frontends.DEFAULT)
+            message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
+            raise ToolchainError(message) from error
+        interrupt.check()
         written = build_project(arguments.project, arguments.out, _warn)
     for path in written:
         print(path)

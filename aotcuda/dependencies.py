@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 CACHE_KEY = "AOTCUDA_CACHE_KEY"
 """The environment variable by which users make a result depend on what nobody can see it depend on."""
 
-SETTINGS = ("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS")
-"""Those of Numba's variables that builds leave in place: they say where headers are."""
-
-
 TABLE = "#tool.aotcuda"
 """Ends the path of a source that is not a file but the `[tool.aotcuda]` table of a pyproject.toml."""
 

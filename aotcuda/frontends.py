@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 GROUP = "aotcuda.frontends"
 """The group of entry points."""
@@ -26,6 +26,25 @@ TOOLKIT = f"cu{CUDA}"
 """The folder, below `nvidia` among installed packages, that wheels of that toolkit share."""
 
 
+class Variables:
+    """The environment variables that concern a front end's compiler.
+
+    Attributes:
+        prefixes: How those begin that it is set by. Builds run without them, so that the same comes out everywhere.
+        kept: Those of them that stay, because they say where headers are: what is built depends on them.
+        given: Those that builds run with, and their values.
+    """
+
+    __slots__ = ("given", "kept", "prefixes")
+
+    def __init__(
+        self, prefixes: tuple[str, ...] = (), kept: tuple[str, ...] = (), given: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        self.prefixes = prefixes
+        self.kept = kept
+        self.given = given
+
+
 class Registration:
     """What is known of a front end without importing it.
 
@@ -33,7 +52,7 @@ class Registration:
         name: As `frontend` in `[tool.aotcuda]` names it, and manifests do.
         tables: The module that reads its kernels and functions from the configuration: see
             `aotcuda.builder.frontends.protocol.Tables`.
-        compiler: The module that compiles them: see `aotcuda.builder.frontends.protocol.FrontEnd`.
+        compiler: What compiles them, a module or `module:object`: see `aotcuda.builder.frontends.protocol.FrontEnd`.
         requires: What pip installs for builds; `{cuda}` stands for the major version of CUDA.
         jit_requires: Likewise for the JIT fallback.
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
@@ -42,6 +61,7 @@ class Registration:
         internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
             imported is not what the sources ask.
         imports: What sources import it from.
+        variables: The environment variables that concern its compiler.
         caller: The package whose code asks a device function for its type; empty if kernels cannot call any.
         interop: The module that answers.
         kernel_abi: What inspection calls the way in which its kernels take arguments.
@@ -61,6 +81,7 @@ class Registration:
         "packages",
         "requires",
         "tables",
+        "variables",
     )
 
     def __init__(
@@ -79,6 +100,7 @@ class Registration:
         caller: str = "",
         interop: str = "",
         kernel_abi: str = "",
+        variables: Variables = Variables(),  # noqa: B008 (it is never changed)
     ) -> None:
         self.name = name
         self.tables = tables
@@ -93,17 +115,25 @@ class Registration:
         self.caller = caller
         self.interop = interop
         self.kernel_abi = kernel_abi or name
+        self.variables = variables
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """What pip installs for it: `aotcuda[cu13]`."""
         return (self.jit_requires if jit else self.requires).replace("{cuda}", str(cuda))
 
 
+_NUMBA = Variables(
+    prefixes=("NUMBA_",),
+    kept=("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS"),
+    given=(("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1"),),
+)
+"""Both of Numba's compilers read the same ones."""
+
 BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda": Registration(
         "numba-cuda",
         tables="aotcuda.builder.frontends.numba.tables",
-        compiler="aotcuda.builder.frontends.numba_cuda",
+        compiler="aotcuda.builder.frontends.numba_cuda.compiler:FRONT_END",
         requires="aotcuda[cu{cuda}]",
         jit_requires="aotcuda[jit-cu{cuda}]",
         package="numba_cuda",
@@ -114,11 +144,12 @@ BUILT_IN: Mapping[str, Registration] = {
         caller="numba.cuda",
         interop="aotcuda.interop.numba_cuda",
         kernel_abi="numba",
+        variables=_NUMBA,
     ),
     "numba-cuda-mlir": Registration(
         "numba-cuda-mlir",
         tables="aotcuda.builder.frontends.numba.tables",
-        compiler="aotcuda.builder.frontends.numba_cuda_mlir",
+        compiler="aotcuda.builder.frontends.numba_cuda_mlir.compiler:FRONT_END",
         requires="aotcuda[mlir-cu{cuda}]",
         jit_requires="aotcuda[jit-mlir-cu{cuda}]",
         package="numba_cuda_mlir",
@@ -128,6 +159,7 @@ BUILT_IN: Mapping[str, Registration] = {
         imports="numba_cuda_mlir",
         caller="numba_cuda_mlir",
         interop="aotcuda.interop.numba_cuda_mlir",
+        variables=_NUMBA,
     ),
 }
 
@@ -168,15 +200,32 @@ def owning(module: str) -> Registration | None:
 
 def internals(name: str) -> tuple[str, ...]:
     """The packages whose own questions to the machine are not the sources', in a build by the front end `name`."""
-    mine = find(name)
-    found = [*BUILT_IN.values(), *([mine] if mine is not None else [])]
-    return tuple(dict.fromkeys([package for item in found for package in item.internals]))
+    return tuple(dict.fromkeys([package for item in _with([name]) for package in item.internals]))
+
+
+def variables(names: Iterable[str]) -> Variables:
+    """The environment variables that concern builds by the front ends `names`.
+
+    Those of aotcuda's own are always among them: a source may import their compilers, whoever compiles it.
+    """
+    found = [item.variables for item in _with(names)]
+    return Variables(
+        tuple(dict.fromkeys([prefix for item in found for prefix in item.prefixes])),
+        tuple(dict.fromkeys([name for item in found for name in item.kept])),
+        tuple(dict.fromkeys([pair for item in found for pair in item.given])),
+    )
 
 
 def requirement(name: str, *, jit: bool = False) -> str:
     """What pip installs for the front end called `name`, which the configuration's check has found."""
     found = find(name)
     return found.requirement(jit=jit) if found is not None else f"aotcuda[{TOOLKIT}]"
+
+
+def _with(names: Iterable[str]) -> list[Registration]:
+    """Aotcuda's own front ends, and those called `names`."""
+    found = {**BUILT_IN, **{name: item for name in names if (item := find(name)) is not None}}
+    return list(found.values())
 
 
 def _registered(name: str) -> Registration | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aotcuda.errors import TargetError
 from aotcuda.runtime.jit import cache as caches
-from aotcuda.runtime.jit import cache_files as store
+from aotcuda.runtime.jit import cache_files
 from aotcuda.runtime.jit.cache import Cache
 
 TYPE_CHECKING = False
@@ -33,14 +33,14 @@ def cache_list() -> Iterator[str]:
         TargetError: There is no folder.
         ConfigError: `AOTCUDA_CACHE_SIZE` is no size.
     """
-    found = sorted(store.entries(_cache()), key=lambda entry: -entry.used)
+    found = sorted(cache_files.entries(_cache()), key=lambda entry: -entry.used)
     rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, found)]
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     for size, used, target, kernel, key in rows if found else ():
         columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
         yield "  ".join(columns)
     total = sum(entry.bytes for entry in found)
-    yield f"{len(found)} entries, {_size(total)} of at most {_size(store.size_cap())}, in {_root()}"
+    yield f"{len(found)} entries, {_size(total)} of at most {_size(cache_files.size_cap())}, in {_root()}"
 
 
 def cache_clear() -> Iterator[str]:
@@ -49,7 +49,7 @@ def cache_clear() -> Iterator[str]:
     Raises:
         TargetError: There is no folder.
     """
-    count, size = store.clear(_cache())
+    count, size = cache_files.clear(_cache())
     yield f"{count} entries, {_size(size)}, removed from {_root()}"
 
 

@@ -176,10 +176,10 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
 
 
 def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
-    from aotcuda import manifest_shape as shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
+    from aotcuda import manifest_shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
 
     try:
-        problem = shape.index_problem(manifest) if index else shape.problem(manifest)
+        problem = manifest_shape.index_problem(manifest) if index else manifest_shape.problem(manifest)
     except RecursionError:
         problem = "it is nested too deeply"
     if problem is not None:

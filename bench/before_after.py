@@ -1,10 +1,15 @@
-"""Two states of this project in one run: what a launch costs over C, and a cold start beyond the driver's own.
+"""Two states of this project in one run: launches over C and cold starts beyond the driver's, or imports and builds.
 
-Each state is a folder with a checkout's `bench` and, in `site`, what pip installed of it; both launch the same packaged
-kernels, so the newer one also shows that it reads the older one's wheels. Processes of the two take turns; a figure is
-the median over them, and its spread the distance between the quartiles.
+Processes of the two take turns, and begin in turn; a figure is the median over them, and its spread the distance
+between the quartiles.
 
     python bench/before_after.py OLDER NEWER       # needs a GPU; each folder has bench/ and site/
+    python bench/before_after.py OLDER NEWER --scripts imports builds       # needs none; each is a checkout
+
+For launches and cold starts a state is a folder with a checkout's `bench` and, in `site`, what pip installed of it;
+both launch the same packaged kernels, so the newer one also shows that it reads the older one's wheels. For imports and
+builds it is a checkout, or such a folder; each imports what it has built itself. They are given in wall time and in the
+CPU time of all processes, which other users of the machine disturb less.
 """
 
 from __future__ import annotations
@@ -14,17 +19,26 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median, quantiles
 
 import machine
+import projects
 
 # What each script is asked for; the bench scripts of a state print and write what they measured.
 _SCRIPTS = {
     "launch": ["--only", "aotcuda", "--counts", "--launches", "0", "--turns", "15"],
     "cold_start": ["--runs", "3", "--peer-runs", "0"],
-    "import_time": [],
 }
+_KERNELS = (2, 200)
+"""Of the modules that are imported."""
+
+_IMPORTS = 8
+"""Processes of a turn for each statement."""
+
+_Rows = dict[str, dict[str, list[float]]]
+"""By what was measured and by state: what each process took."""
 
 
 def main() -> int:
@@ -32,18 +46,28 @@ def main() -> int:
     parser.add_argument("older", type=Path)
     parser.add_argument("newer", type=Path)
     parser.add_argument("--turns", type=int, default=5, help="processes of each state and script (%(default)s)")
-    parser.add_argument("--scripts", nargs="*", default=["launch", "cold_start"], choices=[*_SCRIPTS])
+    parser.add_argument(
+        "--scripts", nargs="*", default=["launch", "cold_start"], choices=[*_SCRIPTS, "imports", "builds"]
+    )
     arguments = parser.parse_args()
     here = machine.describe()
     states = {"before": arguments.older.resolve(), "after": arguments.newer.resolve()}
-    found: dict[str, dict[str, dict[str, list[float]]]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(arguments.turns):
+    found: dict[str, _Rows] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if "imports" in arguments.scripts:
+            for state, place in states.items():
+                for kernels in _KERNELS:
+                    _package(place, f"k{kernels}", kernels, folder / state, archs=("sm_80",))
+        for turn in range(arguments.turns):
             for script in arguments.scripts:
-                for state, place in states.items():
-                    for name, value in _run(place, script, Path(folder)).items():
-                        of_script = found.setdefault(script, {}).setdefault(name, {"before": [], "after": []})
-                        of_script[state].append(value)
+                measure = {"imports": _imports, "builds": _builds}.get(script)
+                for state in [*states][:: -1 if turn % 2 else 1]:
+                    place = states[state]
+                    values = measure(place, folder / state) if measure else _run(place, script, folder)
+                    for name, value in values.items():
+                        rows = found.setdefault(script, {}).setdefault(name, {name: [] for name in states})
+                        rows[state].append(value)
     figures = {script: {name: _summary(values) for name, values in rows.items()} for script, rows in found.items()}
     for script, rows in figures.items():
         print(f"\n{script}")
@@ -70,6 +94,61 @@ def _run(place: Path, script: str, folder: Path) -> dict[str, float]:
         rows = {name: row["over_c"] for name, row in measured["axpy"].items() if name.startswith("aotcuda")}
         return {**rows, "C itself": measured["axpy"]["C, one buffer"]["median"]}
     return {name: row["beyond"] for name, row in measured.items() if name.startswith("aotcuda")}
+
+
+def _imports(place: Path, folder: Path) -> dict[str, float]:
+    """Milliseconds by which importing packaged modules takes longer than a bare interpreter does, at the least."""
+    statements = {"bare": "pass"}
+    statements |= {f"{kernels} kernels": f"import k{kernels}.kernels" for kernels in _KERNELS}
+    statements["200 kernels, then one looked up"] = "from k200.kernels import k7"
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in statements}
+    for _ in range(_IMPORTS):
+        for name, statement in statements.items():
+            times[name].append(_timed([sys.executable, "-c", statement], place, Path("/"), str(folder)))
+    # Whatever else the machine does adds to what a process takes, so the least is nearest to the truth.
+    found = {name: [min(values) for values in zip(*taken, strict=True)] for name, taken in times.items()}
+    bare = found.pop("bare")
+    return {
+        f"{name}, {kind}": (took - base) * 1e3
+        for name, least in found.items()
+        for kind, took, base in zip(("wall ms", "CPU ms"), least, bare, strict=True)
+    }
+
+
+def _builds(place: Path, folder: Path) -> dict[str, float]:
+    """Seconds that builds take: of the quickstart's size, and of 25 kernels for five GPU generations."""
+    found = {}
+    for title, kernels in (("4 kernels, 5 archs", 4), ("25 kernels, 5 archs", 25)):
+        with tempfile.TemporaryDirectory() as temporary:
+            times = _package(place, f"b{kernels}", kernels, Path(temporary, folder.name))
+        found |= {f"{title}, {kind}": took for kind, took in zip(("wall s", "CPU s"), times, strict=True)}
+    return found
+
+
+def _package(
+    place: Path, name: str, kernels: int, out: Path, *, archs: tuple[str, ...] = projects.ARCHS
+) -> tuple[float, float]:
+    """Build a module of so many kernels into `out`, by the state that lies at `place`; what it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = projects.generate(Path(folder), name, kernels, archs=archs)
+        took = _timed([sys.executable, "-m", "aotcuda", "build", str(project), "--out", str(out)], place, Path(folder))
+    (out / name / "__init__.py").write_text("", encoding="utf-8")
+    return took
+
+
+def _timed(command: list[str], place: Path, cwd: Path, *path: str) -> tuple[float, float]:
+    """Wall and CPU time, in seconds, of a process that imports the state at `place`, and of those that it starts."""
+    site = place / "site"
+    search = os.pathsep.join([*path, str(site if site.is_dir() else place)])
+    environment = machine.environment(PYTHONPATH=search, AOTCUDA_LOAD="first-use")
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, env=environment, cwd=cwd, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} ended with exit status {process.returncode}")
+    return wall, usage.ru_utime + usage.ru_stime
 
 
 def _summary(values: dict[str, list[float]]) -> dict[str, float | None]:

@@ -55,6 +55,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     arguments = parser.parse_args()
     here = machine.describe()
+    # What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so would the builds.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     chance = random.Random(3)
     state: Counter[str] = Counter()
     problems: list[str] = []

@@ -188,13 +188,13 @@ def c_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[
 
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
     """What makes a launcher of this project's, with the fast path in C and in Python."""
-    from aotcuda.runtime.fast import extension as accelerate
+    from aotcuda.runtime.fast import extension
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
 
     def fast() -> Callable[..., object]:
-        if accelerate.accelerator() is None:
-            message = f"no fast path in C: {accelerate.why_not()}"
+        if extension.accelerator() is None:
+            message = f"no fast path in C: {extension.why_not()}"
             raise MissingError(message)
         made: Callable[..., object] = case.packaged[GRID, BLOCK]
         return made

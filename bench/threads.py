@@ -97,7 +97,7 @@ def _measure(counts: list[int], turns: int) -> tuple[str, dict[str, dict[str, di
 
 def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
     """By name: what makes loops of launches on streams, each with arrays of its own; equal streams share a launcher."""
-    from aotcuda.runtime.fast import extension as accelerate
+    from aotcuda.runtime.fast import extension
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
 
@@ -127,7 +127,7 @@ def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
 
     plain([ctypes.c_void_p()])[0](2)  # loads everything
     ways = {"aotcuda, Python": plain}
-    if accelerate.accelerator() is not None:
+    if extension.accelerator() is not None:
         ways["aotcuda, C"] = fast
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:

@@ -1,1 +1,4 @@
-"""The formats of NVIDIA's binaries: ELF and cubins, fatbins, PTX. Inspection and the builder share them."""
+"""What aotcuda and NVIDIA's compilers wrote, read: wheels and data folders, ELF and cubins, fatbins, PTX.
+
+Inspection and the builder share it.
+"""

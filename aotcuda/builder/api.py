@@ -8,12 +8,9 @@ import tomllib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest
-from aotcuda import missing_hook as forgotten
-from aotcuda.builder import manifest_dependencies as depends
-from aotcuda.builder import output, plan, rebuild, stages
-from aotcuda.builder import wheel_files as artifacts
-from aotcuda.builder.config import parser as config
+from aotcuda import dependencies, manifest, missing_hook
+from aotcuda.builder import manifest_dependencies, output, plan, rebuild, stages, wheel_files
+from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import ConfigError
 from aotcuda.version import __version__
@@ -54,7 +51,7 @@ def build(
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault. Nothing has been written.
     """
-    settings = config.parse(table, environ=os.environ)
+    settings = parser.parse(table, environ=os.environ)
     plans = plan.make(settings)
     root = root.resolve()
     roots = _import_roots(root, import_roots)
@@ -72,16 +69,16 @@ def build(
             jobs=len(os.sched_getaffinity(0)),
             carry=settings.fallback == "jit" and not editable,
             trace=editable,
-            watched=depends.patterns(settings.watch, root) if editable else (),
+            watched=manifest_dependencies.patterns(settings.watch, root) if editable else (),
         )
     )
     package_root = _package_root(settings.modules[0].name, roots)
-    project = depends.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
+    project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     files: dict[str, bytes] = {}
     for result in results:
         found = _dependencies(result, table, project, editable=editable)
         for built in result.modules:
-            files |= artifacts.files(
+            files |= wheel_files.files(
                 settings,
                 built,
                 result,
@@ -128,7 +125,7 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
     if not isinstance(section, dict):
         message = f"{pyproject} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)
-    hint = forgotten.in_project(str(pyproject.parent))
+    hint = missing_hook.in_project(str(pyproject.parent))
     built = build(section, pyproject.parent)
     for text in [*([hint] if hint else []), *built.warnings]:
         warn(text)
@@ -138,7 +135,7 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
 def is_generated(path: Path) -> bool:
     """Whether `path` is a module that an earlier build wrote."""
     with path.open("rb") as file:
-        return file.read(len(artifacts.MARK)) == artifacts.MARK.encode()
+        return file.read(len(wheel_files.MARK)) == wheel_files.MARK.encode()
 
 
 def _import_roots(root: Path, given: Sequence[Path]) -> list[Path]:
@@ -185,12 +182,12 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
 
 
 def _dependencies(
-    result: Result, table: Mapping[str, object], project: depends.Project, *, editable: bool
-) -> depends.Dependencies:
+    result: Result, table: Mapping[str, object], project: manifest_dependencies.Project, *, editable: bool
+) -> manifest_dependencies.Dependencies:
     """What the result depends on; in wheels its sources alone, and in an editable install the table as well."""
-    found = depends.of([result], project, lasting=True)
+    found = manifest_dependencies.of([result], project, lasting=True)
     if not editable:
-        return depends.Dependencies(sources=found.sources)
+        return manifest_dependencies.Dependencies(sources=found.sources)
     pyproject = project.relative(project.root / "pyproject.toml")
     table_of: manifest.Source = {"path": f"{pyproject}{dependencies.TABLE}", "sha256": dependencies.table_digest(table)}
     sources = sorted([*found.sources, table_of], key=lambda item: item["path"])

@@ -11,12 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest
-from aotcuda.builder import jit_older as older
-from aotcuda.builder import manifest_dependencies as depends
-from aotcuda.builder import plan, stages
-from aotcuda.builder import wheel_files as artifacts
-from aotcuda.builder.config import checks as clashes
-from aotcuda.builder.config import parser as config
+from aotcuda.builder import jit_older, manifest_dependencies, plan, stages, wheel_files
+from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
 from aotcuda.version import __version__
 
@@ -79,20 +75,20 @@ def build(request: Request) -> Built:
         AotcudaError: As for every build.
     """
     table = {**request.table, "arch": [request.target]}
-    settings = config.parse(table, environ={})
+    settings = parser.parse(table, environ={})
     whole = plan.make(settings)
     settings = replace(settings, modules=_wanted(settings.modules, settings.frontend, request))
     root = Path(request.root if Path(request.root).is_dir() else request.package_root).resolve()
     package_root = Path(request.package_root).resolve()
-    linked = older.compiled(settings.modules, settings.arch[0], package_root, _ENVIRONMENT)
+    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, _ENVIRONMENT)
     names = dict(request.names or plan.names(whole))
     results = stages.run(
-        older.job(
+        jit_older.job(
             settings,
             root=root,
             package_root=package_root,
             names=names,
-            watched=depends.patterns(settings.watch, root if request.project else package_root),
+            watched=manifest_dependencies.patterns(settings.watch, root if request.project else package_root),
             linkable={name: item for result in linked for name, item in result.linkable.items()},
         ),
         _ENVIRONMENT,
@@ -101,12 +97,12 @@ def build(request: Request) -> Built:
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
     ((_, image),) = built.images
-    described = artifacts.describe(settings, built, result, version=__version__)
+    described = wheel_files.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
-    project = depends.Project(
+    project = manifest_dependencies.Project(
         root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
     )
-    found = depends.of([*linked, result], project, own_variables=_ENVIRONMENT)
+    found = manifest_dependencies.of([*linked, result], project, own_variables=_ENVIRONMENT)
     if request.project:
         pyproject = project.relative(root / "pyproject.toml")
         found.sources.append(
@@ -124,7 +120,7 @@ def _wanted(modules: Sequence[Module], front_end: str, request: Request) -> tupl
     A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
     """
     (module,) = [item for item in modules if item.name == request.module]
-    linked = clashes.all_linked(module, modules) if request.project else []
+    linked = checks.all_linked(module, modules) if request.project else []
     if request.kernel is not None:
         tables = loading.tables(module.frontend or front_end)
         kernels = tuple(

@@ -11,15 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import arch, manifest
-from aotcuda import dependencies as reads
+from aotcuda import arch, dependencies, manifest
+from aotcuda.binary import targets
 from aotcuda.builder import plan, stages
-from aotcuda.builder.config import parser as config
+from aotcuda.builder.config import parser
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
-from aotcuda.inspect import targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -102,7 +101,7 @@ def _again(name: str, asker: str, target: Target, package_root: Path, variables:
             f"install a version of it that was built for {target} too"
         )
         raise LinkError(message)
-    settings = config.parse({**rebuild["table"], "arch": [str(target)]}, environ={})
+    settings = parser.parse({**rebuild["table"], "arch": [str(target)]}, environ={})
     (module,) = settings.modules
     settings = replace(settings, modules=(replace(module, kernels=()),))
     own_root = folder.parents[name.count(".")]
@@ -123,7 +122,7 @@ def _again(name: str, asker: str, target: Target, package_root: Path, variables:
     except AotcudaError as error:
         message = f"{before}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
-    read = DependencyTrace(reads={("content", str(path)): reads.answer("content", str(path))})
+    read = DependencyTrace(reads={("content", str(path)): dependencies.answer("content", str(path))})
     results = [
         replace(item, trace=dependency_trace.joined([read, item.trace or DependencyTrace()])) for item in results
     ]

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import dependencies, frontends, manifest
 from aotcuda.builder.worker import dependency_trace, process
 
 if TYPE_CHECKING:
@@ -122,16 +121,24 @@ def of(
             sources[project.relative(path)] = _digest(name, answer)
         else:
             questions.append({"ask": ask, "path": project.relative(path), "answer": answer})
-    taken = {*process.environment({}), *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH", *(_PATHS if lasting else ())}
+    front_ends = {module.plan.frontend for result in results for module in result.modules}
+    compilers = frontends.variables(sorted(front_ends))
+    taken = {
+        *process.environment({}, *front_ends),
+        *own_variables,
+        "LD_LIBRARY_PATH",
+        "CUDA_PATH",
+        *(_PATHS if lasting else ()),
+    }
     variables = {
         name: digest
         for name, digest in sorted(seen.variables.items())
-        if name not in taken and not name.startswith(("NUMBA_", *(_BUILDERS if lasting else ())))
+        if name not in taken and not name.startswith((*compilers.prefixes, *(_BUILDERS if lasting else ())))
     }
     return Dependencies(
         sources=[{"path": path, "sha256": sources[path]} for path in sorted(sources)],
         reads=questions,
-        variables=variables | {name: reads.variable(name) for name in (reads.CACHE_KEY, *reads.SETTINGS)},
+        variables=variables | {name: dependencies.variable(name) for name in (dependencies.CACHE_KEY, *compilers.kept)},
     )
 
 
@@ -141,7 +148,7 @@ def _digest(path: str, before: list[int]) -> str:
         content = Path(path).read_bytes()
     except OSError:
         return ""
-    return manifest.digest(content) if reads.answer("content", path) == before else ""
+    return manifest.digest(content) if dependencies.answer("content", path) == before else ""
 
 
 def _installed() -> tuple[str, ...]:

@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import dependencies, manifest
 from aotcuda.builder import api, output
 from aotcuda.errors import ManifestError
 
@@ -72,7 +71,7 @@ def _is_editable(path: Path) -> bool:
         sources = manifest.read(str(path / manifest.FILE_NAME))["sources"]
     except ManifestError:
         return False
-    return any(source["path"].endswith(reads.TABLE) for source in sources)
+    return any(source["path"].endswith(dependencies.TABLE) for source in sources)
 
 
 def _ignored(path: Path) -> bool:

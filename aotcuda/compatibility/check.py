@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from aotcuda import arch
+from aotcuda.binary import targets
+from aotcuda.binary.targets import PackagedModule
 from aotcuda.compatibility import gpus, tables
 from aotcuda.compatibility.gpus import Driver, Gpu
 from aotcuda.compatibility.predict import Cell, predict
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.inspect import targets
-from aotcuda.inspect.targets import BuiltModule
 from aotcuda.manifest import FILE_NAME
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     )
 
 
-def _guarded(module: BuiltModule, function: Callable[..., _T], *arguments: object) -> _T:
+def _guarded(module: PackagedModule, function: Callable[..., _T], *arguments: object) -> _T:
     """What `function` makes of a module; ManifestError if its manifest has another shape than manifests have."""
     try:
         return function(module, *arguments)
@@ -142,8 +142,8 @@ def _guarded(module: BuiltModule, function: Callable[..., _T], *arguments: objec
         raise ManifestError(message) from None
 
 
-def _kernels(found: BuiltModule | targets.BareImage) -> BuiltModule | None:
-    if not isinstance(found, BuiltModule):
+def _kernels(found: PackagedModule | targets.BareImage) -> PackagedModule | None:
+    if not isinstance(found, PackagedModule):
         message = f"{found.where} is an image alone, which does not tell its toolchain; name a wheel, module or folder"
         raise TargetError(message)
     return found if found.manifest["kernels"] else None
@@ -183,7 +183,7 @@ def _demand(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
     return item, wanted, [first, *(one for one in _all_drivers() if one.cuda > first.cuda)]
 
 
-def _unmet(module: BuiltModule, wanted: Gpu, drivers: Sequence[Driver]) -> str:
+def _unmet(module: PackagedModule, wanted: Gpu, drivers: Sequence[Driver]) -> str:
     """Why a module does not serve a GPU with each driver that supports it; empty if it does."""
     cells = [cell for cell in (predict(module.manifest, wanted, driver) for driver in drivers) if cell.exists]
     if not cells:
@@ -195,7 +195,7 @@ def _unmet(module: BuiltModule, wanted: Gpu, drivers: Sequence[Driver]) -> str:
     return f"{module.manifest['module']} has no image for it with driver {names}: {bad[0].why}"
 
 
-def _checked(module: BuiltModule, asked_gpus: Sequence[Gpu], asked_drivers: Sequence[Driver]) -> Checked:
+def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: Sequence[Driver]) -> Checked:
     manifest = module.manifest
     return Checked(
         name=_string(manifest["module"]),

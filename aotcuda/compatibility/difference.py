@@ -11,11 +11,12 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aotcuda.binary import targets
+from aotcuda.binary.targets import PackagedModule
 from aotcuda.compatibility import changes, kernel_changes
 from aotcuda.compatibility.change import Change
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.inspect import collect, targets
-from aotcuda.inspect.targets import BuiltModule
+from aotcuda.inspect import collect
 
 if TYPE_CHECKING:
     from aotcuda.inspect.report import Module
@@ -122,7 +123,7 @@ class _Side:
 def _read(target: str) -> dict[str, _Side]:
     modules = []
     for found in targets.find(target):
-        if not isinstance(found, BuiltModule):
+        if not isinstance(found, PackagedModule):
             message = f"{found.where} is an image alone, without a manifest to compare; name a wheel, module or folder"
             raise TargetError(message)
         modules.append(found)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import frontends
-from aotcuda.binary import cubin, fatbin
+from aotcuda.binary import cubin, fatbin, targets
 from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.text import shown
 from aotcuda.errors import ImageError, ManifestError, ToolchainError
-from aotcuda.inspect import images, mangling, targets
+from aotcuda.inspect import images, mangling
 from aotcuda.inspect.report import Module, Report, Symbol
-from aotcuda.inspect.text import shown
 from aotcuda.manifest import FILE_NAME, digest
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def collect(target: str) -> Report:
     return Report(modules=tuple(modules))
 
 
-def _built(module: targets.BuiltModule) -> Module:
+def _built(module: targets.PackagedModule) -> Module:
     content = module.manifest
     kernels = _images(module, "kernels", content["images"])
     functions = _images(module, "functions", content["ltoir"])
@@ -72,7 +72,7 @@ def _built(module: targets.BuiltModule) -> Module:
 
 
 def _images(
-    module: targets.BuiltModule, key: Literal["kernels", "functions"], listed: list[manifest.Image]
+    module: targets.PackagedModule, key: Literal["kernels", "functions"], listed: list[manifest.Image]
 ) -> list[Image]:
     """The images of one of the module's fatbins, held against what the manifest lists.
 

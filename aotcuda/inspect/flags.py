@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aotcuda.binary import targets
 from aotcuda.errors import TargetError
-from aotcuda.inspect import targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def files(target: str) -> list[str]:
 
 def _installed(target: str) -> list[tuple[Path, manifest.Manifest]]:
     """The data folder and manifest of each module."""
-    modules = [item for item in targets.find(target) if isinstance(item, targets.BuiltModule)]
+    modules = [item for item in targets.find(target) if isinstance(item, targets.PackagedModule)]
     found = [(item.path, item.manifest) for item in modules if item.path is not None]
     if not found:
         message = f"{target} is a file that compilers cannot look into; install it, and name the module or its folder"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from aotcuda.inspect.text import brief
+from aotcuda.binary.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -28,8 +28,8 @@ from aotcuda.interop.numba_cuda_mlir_patches import bring
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.interop.packaged import Packaged
     from aotcuda.manifest import Function
+    from aotcuda.runtime.device_function import Linkable
 
 
 class _Key:
@@ -39,7 +39,7 @@ class _Key:
         self.name = name
 
 
-def numba_type(module: Packaged, name: str, records: Sequence[Function]) -> Any:
+def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
     """The type of `records`, which are called by one name and told apart by their signatures.
 
     Raises:

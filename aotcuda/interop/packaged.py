@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda import linkable
 from aotcuda import manifest as manifests
@@ -12,17 +12,8 @@ from aotcuda import manifest as manifests
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from aotcuda.manifest import Callbacks, Function, Manifest
-
-    class Packaged(Protocol):
-        """What has to be known of a packaged module."""
-
-        name: str
-        path: str
-
-        @property
-        def manifest(self) -> Manifest:
-            """Its manifest."""
+    from aotcuda.manifest import Callbacks, Function
+    from aotcuda.runtime.device_function import Linkable
 
 
 class LinkCallbacks(NamedTuple):
@@ -35,7 +26,7 @@ class LinkCallbacks(NamedTuple):
 _items: dict[tuple[str, str], list[Any]] = {}
 
 
-def link_items(module: Packaged, classes: Any) -> list[Any]:
+def link_items(module: Linkable, classes: Any) -> list[Any]:
     """What kernels link to call the module's functions, as the same objects each time: an object is linked once.
 
     Args:
@@ -91,7 +82,7 @@ def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
     return LinkCallbacks(setup, teardown)
 
 
-def callable_from(module: Packaged, records: Sequence[Function], compiler: str) -> list[Function]:
+def callable_from(module: Linkable, records: Sequence[Function], compiler: str) -> list[Function]:
     """Those of `records` that pass arguments and results as `compiler` does.
 
     Raises:

@@ -18,17 +18,34 @@ if TYPE_CHECKING:
     from aotcuda import manifest as manifests
 
 
+class Linkable:
+    """Of a packaged module, what there is to link for its functions.
+
+    Attributes:
+        name: Its name.
+        path: The manifest's path; the files that it names lie beside it.
+        manifest: Its manifest.
+    """
+
+    __slots__ = ("manifest", "name", "path")
+
+    def __init__(self, name: str, path: str, manifest: manifests.Manifest) -> None:
+        self.name = name
+        self.path = path
+        self.manifest = manifest
+
+
 class _Callable:
     """A name that kernels may call, and the packaged functions behind it."""
 
-    def __init__(self, module: Any, name: str, records: Sequence[manifests.Function]) -> None:
-        self.module = module
+    def __init__(self, linked: Linkable, name: str, records: Sequence[manifests.Function]) -> None:
         self.__name__ = self.__qualname__ = name
-        self.__module__ = module.name
+        self.__module__ = linked.name
+        self._linked = linked
         self._records = records
         self._types: dict[str, Any] = {}
 
-    def __call__(self, *_args: object) -> Any:
+    def __call__(self, *_args: object, **_named: object) -> Any:
         """Say what a device function is; on the GPU it is called, by kernels.
 
         Raises:
@@ -38,7 +55,7 @@ class _Callable:
         raise TypeError(message)
 
     def __str__(self) -> str:
-        return f"{self.module.name}.{self.__name__}"
+        return f"{self.__module__}.{self.__name__}"
 
     @property
     def _numba_type_(self) -> object:
@@ -59,7 +76,7 @@ class _Callable:
             from importlib import import_module  # noqa: PLC0415 (only where a compiler has been imported already)
 
             interop = import_module(compiler.interop)
-            self._types[compiler.name] = interop.numba_type(self.module, self.__name__, self._records)
+            self._types[compiler.name] = interop.numba_type(self._linked, self.__name__, self._records)
         return self._types[compiler.name]
 
 
@@ -67,13 +84,12 @@ class DeviceFunction(_Callable):
     """An exported device function: code for kernels to call, packaged under a C name.
 
     Attributes:
-        module: The module that it belongs to.
         signature: Its signature.
         prototype: Its C prototype, as the packaged header has it.
     """
 
-    def __init__(self, module: Any, record: manifests.Function) -> None:
-        super().__init__(module, record["name"], [record])
+    def __init__(self, linked: Linkable, record: manifests.Function) -> None:
+        super().__init__(linked, record["name"], [record])
         self.signature = record["signature"]
         self.prototype = record["prototype"]
 
@@ -87,13 +103,12 @@ class DeviceFunctionGroup(_Callable):
     Which of them a call means is decided by the types of its arguments, as for any overloaded function.
 
     Attributes:
-        module: The module that they belong to.
         functions: The names of the functions, in the order of the configuration.
         signatures: Their signatures.
     """
 
-    def __init__(self, module: Any, name: str, records: Sequence[manifests.Function]) -> None:
-        super().__init__(module, name, records)
+    def __init__(self, linked: Linkable, name: str, records: Sequence[manifests.Function]) -> None:
+        super().__init__(linked, name, records)
         self.functions = [record["name"] for record in records]
         self.signatures = [record["signature"] for record in records]
 

@@ -21,13 +21,11 @@ _MOST_LAUNCHERS = 256
 class Kernel:
     """A kernel of a packaged module: `kernel[grid, block](*args)`.
 
-    Attributes:
-        module: The module that it belongs to: for users, nothing here asks it anything.
+    `aotcuda.load(kernel.__module__)` is its module.
     """
 
-    def __init__(self, name: str, loader: Loader, module: Any) -> None:
+    def __init__(self, name: str, loader: Loader) -> None:
         """Of the kernel of this name that `loader` has."""
-        self.module = module
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader
@@ -55,9 +53,8 @@ class Kernel:
 
     def _configured(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
-            self._refuse(
-                f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{configuration!r}]"
-            )
+            given = ", ".join(map(repr, configuration)) if isinstance(configuration, tuple) else repr(configuration)
+            self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{given}]")
         grid, block, stream, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
         if stream is not None and not isinstance(stream, int):
             from aotcuda.runtime.launcher import held  # noqa: PLC0415 (as in launcher)
@@ -233,7 +230,7 @@ class Kernel:
 
         return OnThisGpu(self._loader, self.__name__, str(self))
 
-    def __call__(self, *_args: object) -> NoReturn:
+    def __call__(self, *_args: object, **_named: object) -> NoReturn:
         """Say how a kernel is launched.
 
         Raises:
@@ -277,6 +274,21 @@ def _unknown(name: str) -> str:
     return f"configure() knows no {name!r}{hint}"
 
 
+def _number_of_elements(n: object, kernel: Kernel) -> int:
+    """What `forall` was given, if it is an integer of another type."""
+    from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)
+
+    try:
+        number: int = n.__index__()  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):  # the latter from arrays
+        message = f"{kernel}.forall({n!r}): the number of elements must be an int; of an array that is x.size"
+        raise LaunchError(message) from None
+    if number < 0:
+        message = f"{kernel}.forall({n}): the number of elements cannot be negative"
+        raise LaunchError(message)
+    return number
+
+
 class ForAll:
     """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
 
@@ -287,11 +299,8 @@ class ForAll:
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
-        if n < 0:
-            from aotcuda.errors import LaunchError  # noqa: PLC0415
-
-            message = f"{kernel}.forall({n}): the number of elements cannot be negative"
-            raise LaunchError(message)
+        if type(n) is not int or n < 0:
+            n = _number_of_elements(n, kernel)
         self._again = again  # an import in each launch would cost as much as all the rest of this
         self._kernel = kernel
         self._loader = loader
@@ -304,6 +313,8 @@ class ForAll:
     def __call__(self, *args: object) -> None:
         """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
         self._again(self._launch, args)
+
+    __call__.__qualname__ = "a kernel's arguments are given by position: kernel.forall(n)"  # as in Launcher
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader

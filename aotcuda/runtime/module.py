@@ -266,20 +266,21 @@ class Module:
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
         _picklable(Kernel)
-        return self._kernels.setdefault(name, Kernel(name, self._loader, self))
+        return self._kernels.setdefault(name, Kernel(name, self._loader))
 
     def _make_functions(self) -> None:
         from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)
-        from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup  # noqa: PLC0415
+        from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup, Linkable  # noqa: PLC0415
 
         _picklable(DeviceFunction, DeviceFunctionGroup)
         manifest = self.manifest
+        linked = Linkable(self.name, self.path, manifest)
         with self._lock:
             if self._functions is None:
                 self._groups = {
-                    name: DeviceFunctionGroup(self, name, records) for name, records in overloaded(manifest).items()
+                    name: DeviceFunctionGroup(linked, name, records) for name, records in overloaded(manifest).items()
                 }
-                self._functions = {record["name"]: DeviceFunction(self, record) for record in manifest["functions"]}
+                self._functions = {record["name"]: DeviceFunction(linked, record) for record in manifest["functions"]}
 
     def _unknown(self, name: str) -> AttributeError:
         from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
@@ -338,12 +339,12 @@ def _imported(name: str) -> Module:
             raise
         made = _unbuilt(name)
         if made is None:
-            from aotcuda import missing_hook as forgotten  # noqa: PLC0415 (likewise)
+            from aotcuda import missing_hook  # noqa: PLC0415 (likewise)
 
             package = name.rpartition(".")[0]
             message = (
                 f"there is no module {name} in the package {package}. If it was built without aotcuda's hook, "
-                f"{forgotten.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in the "
+                f"{missing_hook.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in the "
                 "package, which the module can be made from"
             )
             raise ModuleNotFoundError(message, name=name) from None

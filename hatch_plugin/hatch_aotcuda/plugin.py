@@ -63,8 +63,11 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
-        from aotcuda.builder.worker import interrupt  # alone: it imports nothing that an interruption could break off
-
+        try:
+            from aotcuda.builder.worker import interrupt  # alone: the rest is imported when it listens
+        except KeyboardInterrupt:
+            self.app.abort("aotcuda: build interrupted; nothing was written", code=130)
+            raise
         with interrupt.in_one_line(self._guard, lambda message, code: self.app.abort(message, code=code)):
             yield
 

@@ -3,6 +3,7 @@
 With `--mlir` behind the folder: only those of the second front end, for environments that have no other.
 
 The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
+A machine that was given wheels needs no compiler.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-
-from cuda.pathfinder import find_nvidia_binary_utility
 
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))  # where this is run as a script
@@ -48,6 +47,8 @@ MIXED_WHEELS = {"mixed": (REPOSITORY / "tests" / "packages" / "mixed", "")}
 
 def make_binaries(project: Path) -> None:
     """Make the binaries that the project `foreign` links; nvcc is that of the package nvidia-cuda-nvcc, or on PATH."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
     nvcc = find_nvidia_binary_utility("nvcc") or shutil.which("nvcc") or "nvcc"
     subprocess.run([sys.executable, "make_binaries.py", nvcc], cwd=project, check=True)
 

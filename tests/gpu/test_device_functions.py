@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,11 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support import front_ends
+
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.front_end(*front_ends.ALL),
     pytest.mark.filterwarnings("ignore:.*will likely result in GPU under-utilization"),  # Numba, of small grids
 ]
 cupy = pytest.importorskip("cupy")
+
+# The program is written for that front end's array descriptors and complex arguments.
+DESCRIPTORS = pytest.mark.front_end(front_ends.NUMBA)
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = REPOSITORY / "tests" / "packages" / "devicefunctions" / "cpp"
@@ -31,8 +38,9 @@ def library(installed):
 
 
 @pytest.fixture(scope="module")
-def cuda():
-    return pytest.importorskip("numba.cuda")
+def cuda(front_end):
+    """The front end's own JIT, whose kernels call the packaged functions."""
+    return pytest.importorskip("numba.cuda" if front_end == front_ends.NUMBA else "numba_cuda_mlir.cuda")
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +128,7 @@ def test_callbacks_run_once_for_each_jit_kernel(library, cuda):
     assert hooks.calls == ["setup"]
 
 
+@DESCRIPTORS
 def test_function_pointers_and_state_in_cpp(installed, nvcc, tmp_path):
     includes, libs = (
         flags(installed, "devicefunctions", kind, "devicefunctions.plain") for kind in ("includes", "libs")
@@ -134,6 +143,7 @@ def test_function_pointers_and_state_in_cpp(installed, nvcc, tmp_path):
         assert line == [*parts, sum(parts), 1.25, first]
 
 
+@pytest.mark.front_end(front_ends.NUMBA)  # which builds the example
 def test_the_example_filters_with_python_functions(installed, nvcc, tmp_path):
     includes, libs = (flags(installed, "udf", kind, "udf.functions") for kind in ("includes", "libs"))
     source = REPOSITORY / "examples" / "udf" / "cpp" / "filter.cu"
@@ -143,6 +153,7 @@ def test_the_example_filters_with_python_functions(installed, nvcc, tmp_path):
     assert output(program, 1000, 100, 200) == f"100 of 1000 kept, their sum is {expected}.000\n"
 
 
+@DESCRIPTORS
 def test_packaged_kernels_are_launched_from_cpp(installed, nvcc, tmp_path):
     folder = installed / "devicefunctions" / "devicefunctions" / "launched.aotcuda"
     program = tmp_path / "launch"
@@ -183,6 +194,7 @@ def test_cuda_core_links_and_launches(installed, lto):
     assert float(values[0]) == 6.5
 
 
+@DESCRIPTORS
 def test_cuda_core_launches_packaged_kernels(installed):
     core = pytest.importorskip("cuda.core")
     folder = installed / "devicefunctions" / "devicefunctions" / "launched.aotcuda"
@@ -200,3 +212,113 @@ def test_cuda_core_launches_packaged_kernels(installed):
     core.launch(stream, core.LaunchConfig(grid=1, block=32), kernel, *arguments)
     stream.sync()
     np.testing.assert_array_equal(out.get(), 3 * x.get())
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+def test_with_no_word_about_lto_a_function_is_inlined(library, cuda):
+    k = library.plain
+
+    @cuda.jit
+    def user(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = k.add_f32(x[i], x[i])
+
+    x, out = cupy.arange(100, dtype="float32"), cupy.zeros(100, "float32")
+    user[1, 128](x, out)
+    np.testing.assert_array_equal(out.get(), 2 * x.get())
+    (compiled,) = user.overloads.values()
+    assert compiled.metadata["ltoir"]
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+def test_callbacks_come_from_a_helper_that_is_not_inlined(library, cuda):
+    """The compiler compiles such a helper by itself, and passes on neither what it links nor its callbacks."""
+    import devicefunctions._hooks as hooks
+
+    t = library.table
+    hooks.calls.clear()
+
+    @cuda.jit(device=True, inline="never")
+    def helper(i):
+        return t.looked_up(i)
+
+    @cuda.jit
+    def user(out):
+        i = cuda.grid(1)
+        if i < 4:
+            out[i] = helper(i) + helper(i + 1)
+
+    out = cupy.zeros(4, "float32")
+    user[1, 32](out)
+    user[1, 32](out)
+    np.testing.assert_array_equal(out.get(), [30, 50, 70, 50])
+    assert hooks.calls == ["setup"]
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+def test_callbacks_run_for_each_loaded_image(library, cuda):
+    import devicefunctions._hooks as hooks
+
+    t = library.table
+    hooks.calls.clear()
+
+    @cuda.jit
+    def user(out):
+        i = cuda.grid(1)
+        if i < 4:
+            out[i] = t.looked_up(i)
+
+    for dtype in ("float32", "float64", "float32"):
+        out = cupy.zeros(4, dtype)
+        user[1, 32](out)
+        np.testing.assert_array_equal(out.get(), [10, 20, 30, 40])
+    assert hooks.calls == ["setup", "setup"]  # one image for each signature, and a table in each
+
+
+# Both compilers in one process, and the functions of one package in kernels of each.
+BOTH = """
+import json, warnings
+warnings.simplefilter("ignore")
+import cupy
+import numpy as np
+import devicefunctions.plain as k
+import devicefunctions.table as t
+import devicefunctions._hooks as hooks
+from numba import cuda as first
+from numba_cuda_mlir import cuda as second
+
+def launched(cuda, **options):
+    @cuda.jit(**options)
+    def user(n, x, out):
+        i = cuda.grid(1)
+        if i < 4:
+            n[i] = k.add_i32(n[i], 5)
+            out[i] = k.add(x[i], k.times(x[i], np.float32(2))) + t.looked_up(i)
+
+    n, x, out = cupy.arange(4, dtype="int32"), cupy.arange(4, dtype="float32"), cupy.zeros(4, "float32")
+    before = len(hooks.calls)
+    user[1, 32](n, x, out)
+    user[1, 32](n, x, out)
+    return [n.tolist(), out.tolist(), hooks.calls[before:]]
+
+found = [launched(cuda, lto=lto) for cuda in (first, second, first) for lto in (True, False)]
+print(json.dumps([k.__aotcuda__.manifest["frontend"], found]))
+"""
+
+
+def test_one_package_serves_kernels_of_both_compilers(front_end, installed):
+    pytest.importorskip("numba_cuda")
+    pytest.importorskip("numba_cuda_mlir")
+    path = os.pathsep.join([str(installed / "devicefunctions"), str(REPOSITORY), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", BOTH],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    built_by, found = json.loads(done.stdout.splitlines()[-1])
+    assert built_by == front_end
+    assert found == [[[10, 11, 12, 13], [10.0, 23.0, 36.0, 49.0], ["setup"]]] * 6

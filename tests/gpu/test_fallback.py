@@ -1,6 +1,6 @@
 """The JIT fallback on a real GPU: the numbers of what is compiled late, and of what the cache gives back.
 
-It needs the front end beside the GPU, as the extra `jit-cu13` installs it.
+It needs the front end beside the GPU, as the extras `jit-cu13` and `jit-mlir-cu13` install it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed"),
-]
+from support import front_ends
+
+pytestmark = [pytest.mark.gpu, pytest.mark.front_end(*front_ends.ALL)]
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -45,8 +44,10 @@ EXPECTED = [5.0 * i for i in range(100)]
 
 
 @pytest.fixture
-def run(installed, tmp_path):
+def run(front_end, installed, tmp_path):
     """Run a script with one wheel, this checkout, the compiler and a cache of the test's own; what it prints last."""
+    if find_spec(front_end.replace("-", "_")) is None:
+        pytest.skip(f"{front_end} is not installed")
 
     def start(script, wheel="quickstart", **environment):
         path = os.pathsep.join([str(installed / wheel), str(REPOSITORY), str(REPOSITORY / "tests"), *sys.path])
@@ -100,22 +101,25 @@ def test_error_means_error_and_names_what_is_packaged(run):
 
 
 @pytest.fixture
-def port():
-    """What makes a project for numba-cuda one for the front end in question: nothing."""
-    return lambda project: project
-
-
-@pytest.fixture
-def checkout(installed, port):
+def checkout(front_end, installed):
     """The project `quickstart`, in a folder of its own and never built, as a wheel's folder."""
     name = "checkout"
     target = installed / name
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(REPOSITORY / "examples" / "quickstart" / "src", target, ignore=shutil.ignore_patterns("kernels.*"))
     shutil.copy(REPOSITORY / "examples" / "quickstart" / "pyproject.toml", target / "quickstart" / "pyproject.toml")
-    port(target / "quickstart")
+    if front_end == front_ends.MLIR:
+        front_ends.port(target / "quickstart")
     yield target
     shutil.rmtree(target)
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+def test_the_compiler_is_the_one_that_built_the_wheel(run, tmp_path):
+    """And not numba-cuda, though that is installed beside it."""
+    run(AXPY.format(typecode="i"))
+    (late,) = [json.loads(path.read_text()) for path in (tmp_path / "cache").rglob("manifest.json")]
+    assert late["frontend"] == front_ends.MLIR
 
 
 def test_a_source_tree_that_was_never_built_and_its_edits(run, checkout):
@@ -136,6 +140,7 @@ def test_a_source_tree_that_was_never_built_and_its_edits(run, checkout):
     assert run(script, "checkout")["out"] == EXPECTED
 
 
+@pytest.mark.front_end(front_ends.NUMBA)  # which builds the example
 def test_a_wheel_carries_what_it_links(installed):
     """Of the example with linked CUDA C++: what the late build needs is in the wheel."""
     folder = next((installed / "foreign-functions").rglob("sources"))

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.gpu
+from support import front_ends
+
+pytestmark = [pytest.mark.gpu, pytest.mark.front_end(*front_ends.ALL)]
 cupy = pytest.importorskip("cupy")
 
 PROJECT = Path(__file__).parents[1] / "packages" / "foreign"
@@ -75,12 +77,20 @@ def test_an_optional_becomes_a_plain_value_at_the_c_abi(foreign):
     np.testing.assert_allclose(run(foreign.calls.optional), np.where(X < 0, 0, X + 1), rtol=1e-6)
 
 
+@pytest.mark.front_end(front_ends.NUMBA)
 def test_a_status_ends_a_numba_function_and_is_lost_at_the_c_abi(foreign):
     out = run(foreign.calls.status)
     # Where the status is 0 the last store is made; where it is 1 it ends the thread before, as an exception does. The
     # C function before it has no way to pass the status on, and returns.
     assert (out[X <= 0] == X[X <= 0]).all()
     assert (out[X > 0] != X[X > 0]).all()
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+def test_a_status_is_ignored(foreign) -> None:
+    # Numba-CUDA ends the thread where the status is not 0; this compiler goes on and stores.
+    out = run(foreign.calls.status)
+    assert (out[X <= 0] == X[X <= 0]).all()
 
 
 def test_a_setup_callback_fills_the_table_that_the_kernel_reads(foreign):
@@ -121,6 +131,7 @@ print(json.dumps(result))
 """
 
 
+@pytest.mark.front_end(front_ends.NUMBA)  # the JIT is its own
 @pytest.mark.skipif(not (PROJECT / "csrc" / "generated").is_dir(), reason="the project's binaries were not made here")
 def test_numbas_own_jit_gives_the_same_numbers(foreign):
     done = subprocess.run(
@@ -136,6 +147,7 @@ def test_numbas_own_jit_gives_the_same_numbers(foreign):
         np.testing.assert_array_equal(run(getattr(foreign.kinds, name)), np.array(values, "float32"), err_msg=name)
 
 
+@pytest.mark.front_end(front_ends.NUMBA)  # which builds the example
 def test_the_example_of_foreign_functions_gives_numpys_numbers(installed):
     sys.path.insert(0, str(installed / "foreign-functions"))
     import foreign_functions.kernels as k

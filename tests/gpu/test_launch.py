@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aotcuda
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
@@ -25,9 +25,9 @@ def path(request, monkeypatch):
     """Which quick path launches have; what no overload takes is an error."""
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     if request.param == "python":
-        monkeypatch.setattr(accelerate, "_found", [None])
-    elif accelerate.accelerator() is None:
-        pytest.skip(f"there is no fast path in C: {accelerate.why_not()}")
+        monkeypatch.setattr(extension, "_found", [None])
+    elif extension.accelerator() is None:
+        pytest.skip(f"there is no fast path in C: {extension.why_not()}")
     return request.param
 
 

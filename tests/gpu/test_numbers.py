@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from support import loaded
+from support import front_ends, loaded
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.front_end(*front_ends.ALL)]
 cupy = pytest.importorskip("cupy")
 
 rng = np.random.default_rng(20)
@@ -159,3 +161,15 @@ def test_memory_and_registers_are_what_the_manifest_says(features):
                 )
                 found[name] = value.value
             assert found == {name: stated[name] for name in found}, overload["symbol"]
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+def test_the_quickstart_gives_numpys_numbers(installed) -> None:
+    sys.path.insert(0, str(installed / "quickstart"))
+    import quickstart.kernels as k
+
+    for dtype in ("float32", "float64"):
+        x, y = np.arange(1000, dtype=dtype), np.linspace(-1, 1, 1000, dtype=dtype)
+        out = cupy.zeros(1000, dtype)
+        k.axpy.forall(1000)(2.0, cupy.asarray(x), cupy.asarray(y), out)
+        np.testing.assert_allclose(out.get(), 2 * x + y, rtol=1e-6)

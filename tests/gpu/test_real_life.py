@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import aotcuda
-from support import loaded
+from support import front_ends, loaded
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.front_end(front_ends.NUMBA)]
 cupy = pytest.importorskip("cupy")
 
+BOTH = pytest.mark.front_end(*front_ends.ALL)  # the others need Numba-CUDA itself
 X = np.linspace(-3, 3, 200, dtype="float32")
 
 
@@ -133,6 +134,7 @@ def test_random_numbers_are_those_of_numbas_jit(real, source, numba_cuda):
     assert 0.4 < ours.get().mean() < 0.6
 
 
+@BOTH
 def test_warps_shuffle_and_vote(real):
     x = np.arange(32, dtype="int32")
     out = cupy.zeros(32, "int32")
@@ -181,6 +183,7 @@ def test_device_functions_may_recurse(real):
     assert x.get().tolist() == [math.factorial(n) for n in range(12)]
 
 
+@BOTH
 def test_bfloat16_arrays_are_taken(real):
     torch = pytest.importorskip("torch")
     x = torch.linspace(-2, 2, 100, device="cuda", dtype=torch.bfloat16)
@@ -189,6 +192,7 @@ def test_bfloat16_arrays_are_taken(real):
     assert torch.equal(out, x + x)
 
 
+@BOTH
 def test_registers_are_limited(features):
     from gpufeatures import limited
 
@@ -199,6 +203,7 @@ def test_registers_are_limited(features):
     assert registers.value <= 24
 
 
+@BOTH
 def test_a_debug_build_raises_what_its_kernel_raises(checked):
     x = cupy.ones(64, "float32")
     checked.raises[2, 32](x)
@@ -213,11 +218,13 @@ def test_a_debug_build_divides_as_python_does(checked):
         checked.raises[1, 1](cupy.zeros(1, "float32"))
 
 
+@BOTH
 def test_an_exception_of_the_packages_own_is_named(checked):
     with pytest.raises(aotcuda.DeviceError, match=r"checked._source.OddError in odd \(checked/_source.py:\d+\)"):
         checked.odd[1, 1](cupy.ones(1, "int32"))
 
 
+@BOTH
 def test_a_debug_build_works_where_nothing_is_raised(checked):
     x = cupy.zeros(32, "float32")
     checked.fine[1, 32](x)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 
 import pytest
 
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
+from support.threads import at_once
 
 try:
     from gpu import buffers
@@ -38,35 +38,15 @@ def quickstart(installed):
 
 @pytest.fixture(params=["python", "accelerator"])
 def axpy(request, quickstart, monkeypatch):
-    """The kernel with one of the quick paths, not loaded and with nothing learnt yet."""
+    """The kernel with one of the fast paths, not loaded and with nothing learnt yet."""
     if request.param == "python":
-        monkeypatch.setattr(accelerate, "_found", [None])
-    elif accelerate.accelerator() is None:
-        pytest.skip(f"there is no fast path in C: {accelerate.why_not()}")
+        monkeypatch.setattr(extension, "_found", [None])
+    elif extension.accelerator() is None:
+        pytest.skip(f"there is no fast path in C: {extension.why_not()}")
     buffers.primary_context()
     buffers.check(buffers.cuda.cuCtxSynchronize())
     quickstart.__aotcuda__.unload()
     return quickstart.axpy
-
-
-def at_once(works):
-    """Run functions in threads that begin together; gives what they raised."""
-    barrier = threading.Barrier(len(works))
-    errors = []
-
-    def run(work):
-        barrier.wait()
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 (the test looks at it)
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return errors
 
 
 class Sums:

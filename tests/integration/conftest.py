@@ -46,11 +46,7 @@ def environment(tmp_path: Path) -> Path:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what asks for the fixture `front_end` with each of them, or with the one that it is marked for."""
-    own = [marker for marker in metafunc.definition.iter_markers("parametrize") if "front_end" in marker.args[0]]
-    if "front_end" in metafunc.fixturenames and not own:
-        alone = metafunc.definition.get_closest_marker("front_end")
-        names = alone.args[:1] if alone else front_ends.ALL
-        metafunc.parametrize("front_end", names, indirect=True, scope="module")
+    front_ends.parametrize(metafunc, front_ends.ALL, {})
 
 
 @pytest.fixture(scope="module")

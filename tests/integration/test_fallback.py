@@ -314,8 +314,7 @@ class TestStale:
 
 @pytest.mark.parametrize("edit", ["header's header", "a file that was missing"])
 def test_an_edited_editable_install_gives_the_new_code(machine, edit):
-    from aotcuda.builder import api
-    from aotcuda.builder import source_tree as tree
+    from aotcuda.builder import api, source_tree
 
     project = write(machine.root)
     missing = project / "fast"
@@ -328,7 +327,7 @@ def test_an_edited_editable_install_gives_the_new_code(machine, edit):
     table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BUILDS", str(machine.log))
-        tree.install(api.build(table, project, editable=True), project)
+        source_tree.install(api.build(table, project, editable=True), project)
     assert machine.run("scaled:<f4")["tiers"]["scaled"] == ["exact"]
     name, text, old, new = FILES["header's header"]
     if edit == "a file that was missing":

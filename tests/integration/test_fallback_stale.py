@@ -15,11 +15,9 @@ import warnings
 
 import pytest
 
-from aotcuda.builder import api
-from aotcuda.builder import jit as late
-from aotcuda.builder import source_tree as tree
+from aotcuda.builder import api, jit, source_tree
 from aotcuda.errors import FallbackWarning, NoImageError, StaleBuildError
-from aotcuda.runtime.jit import compile as obtain
+from aotcuda.runtime.jit import compile as jit_compile
 from aotcuda.runtime.jit import recipe
 from integration import projects
 from support import reading
@@ -99,7 +97,7 @@ def built(front_end, kind, tmp_path_factory):
             ask(found)
         else:
             table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
-            tree.install(api.build(table, root, editable=True), root)
+            source_tree.install(api.build(table, root, editable=True), root)
     reading.close()
     found.keep()
     return found
@@ -108,7 +106,7 @@ def built(front_end, kind, tmp_path_factory):
 def ask(found):
     """The module for a GPU, from the cache or compiled."""
     made = recipe.project("pkg.k", str(found.root))
-    return obtain.obtain(made, None, None, Gpu(), NoImageError("it was never built"))
+    return jit_compile.obtain(made, None, None, Gpu(), NoImageError("it was never built"))
 
 
 class CompiledAgainError(Exception):
@@ -126,7 +124,7 @@ def answer(built, kind, cuda, monkeypatch):
         def compiled(_):
             raise CompiledAgainError
 
-        monkeypatch.setattr(late, "build", compiled)
+        monkeypatch.setattr(jit, "build", compiled)
 
         def get():
             forget_cache(monkeypatch)

@@ -111,6 +111,32 @@ def test_a_signal_to_the_first_process_ends_them_all(
         assert list(temporary.iterdir()) == []
 
 
+LOST = """
+import os, signal, sys
+
+class Lost:
+    def __del__(self):  # as in the callbacks of the import system, of which an import has many
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.sigpending()
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "aotcuda.builder.plan":
+            Lost()
+
+sys.meta_path.insert(0, Finder())
+from aotcuda.cli import main
+sys.exit(main(["build"]))
+"""
+
+
+def test_an_interruption_that_is_lost_in_an_import_is_heard_all_the_same(tmp_path: Path) -> None:
+    made = write(tmp_path / "project", GOOD, module=KERNEL)
+    done = projects.run(made, sys.executable, "-c", LOST)
+    assert done.status == 130
+    assert done.err.endswith(LINE)
+
+
 def test_a_signal_to_the_whole_group_as_ctrl_c_on_a_terminal_is_one_line(tmp_path: Path) -> None:
     made = project(tmp_path, "compiling")
     code = f"import os; os.setpgid(0, 0); os.execv({sys.executable!r}, {list(COMMAND)})"

@@ -349,12 +349,11 @@ class TestFallback:
         )
 
     def test_an_edited_source_tree_compiles_what_is_linked_too(self, machine: Machine) -> None:
-        from aotcuda.builder import api
-        from aotcuda.builder import source_tree as tree
+        from aotcuda.builder import api, source_tree
 
         project = projects.copy("mixed", machine.root)
         table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
-        tree.install(api.build(table, project, editable=True), project)
+        source_tree.install(api.build(table, project, editable=True), project)
         assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["differences"] == ["exact"]
         source = project / "mixed" / "_polynomials.py"
         before = source.read_text()

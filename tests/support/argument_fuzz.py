@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 from aotcuda import manifest
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import launcher as launch
 from aotcuda.runtime.arguments import views
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension as fast_extension
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launcher import Launcher
 from aotcuda.runtime.loader import Loader
 from support import libraries, manifests
 from support.libraries import Array, Raises, State
@@ -132,11 +132,11 @@ class Fuzz:
     def launcher(self, path: str, case: Case) -> Any:
         """A launcher of a new kernel, which takes one of the paths."""
         _learning[:] = [path != "general"]
-        accelerate._found[:] = [self._extension if path == "accelerator" else None]
+        fast_extension._found[:] = [self._extension if path == "accelerator" else None]
         loader = Loader(self._module._loader.source)
         outline = manifest.Outline.of({**self._module.manifest, "kernels": [case.record]})
         loader._launch(self._module.ready(), outline)
-        return Kernel(case.record["name"], loader, self._module)[1, 1, case.stream]
+        return Kernel(case.record["name"], loader)[1, 1, case.stream]
 
     def outcome(self, path: str, record: dict[str, Any], before: list[Any], last: Any) -> tuple[Any, ...]:
         """What a path does with an argument after others; `launched`, or `refused` with error and text."""
@@ -144,7 +144,7 @@ class Fuzz:
         return [self._outcome(path, launcher, (item,), count=False) for item in (*before, last)][-1]
 
     def _outcome(self, path: str, launcher: Any, described: tuple[Any, ...], *, count: bool = True) -> tuple[Any, ...]:
-        accelerate._found[:] = [self._extension if path == "accelerator" else None]
+        fast_extension._found[:] = [self._extension if path == "accelerator" else None]
         _learning[:] = [path != "general"]
         args = tuple([make(item) for item in described])
         last = self._last
@@ -170,7 +170,7 @@ _submitted = [0]
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
     """Lets the general path's kernel learn nothing, and counts what goes that way."""
-    settle, submit, found = launch.Launcher.settle, launch.Launcher.submit, [*accelerate._found]
+    settle, submit, found = Launcher.settle, Launcher.submit, [*fast_extension._found]
 
     def settle_some(self: Any, *args: Any) -> None:
         if _learning[0]:
@@ -180,14 +180,14 @@ def patched() -> Iterator[None]:
         _submitted[0] += 1
         submit(self, *args)
 
-    launch.Launcher.settle, launch.Launcher.submit = settle_some, count  # type: ignore[method-assign]
+    Launcher.settle, Launcher.submit = settle_some, count  # type: ignore[method-assign]
     try:
         with warnings.catch_warnings(), contextlib.contextmanager(libraries.installed)():
             warnings.simplefilter("error")
             yield
     finally:
-        launch.Launcher.settle, launch.Launcher.submit = settle, submit  # type: ignore[method-assign]
-        accelerate._found[:] = found
+        Launcher.settle, Launcher.submit = settle, submit  # type: ignore[method-assign]
+        fast_extension._found[:] = found
 
 
 # ------------------------------------------------------------------------------------------------------ arguments

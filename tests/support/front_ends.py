@@ -11,7 +11,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from types import ModuleType
 
 NUMBA, MLIR = ALL = ("numba-cuda", "numba-cuda-mlir")
 
@@ -59,18 +58,13 @@ def _imports(match: re.Match[str]) -> str:
     return match[1] + "; ".join(lines)  # one line for one, so that what follows keeps its number
 
 
-def again(tests: ModuleType, without: Mapping[str, str]) -> dict[str, object]:
-    """The tests and fixtures of another module, to be collected once more where fixtures of the same name stand before.
+def parametrize(metafunc: pytest.Metafunc, names: tuple[str, ...], marks: Mapping[str, pytest.MarkDecorator]) -> None:
+    """Run a test that asks for the fixture `front_end` with each of `names`, or with those that it is marked for.
 
-    `without` names what does not hold for the second front end, with the reason.
+    A test that has parameters of that name itself is left alone; `marks` are what the tests of a front end are given.
     """
-    found = {name: value for name, value in vars(tests).items() if _is_test(name, value)}
-    unknown = without.keys() - found.keys()
-    assert not unknown, f"{tests.__name__} has no {', '.join(unknown)}"
-    return {name: value for name, value in found.items() if name not in without}
-
-
-def _is_test(name: str, value: object) -> bool:
-    return name.startswith(("test_", "Test")) or isinstance(
-        value, pytest.FixtureDef | type(pytest.fixture(lambda: None))
-    )
+    own = [marker for marker in metafunc.definition.iter_markers("parametrize") if "front_end" in marker.args[0]]
+    if "front_end" in metafunc.fixturenames and not own:
+        marker = metafunc.definition.get_closest_marker("front_end")
+        values = [pytest.param(name, marks=marks.get(name, ())) for name in (marker.args if marker else names)]
+        metafunc.parametrize("front_end", values, indirect=True, scope="module")

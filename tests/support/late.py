@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
-from aotcuda.builder import jit as late
-from aotcuda.runtime.jit import compile as obtain
+from aotcuda.builder import jit
+from aotcuda.runtime.jit import compile as jit_compile
 from support.manifests import fatbin, file, image, kernel, whole
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
     """The manifest of a late build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
-    found = whole(files={"kernels": file(late.CUBIN, data)}, images=[record], kernels=kernels)
+    found = whole(files={"kernels": file(jit.CUBIN, data)}, images=[record], kernels=kernels)
     return found | changes, data
 
 
@@ -53,13 +53,13 @@ class Builder:
             if path.name.startswith("_") and path.name != "__init__.py"
         ]
         described, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
-        return late.Built(manifest=described, image=data)
+        return jit.Built(manifest=described, image=data)
 
 
 def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what this process knows of its cache, as a new process would."""
-    monkeypatch.setattr(obtain, "_caches", {})
-    monkeypatch.setattr(obtain, "_warned", set())
+    monkeypatch.setattr(jit_compile, "_caches", {})
+    monkeypatch.setattr(jit_compile, "_warned", set())
 
 
 def rebuild(root: str = "mypkg/kernels.aotcuda/sources") -> dict[str, Any]:

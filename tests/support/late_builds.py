@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import jit as builds
+from aotcuda.builder import jit
 from support import late
 from support.late import Builder
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
     """The builder, and a cache of the test's own in `tmp_path / "cache"`."""
     found = Builder()
-    monkeypatch.setattr(builds, "build", found)
+    monkeypatch.setattr(jit, "build", found)
     late.forget_cache(monkeypatch)
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     return found

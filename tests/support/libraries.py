@@ -21,6 +21,8 @@ from aotcuda.runtime.arguments import arrays, views
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from support.stand_in import DeviceArray
+
 LIBRARIES = ("cupy", "torch", "exchange", "numba", "interface", "instance", "dlpack", "versioned", "old")
 TRUTHFUL = (
     "cupy",
@@ -29,6 +31,7 @@ TRUTHFUL = (
     "numba",
 )  # whose attributes are their own library's: they agree with each other
 CURRENT = {"cupy": 0, "torch": 0}  # their current streams
+EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
 _TORCH = {text: name for name, text in arrays._TORCH.items()}
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
@@ -120,7 +123,8 @@ class ndarray:  # noqa: N801 (CuPy's name)
 
     @property
     def data(self) -> Any:
-        return types.SimpleNamespace(ptr=self._told.odd("ptr", self._told.now().address))
+        told = self._told
+        return types.SimpleNamespace(ptr=told.odd("ptr", told.now().address), device_id=told.odd("gpu", 0))
 
     def __len__(self) -> int:
         return self.shape[0]  # type: ignore[no-any-return]
@@ -170,7 +174,7 @@ class Tensor:
         return "c" in self._told.now().typestr and self._told.odd("is_conj", False)
 
     def get_device(self) -> int:
-        return 0
+        return int(self._told.odd("gpu", 0))
 
 
 Tensor.__module__ = "torch"
@@ -252,6 +256,7 @@ class _Exchange(ctypes.Structure):
 
 @_Read
 def _read(tensor: Any, out: Any) -> int:
+    EXCHANGED[0] += 1
     told = tensor._told
     state = told.next()
     try:
@@ -442,6 +447,14 @@ def make(array: Array) -> Any:
             _subclasses[key] = type(f"My{kind.__name__}", (kind,), _LIES[array.subclass])
         kind = _subclasses[key]
     return kind(_Told(array.states))
+
+
+def of(library: str, array: DeviceArray, **odd: Any) -> Any:
+    """An array of a library in memory that the stand-in driver gave; `odd` as in `State`."""
+    told = array.interface
+    return make(
+        Array(library, (State(told["typestr"], told["shape"], told["strides"], array.address, odd=(*odd.items(),)),))
+    )
 
 
 def installed() -> Iterator[None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import launcher as launch
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime import launcher
+from aotcuda.runtime.fast import extension
 
 
 def pytest_configure() -> None:
-    accelerate.learn = lambda *_args: False
-    launch.Launcher._learn = lambda *_args: None  # type: ignore[method-assign]
+    extension.learn = lambda *_args: False
+    launcher.Launcher._learn = lambda *_args: None  # type: ignore[method-assign]

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import launcher as launch
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
+from aotcuda.runtime.launcher import Launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,21 +52,21 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Which quick path launches have: the one in Python, or the compiled one."""
     name: str = request.param
     module = request.getfixturevalue("accelerator_module") if name == "accelerator" else None
-    monkeypatch.setattr(accelerate, "_found", [module])
+    monkeypatch.setattr(extension, "_found", [module])
     return name
 
 
 @pytest.fixture
-def general(monkeypatch: pytest.MonkeyPatch) -> list[launch.Launcher]:
+def general(monkeypatch: pytest.MonkeyPatch) -> list[Launcher]:
     """The launchers of the launches that went the general way."""
-    seen: list[launch.Launcher] = []
-    original = launch.Launcher.submit
+    seen: list[Launcher] = []
+    original = Launcher.submit
 
-    def submit(self: launch.Launcher, *args: Any) -> None:
+    def submit(self: Launcher, *args: Any) -> None:
         seen.append(self)
         original(self, *args)
 
-    monkeypatch.setattr(launch.Launcher, "submit", submit)
+    monkeypatch.setattr(Launcher, "submit", submit)
     return seen
 
 
@@ -94,15 +94,15 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     way.
     """
     state = Quick(path)
-    general, submit = launch.Launcher.launch, launch.Launcher.submit
-    submitted: list[launch.Launcher] = []
-    busy: list[launch.Launcher] = []
+    general, submit = Launcher.launch, Launcher.submit
+    submitted: list[Launcher] = []
+    busy: list[Launcher] = []
 
-    def noted(self: launch.Launcher, *args: Any) -> None:
+    def noted(self: Launcher, *args: Any) -> None:
         submitted.append(self)
         submit(self, *args)
 
-    def launch_eagerly(self: launch.Launcher, args: tuple[object, ...]) -> None:
+    def launch_eagerly(self: Launcher, args: tuple[object, ...]) -> None:
         submitted.clear()
         if busy:
             general(self, args)
@@ -116,14 +116,14 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
                 if self._records is None:
                     self(*args)
                 else:
-                    accelerate.in_front(self, self.configuration, self._records)(*args)
+                    extension.in_front(self, self.configuration, self._records)(*args)
             finally:
                 busy.pop()
         state.taken += not submitted
         state.declined += [args] if submitted else []
 
-    monkeypatch.setattr(launch.Launcher, "launch", launch_eagerly)
-    monkeypatch.setattr(launch.Launcher, "submit", noted)
+    monkeypatch.setattr(Launcher, "launch", launch_eagerly)
+    monkeypatch.setattr(Launcher, "submit", noted)
     yield state
     marker = request.node.get_closest_marker("general")
     if marker is None or path not in marker.kwargs.get("paths", [path]):
@@ -132,7 +132,7 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         assert state.declined, "marked as going the general way, and nothing did"
 
 
-def _teach(launcher: launch.Launcher, args: tuple[object, ...]) -> None:
+def _teach(launcher: Launcher, args: tuple[object, ...]) -> None:
     """Let a launcher learn from arguments, as it would after a launch, if they are accepted."""
     loaded = launcher._loader.ready()
     group = loaded.table(launcher.name).group(args)

@@ -9,9 +9,8 @@ import pytest
 
 from aotcuda import arch
 from aotcuda.binary import cubin
-from aotcuda.builder import plan
-from aotcuda.builder import wheel_files as artifacts
-from aotcuda.builder.config import parser as config
+from aotcuda.builder import plan, wheel_files
+from aotcuda.builder.config import parser
 from aotcuda.errors import LinkError
 from support import images
 
@@ -27,11 +26,11 @@ LAYOUT = ((0, 4), *((8 + 8 * index, 8) for index in range(14)))
 
 def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int) -> cubin.CubinKernel:
     """Hold a layout against the kernel in a real image; gives that kernel."""
-    (made,) = plan.make(config.parse(tomllib.loads(TABLE), environ={}))
+    (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     image = cubin.read(images.numba_cubin("sm_75"), "the image")
     kernel = next(kernel for kernel in image.kernels if kernel.name == "axpy")
     built = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes)
-    artifacts._check_layout(made.units[0], built, kernel, arch.parse("sm_75"))
+    wheel_files._check_layout(made.units[0], built, kernel, arch.parse("sm_75"))
     return kernel
 
 
@@ -70,17 +69,17 @@ def test_another_layout_is_refused_with_both_and_the_key(
 def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     cuda: str, whole: str | None, each: list[str | None]
 ) -> None:
-    (made,) = plan.make(config.parse(tomllib.loads(TABLE), environ={}))
+    (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
     empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": ()}
     lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=())
     module = SimpleNamespace(plan=lone_plan, images=[(target, b"") for target in targets], ltoir=[], **empty)
     # There is no code behind these targets, so no machine code can tell what its kernels take.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(artifacts, "_resources", lambda module: {})
-        settings = config.parse(tomllib.loads(TABLE), environ={})
-        found = artifacts.describe(settings, module, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
+        patch.setattr(wheel_files, "_resources", lambda module: {})
+        settings = parser.parse(tomllib.loads(TABLE), environ={})
+        found = wheel_files.describe(settings, module, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
         functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": module.images})
-        alone = artifacts.describe(settings, functions_alone, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
+        alone = wheel_files.describe(settings, functions_alone, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
     assert found["min_driver"] == alone["min_driver"] == whole
     assert [image["min_driver"] for image in found["images"]] == each

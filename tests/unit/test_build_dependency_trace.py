@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda import dependencies as reads
+from aotcuda import dependencies, manifest_shape
 from aotcuda import manifest as manifests
-from aotcuda import manifest_shape as shape
-from aotcuda.builder import manifest_dependencies as depends
+from aotcuda.builder import manifest_dependencies
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Result
@@ -36,7 +35,9 @@ class Project:
         before = set(sys.modules)
         importlib.invalidate_caches()
         try:
-            with dependency_trace.watch(depends.patterns(patterns, self.root), ["seenpkg.generated"]) as seen:
+            with dependency_trace.watch(
+                manifest_dependencies.patterns(patterns, self.root), ["seenpkg.generated"]
+            ) as seen:
                 for name in names:
                     importlib.import_module(f"seenpkg.{name}")
         finally:
@@ -48,8 +49,8 @@ class Project:
     def sources(self, seen: DependencyTrace, *, lasting: bool = False) -> Sources:
         """What a launch compares, made from what was seen by way of the manifest's own text."""
         result = Result(toolchain={}, modules=(), sources=(), warnings=(), trace=seen)
-        project = depends.Project(root=self.root, package_root=self.root, names=("seenpkg.k",))
-        found = depends.of([result], project, lasting=lasting)
+        project = manifest_dependencies.Project(root=self.root, package_root=self.root, names=("seenpkg.k",))
+        found = manifest_dependencies.of([result], project, lasting=lasting)
         whole = {"sources": found.sources, "reads": found.reads, "variables": found.variables}
         return Sources(str(self.root), json.loads(manifests.dump(whole)))
 
@@ -258,11 +259,14 @@ class TestQuestions:
         asks = ("content", "stat", "filled", "kind", "module", "link", "names", "access:4", "access:None", "unknown")
         for ask in asks:
             for path in (tmp_path / "none", tmp_path, "a\0b", "/dev/null", "\udcff"):
-                answer = reads.answer(ask, str(path))
-                assert shape.problem({**records.whole(), "reads": [{"ask": ask, "path": "", "answer": answer}]}) is None
+                answer = dependencies.answer(ask, str(path))
+                assert (
+                    manifest_shape.problem({**records.whole(), "reads": [{"ask": ask, "path": "", "answer": answer}]})
+                    is None
+                )
 
     def test_names_that_are_no_text_are_told_apart(self, tmp_path):
         folder = os.fsencode(tmp_path)
-        empty = reads.answer("names", str(tmp_path))
+        empty = dependencies.answer("names", str(tmp_path))
         Path(os.fsdecode(folder + b"/\xff")).write_text("")
-        assert reads.answer("names", str(tmp_path)) != empty
+        assert dependencies.answer("names", str(tmp_path)) != empty

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api, output, temporary
-from aotcuda.builder import source_tree as tree
-from aotcuda.builder import wheel_files as artifacts
+from aotcuda.builder import api, output, source_tree, temporary, wheel_files
 from aotcuda.builder.worker import interrupt
 from aotcuda.errors import BuildError, ConfigError
 
@@ -23,8 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 FILES = {
-    "pkg/k.py": f"{artifacts.MARK} 1.0\n".encode(),
-    "pkg/k.pyi": f"{artifacts.MARK} 1.0\n".encode(),
+    "pkg/k.py": f"{wheel_files.MARK} 1.0\n".encode(),
+    "pkg/k.pyi": f"{wheel_files.MARK} 1.0\n".encode(),
     "pkg/k.aotcuda/manifest.json": b"{}",
     "pkg/k.aotcuda/kernels.fatbin": b"images",
 }
@@ -49,11 +47,11 @@ def test_a_data_folder_holds_nothing_of_the_build_before(tmp_path: Path) -> None
 
 
 NEW = {
-    "pkg/k.py": f"{artifacts.MARK} 2.0\n".encode(),
-    "pkg/k.pyi": f"{artifacts.MARK} 2.0\n".encode(),
+    "pkg/k.py": f"{wheel_files.MARK} 2.0\n".encode(),
+    "pkg/k.pyi": f"{wheel_files.MARK} 2.0\n".encode(),
     "pkg/k.aotcuda/manifest.json": b"{ }",
     "pkg/k.aotcuda/link/deep/functions.fatbin": b"new",
-    "pkg/sub/j.py": f"{artifacts.MARK} 2.0\n".encode(),
+    "pkg/sub/j.py": f"{wheel_files.MARK} 2.0\n".encode(),
     "pkg/sub/j.aotcuda/manifest.json": b"{ }",
 }
 STEPS = ("mkdir", "write_bytes", "rename")
@@ -189,7 +187,7 @@ def test_cleaning_removes_what_was_generated_and_nothing_that_a_person_wrote(tmp
     (tmp_path / "src/pkg/k.py").write_bytes(b"mine")
     (tmp_path / "src/pkg/k.aotcuda/manifest.json").unlink()
     (tmp_path / "pkg/other.py").write_bytes(b"mine")
-    tree.clean(TABLE, tmp_path)
+    source_tree.clean(TABLE, tmp_path)
     assert listed(tmp_path) == {
         "src/pkg/k.py": b"mine",
         "src/pkg/k.aotcuda/kernels.fatbin": b"images",
@@ -200,7 +198,7 @@ def test_cleaning_removes_what_was_generated_and_nothing_that_a_person_wrote(tmp
 @pytest.mark.parametrize("table", [{}, {"modules": 3}, {"modules": {"not.there": 1}}])
 def test_cleaning_takes_any_table_and_removes_no_more_than_it_names(table: dict[str, object], tmp_path: Path) -> None:
     output.write(FILES, tmp_path)
-    tree.clean(table, tmp_path)
+    source_tree.clean(table, tmp_path)
     assert listed(tmp_path) == FILES
 
 

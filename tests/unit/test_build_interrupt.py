@@ -54,6 +54,24 @@ def test_an_exception_that_was_lost_is_raised_where_the_build_asks() -> None:
     check()
 
 
+def test_an_exit_that_was_lost_in_another_programs_code_is_made_up_for(capsys: pytest.CaptureFixture[str]) -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            with suppress(SystemExit):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    guard = Guard()
+    guard.on(quietly=True)
+    try:
+        Finalised()
+        with pytest.raises(SystemExit) as caught, guard:
+            pytest.fail("it went on")
+    finally:
+        guard.off()
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == f"aotcuda: {NOTHING_WRITTEN}\n"
+
+
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None])
 def test_a_signal_that_somebody_handles_is_left_to_them(handler: object) -> None:
     before = signal.signal(signal.SIGTERM, handler)

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from aotcuda.builder import plan
-from aotcuda.builder.config import parser as config
+from aotcuda.builder.config import parser
 from aotcuda.errors import ConfigError
 
 M = 'tool.aotcuda.modules."pkg.k"'
@@ -15,7 +15,7 @@ M = 'tool.aotcuda.modules."pkg.k"'
 
 def make(text: str, arch: str = '["sm_80"]', **environ: str) -> tuple[plan.ModulePlan, ...]:
     table = tomllib.loads(f'arch = {arch}\n[modules."pkg.k"]\nsource = "pkg._k"\n{text}')
-    return plan.make(config.parse(table, environ=environ))
+    return plan.make(parser.parse(table, environ=environ))
 
 
 KERNELS = """
@@ -69,7 +69,7 @@ def test_code_is_compiled_once_for_each_capability_whatever_it_becomes() -> None
 def test_a_modules_own_front_end_comes_before_the_projects() -> None:
     def frontend(module: str = "", project: str = "") -> tuple[str, str]:
         table = tomllib.loads(f'arch = ["sm_80"]\n{project}\n[modules."pkg.k"]\nsource = "pkg._k"\n{module}\n{KERNELS}')
-        (made,) = plan.make(config.parse(table, environ={}))
+        (made,) = plan.make(parser.parse(table, environ={}))
         return made.frontend, made.frontend_key
 
     old, new = 'frontend = "numba-cuda"', 'frontend = "numba-cuda-mlir"'

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aotcuda import frontends
 from aotcuda.builder.worker import process
+from aotcuda.frontends import Registration, Variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +39,21 @@ def test_settings_of_numba_that_change_code_stay_outside() -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
         "AOTCUDA_LOAD": "first-use",
     }
+
+
+@pytest.mark.usefixtures("no_toolkit")
+def test_a_front_end_from_outside_says_what_concerns_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = Variables(prefixes=("TOY_",), kept=("TOY_HEADERS",), given=(("TOY_QUIET", "1"),))
+    registered = Registration("toy", tables="toy.tables", compiler="toy.compiler", requires="toy", variables=toy)
+    monkeypatch.setattr(frontends, "_registered", {"toy": registered}.get)
+    given = {"TOY_LEVEL": "3", "TOY_HEADERS": "/toys", "NUMBA_OPT": "0"}
+    found = process.environment(given, "toy")
+    assert {name: value for name, value in found.items() if name.startswith("TOY_")} == {
+        "TOY_HEADERS": "/toys",
+        "TOY_QUIET": "1",
+    }
+    assert "NUMBA_OPT" not in found  # a source may import Numba all the same
+    assert process.environment(given)["TOY_LEVEL"] == "3"
 
 
 @pytest.mark.usefixtures("no_toolkit")

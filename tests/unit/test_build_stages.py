@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from aotcuda.builder import plan, stages
-from aotcuda.builder.config import parser as config
+from aotcuda.builder.config import parser
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.errors import AotcudaError, CompileError
@@ -23,7 +23,7 @@ def project(frontend: str = OLD, **modules: tuple[str, list[str]]) -> tuple[plan
         lines += [f'frontend = "{own}"'] if own else []
         items = ", ".join(f'{{ module = "{link}" }}' for link in links)
         lines += [f"link = [{items}]"]
-    return plan.make(config.parse(tomllib.loads("\n".join(lines)), environ={}))
+    return plan.make(parser.parse(tomllib.loads("\n".join(lines)), environ={}))
 
 
 def split(*args: str, **modules: tuple[str, list[str]]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda.errors import ConfigError
 from aotcuda.runtime.jit import cache as caches
-from aotcuda.runtime.jit import cache_files as store
+from aotcuda.runtime.jit import cache_files
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
@@ -199,7 +199,7 @@ class TestWhereItCannotBeKept:
         def refuse(*_args, **_options):
             raise OSError(code, os.strerror(code))
 
-        monkeypatch.setattr(store.os, call, refuse)
+        monkeypatch.setattr(cache_files.os, call, refuse)
         self.kept_in_memory(cache, said, os.strerror(code))
 
     def test_a_disk_that_fills_up_leaves_no_part_of_an_entry(self, cache, monkeypatch):
@@ -213,7 +213,7 @@ class TestWhereItCannotBeKept:
                 raise OSError(errno.ENOSPC, "No space left on device")
             fsync(descriptor)
 
-        monkeypatch.setattr(store.os, "fsync", fill)
+        monkeypatch.setattr(cache_files.os, "fsync", fill)
         cache.put(KEY, artifact())
         assert not os.path.exists(cache.path(KEY))
         assert left_in_tmp(cache) == []
@@ -259,31 +259,31 @@ class TestSize:
     )
     def test_the_cap_is_a_number_with_a_unit(self, monkeypatch, text, size):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
-        assert store.size_cap() == size
+        assert cache_files.size_cap() == size
 
     @pytest.mark.parametrize("text", ["much", "-1", "1Q", "nan", "inf", "G"])
     def test_anything_else_is_refused(self, monkeypatch, text):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
         with pytest.raises(ConfigError, match=r"AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
-            store.size_cap()
+            cache_files.size_cap()
 
     def test_what_was_used_longest_ago_goes_first(self, cache, monkeypatch):
         keys = [f"{number:02x}" + "0" * 62 for number in range(4)]
         for age, key in enumerate(keys):
             cache.put(key, artifact())
             os.utime(os.path.join(cache.path(key), "entry.json"), (1000 + age, 1000 + age))
-        size = store.entries(cache)[0].bytes
+        size = cache_files.entries(cache)[0].bytes
         assert cache.get(keys[0]) is not None  # used just now
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", str(3 * size))
         new = "ff" + "0" * 62
         cache.put(new, artifact())
-        assert {entry.key for entry in store.entries(cache)} == {keys[0], keys[3], new}
+        assert {entry.key for entry in cache_files.entries(cache)} == {keys[0], keys[3], new}
 
     def test_what_was_just_made_stays_even_if_it_is_too_large(self, cache, monkeypatch):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "1")
         cache.put(KEY, artifact())
         cache.put(OTHER, artifact())
-        assert [entry.key for entry in store.entries(cache)] == [OTHER]
+        assert [entry.key for entry in cache_files.entries(cache)] == [OTHER]
 
     def test_what_killed_processes_left_goes_after_an_hour(self, cache):
         old, new = (os.path.join(cache.make("tmp"), name) for name in ("old", "new"))
@@ -301,6 +301,6 @@ class TestSize:
     def test_clearing_removes_all_and_tells_how_much(self, cache):
         cache.put(KEY, artifact())
         cache.put(OTHER, artifact())
-        size = sum(entry.bytes for entry in store.entries(cache))
-        assert store.clear(cache) == (2, size)
-        assert store.entries(cache) == []
+        size = sum(entry.bytes for entry in cache_files.entries(cache))
+        assert cache_files.clear(cache) == (2, size)
+        assert cache_files.entries(cache) == []

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from aotcuda import manifest as manifests
-from aotcuda.runtime.jit import cache_key as keys
+from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache_files import Artifact
 from aotcuda.runtime.jit.recipe import Recipe
 
@@ -33,7 +33,7 @@ def recipe(tmp_path, files, **table):
 @pytest.fixture
 def make(tmp_path, files):
     """The key of the case, with keys of the table replaced."""
-    return lambda *case, **table: keys.key(recipe(tmp_path, files, **table), *(case or CASE))
+    return lambda *case, **table: cache_key.key(recipe(tmp_path, files, **table), *(case or CASE))
 
 
 def test_it_is_the_same_in_every_process(tmp_path, files, make):
@@ -69,7 +69,7 @@ def test_an_option_changes_it(make):
 
 def test_the_version_of_aotcuda_changes_it(make, monkeypatch):
     before = make()
-    monkeypatch.setattr(keys, "__version__", "99")
+    monkeypatch.setattr(cache_key, "__version__", "99")
     assert make() != before
 
 
@@ -80,7 +80,7 @@ def test_the_version_of_a_compiler_changes_it(tmp_path, make, monkeypatch, packa
     before = make()
     (tmp_path / "site" / f"{package}-99.dist-info").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert keys.installed()[package] == "99"
+    assert cache_key.installed()[package] == "99"
     assert make() != before
 
 
@@ -113,7 +113,7 @@ def test_a_toolkit_elsewhere_changes_it(tmp_path, make, monkeypatch):
 def test_versions_are_those_that_the_packages_have():
     from importlib.metadata import version
 
-    found = keys.installed()
+    found = cache_key.installed()
     assert {name: found[name] for name in ("numba_cuda", "llvmlite", "numpy")} == {
         name: version(name.replace("_", "-")) for name in ("numba_cuda", "llvmlite", "numpy")
     }
@@ -132,7 +132,7 @@ class TestWhetherAnEntryIsGood:
         read = {"ask": "content", "path": str(foreign), "answer": [status.st_size, status.st_mtime_ns]}
         variables = {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None}
         artifact = Artifact({"sources": [own], "reads": [read], "variables": variables}, b"", {})
-        return lambda: keys.is_good(artifact, recipe(tmp_path, files)), files[1], foreign
+        return lambda: cache_key.is_good(artifact, recipe(tmp_path, files)), files[1], foreign
 
     @pytest.fixture(autouse=True)
     def _environment(self, monkeypatch):

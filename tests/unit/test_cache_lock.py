@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from aotcuda.runtime.jit import cache_lock as lock
+from aotcuda.runtime.jit import cache_lock
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def clock(monkeypatch):
             pass
 
     found = Clock()
-    monkeypatch.setattr(lock.time, "monotonic", found.monotonic)
-    monkeypatch.setattr(lock.time, "sleep", found.sleep)
+    monkeypatch.setattr(cache_lock.time, "monotonic", found.monotonic)
+    monkeypatch.setattr(cache_lock.time, "sleep", found.sleep)
     return found
 
 
@@ -51,50 +51,50 @@ def held_by(path, content):
 
 
 def test_it_is_taken_and_given_back(path):
-    held = lock.acquire(path, never, 0)
+    held = cache_lock.acquire(path, never, 0)
     assert os.path.exists(path)
     held.release()
     assert not os.path.exists(path)
 
 
 def test_a_waiter_gets_it_when_the_holder_gives_it_back(path, clock):
-    held = lock.acquire(path, never, 0)
+    held = cache_lock.acquire(path, never, 0)
     clock.then = lambda: held.release() if clock.slept == 3 else None
-    second = lock.acquire(path, never, 100)
+    second = cache_lock.acquire(path, never, 100)
     assert second is not None
     assert clock.slept == 3
     second.release()
 
 
 def test_a_waiter_stops_when_the_result_is_there(path, clock):
-    held = lock.acquire(path, never, 0)
-    assert lock.acquire(path, lambda: clock.slept == 2, 100) is None
+    held = cache_lock.acquire(path, never, 0)
+    assert cache_lock.acquire(path, lambda: clock.slept == 2, 100) is None
     assert clock.slept == 2
     held.release()
 
 
 def test_patience_has_an_end(path, clock):
-    held = lock.acquire(path, never, 0)
+    held = cache_lock.acquire(path, never, 0)
     clock.then = lambda: os.utime(path, (clock.slept, clock.slept))  # the holder is alive
-    assert lock.acquire(path, never, 60) is None
+    assert cache_lock.acquire(path, never, 60) is None
     assert 60 <= clock.at < 61
     held.release()
 
 
 def test_the_lock_of_a_process_that_was_killed_is_taken_over_at_once(path, clock):
-    script = "from aotcuda.runtime.jit import cache_lock as lock; import os; "
-    script += f"lock.acquire({path!r}, bool, 0); os.kill(os.getpid(), 9)"
+    script = "from aotcuda.runtime.jit import cache_lock; import os; "
+    script += f"cache_lock.acquire({path!r}, bool, 0); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
     assert os.path.exists(path)
-    held = lock.acquire(path, never, 100)
+    held = cache_lock.acquire(path, never, 100)
     assert held is not None
     assert clock.slept == 0
     held.release()
 
 
 def test_a_process_number_that_was_given_to_another_process_does_not_count(path, clock):
-    held_by(path, f"{lock._machine()}\n{os.getpid()}\n12345\n".encode())
-    held = lock.acquire(path, never, 100)
+    held_by(path, f"{cache_lock._machine()}\n{os.getpid()}\n12345\n".encode())
+    held = cache_lock.acquire(path, never, 100)
     assert held is not None
     assert clock.slept == 0
     held.release()
@@ -103,20 +103,20 @@ def test_a_process_number_that_was_given_to_another_process_does_not_count(path,
 @pytest.mark.parametrize("content", [b"another-host pid:[1]\n1\n7\n", b"", b"garbage"])
 def test_a_lock_that_nobody_renews_is_taken_over_after_a_while(path, clock, content):
     held_by(path, content)
-    held = lock.acquire(path, never, 1000)
+    held = cache_lock.acquire(path, never, 1000)
     assert held is not None
-    assert lock.STALE_AFTER < clock.at < lock.STALE_AFTER + 1
+    assert cache_lock.STALE_AFTER < clock.at < cache_lock.STALE_AFTER + 1
     held.release()
 
 
 def test_a_lock_that_is_renewed_is_not_taken_over(path, clock):
     held_by(path, b"another-host pid:[1]\n1\n7\n")
     clock.then = lambda: os.utime(path, (clock.slept, clock.slept))
-    assert lock.acquire(path, never, 200) is None
+    assert cache_lock.acquire(path, never, 200) is None
 
 
 def test_who_lost_a_lock_does_not_give_back_the_new_holders(path):
-    held = lock.acquire(path, never, 0)
+    held = cache_lock.acquire(path, never, 0)
     held_by(path, b"another-host pid:[1]\n1\n7\n")
     held.release()
     assert os.path.exists(path)
@@ -124,11 +124,11 @@ def test_who_lost_a_lock_does_not_give_back_the_new_holders(path):
 
 def test_a_lock_made_meanwhile_is_not_taken_away(path):
     held_by(path, b"new")
-    lock._take_away(path, b"old")
+    cache_lock._take_away(path, b"old")
     with open(path, "rb") as file:
         assert file.read() == b"new"
     assert os.listdir(os.path.dirname(path)) == ["some.lock"]
 
 
 def test_where_no_file_can_be_made_there_is_no_lock(tmp_path):
-    assert lock.acquire(str(tmp_path / "missing" / "some.lock"), never, 0) is None
+    assert cache_lock.acquire(str(tmp_path / "missing" / "some.lock"), never, 0) is None

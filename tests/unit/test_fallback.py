@@ -23,9 +23,8 @@ from aotcuda.errors import (
     StaleBuildError,
 )
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.arguments import overloads as dispatch
-from aotcuda.runtime.jit import cache_key as keys
+from aotcuda.runtime.arguments import arrays, overloads
+from aotcuda.runtime.jit import cache_key
 from support import late, manifests
 from support.manifests import kernel
 
@@ -175,7 +174,7 @@ class TestTypes:
         drivers.get().make_current(0)
 
     def test_throw_away_types_are_not_kept_for_ever(self, cuda, package, builder, monkeypatch):
-        monkeypatch.setattr(dispatch, "_MOST_KEPT", 4)
+        monkeypatch.setattr(overloads, "_MOST_KEPT", 4)
         k = package(kernel("k", "void(int32)")).k
         array = cuda.array(8)
         kinds = []
@@ -444,10 +443,10 @@ class TestError:
 
 
 def test_without_the_front_end_the_error_says_what_to_install(cuda, package, builder, monkeypatch):
-    monkeypatch.setattr(keys, "installed", lambda *_: {})
-    from aotcuda.runtime.jit import compile as obtain
+    monkeypatch.setattr(cache_key, "installed", lambda *_: {})
+    from aotcuda.runtime.jit import compile as jit_compile
 
-    monkeypatch.setattr(obtain, "_is_importable", lambda _: False)
+    monkeypatch.setattr(jit_compile, "_is_importable", lambda _: False)
     module = package(kernel("axpy", SAXPY))
     with pytest.raises(
         ArgumentError, match=r"needs numba-cuda, which is not installed: pip install 'aotcuda\[jit-cu13\]'"

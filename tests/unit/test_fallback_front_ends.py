@@ -11,8 +11,8 @@ import pytest
 
 from aotcuda import manifest as manifests
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError
-from aotcuda.runtime.jit import cache_key as keys
-from aotcuda.runtime.jit import compile as obtain
+from aotcuda.runtime.jit import cache_key
+from aotcuda.runtime.jit import compile as jit_compile
 from aotcuda.runtime.jit.recipe import Recipe
 from support import late
 from support.manifests import kernel
@@ -72,7 +72,9 @@ def package(cuda, builder, way, monkeypatch):
     front_end, choice = way
     made = in_memrefs if front_end == NEW else lambda record: record
     monkeypatch.setattr(late, "kernel", lambda *args: made(kernel(*args)))
-    monkeypatch.setattr(obtain, "_is_importable", lambda _: True)  # the builder compiles nothing, and needs no compiler
+    monkeypatch.setattr(
+        jit_compile, "_is_importable", lambda _: True
+    )  # the builder compiles nothing, and needs no compiler
     builder.changes = {"frontend": front_end}
 
     def make(*kernels, **options):
@@ -123,8 +125,8 @@ def test_the_extra_of_the_missing_front_end_is_named_whatever_else_is_there(
 ):
     front_end, _ = way
     other = PACKAGES[NEW if front_end == OLD else OLD]
-    monkeypatch.setattr(keys, "installed", lambda *_: {other: "1.0"})
-    monkeypatch.setattr(obtain, "_is_importable", lambda package: package == other)
+    monkeypatch.setattr(cache_key, "installed", lambda *_: {other: "1.0"})
+    monkeypatch.setattr(jit_compile, "_is_importable", lambda package: package == other)
     module = package(kernel("axpy", SAXPY), targets=("sm_80",) if case == "gpu" else ("sm_90",))
     with pytest.raises(NoImageError if case == "gpu" else ArgumentError) as caught:
         module.axpy[1, 32](2.0, cuda.array(np.zeros(8, "<f4" if case == "gpu" else "<f8")))
@@ -148,7 +150,7 @@ def test_the_key_names_the_front_end_and_its_version(tmp_path, monkeypatch, way)
         for package in PACKAGES.values():
             (tmp_path / version / f"{package}-{version}.dist-info").mkdir(parents=True)
         monkeypatch.setattr(sys, "path", [str(tmp_path / version)])
-        keys.key(Recipe("mypkg.kernels", table(**choice), "/", "/"), "k", "void(int32)", "sm_90")
+        cache_key.key(Recipe("mypkg.kernels", table(**choice), "/", "/"), "k", "void(int32)", "sm_90")
     assert [json.loads(text)["frontend"] for text in texts] == [[front_end, "98"], [front_end, "99"]]
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import missing_hook as forgotten
+from aotcuda import missing_hook
+from aotcuda.binary import targets
 from aotcuda.cli import main
 from aotcuda.errors import TargetError
-from aotcuda.inspect import targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def project(folder: Path, pyproject: str, hatch: str | None = None) -> str:
     ],
 )
 def test_a_project_that_does_not_turn_the_hook_on_is_told_which_table_to_add(pyproject: str, tmp_path: Path) -> None:
-    assert forgotten.in_project(project(tmp_path, pyproject)) == (
+    assert missing_hook.in_project(project(tmp_path, pyproject)) == (
         f"{tmp_path}/pyproject.toml has [tool.aotcuda], and does not turn the build hook on: add the table "
         "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
     )
@@ -48,9 +48,9 @@ def test_a_project_that_does_not_turn_the_hook_on_is_told_which_table_to_add(pyp
 
 @pytest.mark.parametrize("name", ["aot-cuda", "aot_cuda", "AOTCUDA"])
 def test_a_misspelt_table_is_named(name: str, tmp_path: Path) -> None:
-    found = forgotten.in_project(project(tmp_path, CONFIGURED + WHEEL.format(name)))
+    found = missing_hook.in_project(project(tmp_path, CONFIGURED + WHEEL.format(name)))
     assert found is not None
-    assert found.endswith(f": its table for a hook {name} is misspelt, write {forgotten.TABLE}")
+    assert found.endswith(f": its table for a hook {name} is misspelt, write {missing_hook.TABLE}")
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_a_misspelt_table_is_named(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_others_are_left_alone(pyproject: str, hatch: str | None, tmp_path: Path) -> None:
-    assert forgotten.in_project(project(tmp_path, pyproject, hatch)) is None
+    assert missing_hook.in_project(project(tmp_path, pyproject, hatch)) is None
 
 
 def test_a_folder_without_a_project_is_left_alone(tmp_path: Path) -> None:
-    assert forgotten.in_project(str(tmp_path)) is None
+    assert missing_hook.in_project(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_a_folder_without_a_project_is_left_alone(tmp_path: Path) -> None:
 def test_metadata_that_names_aotcuda_gives_a_hint(requirement: str, named: bool) -> None:
     head = f"Metadata-Version: 2.4\nName: mypkg\nRequires-Dist: numpy\nRequires-Dist: {requirement}\n"
     text = f"{head}\nRequires-Dist: aotcuda, says the readme"
-    found = forgotten.in_metadata(text)
+    found = missing_hook.in_metadata(text)
     assert (found is not None) == named
-    assert found is None or forgotten.TABLE in found
+    assert found is None or missing_hook.TABLE in found
 
 
 def installed(folder: Path, metadata: str = "Requires-Dist: aotcuda\n") -> Path:
@@ -140,7 +140,7 @@ def test_inspect_of_a_wheel_is_one_line_with_the_table(tmp_path: Path, capsys: p
         archive.writestr("barepkg-1.0.dist-info/METADATA", "Name: barepkg\nRequires-Dist: aotcuda>=0.1\n")
     assert main(["inspect", str(wheel)]) == 1
     error = capsys.readouterr().err
-    assert forgotten.TABLE in error
+    assert missing_hook.TABLE in error
     assert error.count("\n") == 1
 
 
@@ -151,7 +151,7 @@ def test_a_load_of_an_installed_package_says_what_is_missing(tmp_path: Path) -> 
     )
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ModuleNotFoundError: there is no module barepkg.kernels in the package barepkg. ")
-    assert f"add the table {forgotten.TABLE} to its pyproject.toml" in last
+    assert f"add the table {missing_hook.TABLE} to its pyproject.toml" in last
 
 
 def test_hatchlings_plugin_tells_a_project_that_names_the_hook_wrongly(

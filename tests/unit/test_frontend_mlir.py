@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="extra mlir-cu13")
-from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir
-from aotcuda.builder.frontends.numba_cuda_mlir import types as mlir
+from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir, types
 from aotcuda.builder.frontends.protocol import External
 from aotcuda.errors import CompileError
 
@@ -114,8 +113,8 @@ def test_pointers_are_pointers_in_both_dialects(declared: str, kind: str) -> Non
 
 
 def test_an_array_is_a_memref_and_a_complex_number_one_parameter() -> None:
-    args, _ = mlir.notation.parse("void(boolean, complex64, float32[:, ::1])", {})
-    layout = mlir.convention.layout("k", ["flag", "z", "x"], args)
+    args, _ = types.notation.parse("void(boolean, complex64, float32[:, ::1])", {})
+    layout = types.convention.layout("k", ["flag", "z", "x"], args)
     assert layout.fields == [(0, 1), (4, 8), (16, 8), (24, 8), (32, 8), (40, 8), (48, 8), (56, 8), (64, 8)]
     assert layout.parameters[2]["words"] == ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
     assert layout.size == 72
@@ -126,6 +125,6 @@ def test_an_array_is_a_memref_and_a_complex_number_one_parameter() -> None:
     [("void(r[:])", "x"), ("void(UniTuple(r[:], 2))", "x[0]"), ("void(Tuple((int8, r[:])))", "x[1]")],
 )
 def test_strided_arrays_of_records_are_refused(signature: str, name: str) -> None:
-    args, _ = mlir.notation.parse(signature, {"r": np.dtype([("a", "i4"), ("b", "f8")])})
+    args, _ = types.notation.parse(signature, {"r": np.dtype([("a", "i4"), ("b", "f8")])})
     with pytest.raises(CompileError, match=f"argument '{name}' is of type".replace("[", r"\[").replace("]", r"\]")):
-        mlir.check(["x"], args)
+        types.check(["x"], args)

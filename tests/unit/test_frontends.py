@@ -51,6 +51,11 @@ def test_front_ends_are_named_in_the_table_alone() -> None:
     assert {name for name in found if not name.startswith(_OWN)} == set()
 
 
+def test_the_variables_of_compilers_stand_in_the_table_alone() -> None:
+    found = [path.relative_to(ROOT) for path in FILES if any(text.startswith("NUMBA_") for text in strings(path))]
+    assert [str(path) for path in found if not str(path).startswith(_OWN)] == ["aotcuda/frontends.py"]
+
+
 def test_suffixes_of_linkable_items_stand_in_the_table_alone() -> None:
     assert naming({".ltoir", ".cubin"}, own="aotcuda/linkable.py") == {}
     assert naming({"PTXSource", "Archive"}, own="aotcuda/linkable.py") == {}

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotcuda.builder.c_header import c_types
-from aotcuda.builder.c_header import parameter_blocks as blocks
+from aotcuda.builder.c_header import c_types, parameter_blocks
 
 
 def structs(**named: object) -> c_types.Structs:
@@ -91,7 +90,7 @@ def parameter(kind: str, **more: object) -> Any:
 
 def members(*parameters: Any) -> list[str]:
     overload = {"symbol": "k__0", "signature": "void()", "parameters": list(parameters), "parameter_bytes": 8}
-    lines = list(blocks.render("my.pkg", [{"name": "k", "origin": "", "overloads": [overload]}]))  # type: ignore[list-item]
+    lines = list(parameter_blocks.render("my.pkg", [{"name": "k", "origin": "", "overloads": [overload]}]))  # type: ignore[list-item]
     assert lines[0] == '/* "k__0": k, void() */'
     assert lines[-2] == "enum { my_pkg_k__0_parameter_bytes = 8 };"
     return lines[2:-3]
@@ -131,7 +130,7 @@ def test_the_items_of_a_tuple_are_members_of_the_block() -> None:
 
 def test_a_kernel_without_parameters_has_no_struct() -> None:
     assert list(
-        blocks.render(
+        parameter_blocks.render(
             "m",
             [
                 {

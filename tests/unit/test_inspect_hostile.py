@@ -13,10 +13,10 @@ import pytest
 
 from aotcuda.binary import cubin, fatbin, ptx
 from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.text import brief, shown
 from aotcuda.cli import main
 from aotcuda.errors import ImageError
 from aotcuda.inspect import mangling
-from aotcuda.inspect.text import brief, shown
 from support import damage, hostile
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import manifest
-from aotcuda.builder.worker import imports as sources
+from aotcuda.builder.worker import imports
 from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
 from aotcuda.inspect.collect import collect
 from support import images, modules
@@ -72,7 +72,7 @@ def test_a_placeholder_for_a_module_does_not_hide_it(tmp_path: Path, monkeypatch
     modules.write(tmp_path, *modules.contents("alone"))
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    monkeypatch.setattr(sys, "meta_path", [sources._Generated({"alone": ["k"]}), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [imports._Generated({"alone": ["k"]}), *sys.meta_path])
     assert names("alone") == ["alone"]
 
 

@@ -38,10 +38,10 @@ def imports(path: Path, known: dict[str, Path]) -> set[str]:
     return found & known.keys()
 
 
-def layers() -> list[list[str]]:
-    """The layers in docs/design.md, the highest first; each line names the modules and packages that are in it."""
+def layers(kind: str) -> list[list[str]]:
+    """The layers of a block in docs/design.md, the highest first; a line names the modules and packages of a layer."""
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```layers\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [line.split("#")[0].split() for line in block.splitlines() if line.split("#")[0].strip()]
 
 
@@ -92,19 +92,34 @@ def test_no_modules_import_each_other_in_a_circle(graph: dict[str, set[str]]) ->
     assert circles(graph) == []
 
 
-def test_every_import_goes_down_the_layers(graph: dict[str, set[str]]) -> None:
-    drawn = layers()
-    wrong = [
+def climbing(graph: dict[str, set[str]], drawn: list[list[str]]) -> list[str]:
+    """The imports of a module from a layer above its own."""
+    return [
         f"{module} imports {other}"
         for module, others in graph.items()
         for other in others
         if layer_of(other, drawn) < layer_of(module, drawn)
     ]
-    assert wrong == []
 
 
-def test_every_name_in_the_layers_exists(graph: dict[str, set[str]]) -> None:
-    assert [name for names in layers() for name in names if name not in graph] == []
+def test_every_import_goes_down_the_layers(graph: dict[str, set[str]]) -> None:
+    assert climbing(graph, layers("layers")) == []
+
+
+def test_every_import_in_the_builder_goes_down_its_layers(graph: dict[str, set[str]]) -> None:
+    inside = {module for module in graph if module.startswith("aotcuda.builder.")}
+    assert climbing({module: graph[module] & inside for module in inside}, layers("builder-layers")) == []
+
+
+@pytest.mark.parametrize("kind", ["layers", "builder-layers"])
+def test_every_name_in_the_layers_exists(graph: dict[str, set[str]], kind: str) -> None:
+    assert [name for names in layers(kind) for name in names if name not in graph] == []
+
+
+def test_an_import_that_climbs_is_found() -> None:
+    drawn = [["pkg.a"], ["pkg.b"], ["pkg.b.low"]]
+    graph = {"pkg.a": {"pkg.b.x"}, "pkg.b.x": {"pkg.b.low"}, "pkg.b.low": {"pkg.b.x"}}
+    assert climbing(graph, drawn) == ["pkg.b.low imports pkg.b.x"]
 
 
 def test_circles_are_found_wherever_an_import_stands(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aotcuda.errors import DependencyError, LaunchError
-from aotcuda.runtime import kernel_attributes as facts
+from aotcuda.runtime import kernel_attributes
 from support import loaded
 from support.manifests import kernel
 
@@ -75,7 +75,7 @@ def test_the_disassembler_gets_the_image_and_the_symbol_of_each_overload(cuda, k
         commands.append(command)
         return subprocess.CompletedProcess(command, 0, f"code of {command[-2]}", "")
 
-    monkeypatch.setattr(facts, "_cuobjdump", lambda: "cuobjdump")
+    monkeypatch.setattr(kernel_attributes, "_cuobjdump", lambda: "cuobjdump")
     monkeypatch.setattr(subprocess, "run", run)
     assert k.inspect_sass() == {ONE: "code of k_0", OTHER: "code of k_1"}
     assert k.inspect_sass(OTHER) == "code of k_1"
@@ -85,7 +85,7 @@ def test_the_disassembler_gets_the_image_and_the_symbol_of_each_overload(cuda, k
 
 def test_a_gpu_that_takes_ptx_has_no_machine_code_to_show(cuda, monkeypatch):
     cuda.set(devices="12.0")
-    monkeypatch.setattr(facts, "_cuobjdump", lambda: "cuobjdump")
+    monkeypatch.setattr(kernel_attributes, "_cuobjdump", lambda: "cuobjdump")
     k = cuda.package(kernel("k", ONE)).k
     with pytest.raises(LaunchError, match="no machine code for GPU 0"):
         k.inspect_sass()

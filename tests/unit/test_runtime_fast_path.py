@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda import cli
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
 from support.manifests import kernel
 
 
@@ -19,8 +19,8 @@ def looking(monkeypatch):
     """Lets the extension be looked for anew, with a module in its place; None where there is none."""
 
     def look(module):
-        monkeypatch.setattr(accelerate, "_found", [])
-        monkeypatch.setattr(accelerate, "_missing", [])
+        monkeypatch.setattr(extension, "_found", [])
+        monkeypatch.setattr(extension, "_missing", [])
         monkeypatch.delenv("AOTCUDA_EXTENSION", raising=False)
         monkeypatch.delenv("AOTCUDA_ACCELERATOR", raising=False)
         monkeypatch.setitem(sys.modules, "aotcuda.runtime.fast._launch", module)
@@ -34,19 +34,19 @@ def looking(monkeypatch):
 class TestWhichFastPath:
     """Which fast path there is, and what the module says of it."""
 
-    OWN = types.SimpleNamespace(VERSION=accelerate._VERSION, __file__="/there/_launch.abi3.so")
+    OWN = types.SimpleNamespace(VERSION=extension._VERSION, __file__="/there/_launch.abi3.so")
 
     def test_the_extension_is_used_where_it_is(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(self.OWN)
-        assert accelerate.accelerator() is self.OWN
-        assert accelerate.why_not() is None
+        assert extension.accelerator() is self.OWN
+        assert extension.why_not() is None
         assert module.__aotcuda__.fast_path == "in C"
 
     def test_of_another_state_it_is_left_alone(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
-        assert accelerate.accelerator() is None
+        assert extension.accelerator() is None
         assert module.__aotcuda__.fast_path == (
             "in Python: /there/_launch.abi3.so is of another state of aotcuda; install aotcuda again"
         )
@@ -56,13 +56,13 @@ class TestWhichFastPath:
         module = cuda.package(kernel("k", "void(int32)"))
         looking(self.OWN)
         monkeypatch.setenv(name, "0")
-        assert accelerate.accelerator() is None
+        assert extension.accelerator() is None
         assert module.__aotcuda__.fast_path == f"in Python: {name} is 0"
 
     def test_the_pure_wheel_has_none(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(None)
-        assert accelerate.accelerator() is None
+        assert extension.accelerator() is None
         assert module.__aotcuda__.fast_path.startswith("in Python: this installation of aotcuda has none for cpython-")
 
     def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path):
@@ -70,8 +70,8 @@ class TestWhichFastPath:
         (tmp_path / "_launch.so").write_bytes(b"no library")
         monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
         monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
-        assert accelerate.accelerator() is None
-        assert accelerate.why_not().startswith(f"it cannot be imported: {tmp_path}/_launch.so: ")
+        assert extension.accelerator() is None
+        assert extension.why_not().startswith(f"it cannot be imported: {tmp_path}/_launch.so: ")
 
     def test_launches_that_wait_have_none(self, cuda, monkeypatch):
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")

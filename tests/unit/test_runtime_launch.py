@@ -69,7 +69,8 @@ class TestConfiguration:
             ((1, None), "block is None where"),
             (5, r"write \[grid, block\]"),
             ((1,), r"write \[grid, block\]"),
-            ((1, 1, 0, 0, 0), r"write \[grid, block\]"),
+            ((1, 1, 0, 0, 0), r"write \[grid, block\].*, not \[1, 1, 0, 0, 0\]$"),
+            ((), r"write \[grid, block\].*, not \[\]$"),
             ((1, 1, 0, -1), "dynamic shared memory is -1"),
             ((1, 1, 0, "many"), "dynamic shared memory is 'many'"),
         ],
@@ -80,6 +81,34 @@ class TestConfiguration:
         with pytest.raises(LaunchError, match=f"mypkg.kernels.k cannot be launched: {problem}"):
             module.k[configuration]
         assert cuda.calls() == []
+
+    def test_a_call_without_one_says_how_to_launch(self, k):
+        for call in (lambda: k(1), lambda: k(x=1), k):
+            with pytest.raises(TypeError, match=r"^mypkg.kernels.k needs a configuration: k\[grid, block\]\(...\) or "):
+                call()
+
+    def test_keyword_arguments_are_refused_in_words(self, cuda, k):
+        for launch, how in ((k[1, 32], "kernel[grid, block]()"), (k.forall(32), "kernel.forall(n)()")):
+            for _ in range(2):
+                with pytest.raises(TypeError) as caught:
+                    launch(a=1)
+                words = f"a kernel's arguments are given by position: {how} got an unexpected keyword argument 'a'"
+                assert str(caught.value) == words
+                launch(1)
+        assert len(cuda.launches()) == 4
+
+    @pytest.mark.parametrize(
+        "n", ["10", 1.5, None, (4, 4), np.zeros(4)], ids=["text", "float", "nothing", "shape", "array"]
+    )
+    def test_what_is_no_number_of_elements_is_refused(self, k, n):
+        with pytest.raises(LaunchError, match=r"^mypkg.kernels.k.forall\(.*\): the number of elements must be an int"):
+            k.forall(n)
+
+    def test_numbers_of_elements_of_any_integer_type_are_taken(self, cuda, k):
+        k.forall(np.int64(100), 32)(1)
+        assert cuda.launches()[0]["grid"] == [4, 1, 1]
+        with pytest.raises(LaunchError, match=r"forall\(-1\): the number of elements cannot be negative"):
+            k.forall(np.int32(-1))
 
     @pytest.mark.parametrize(
         ("configuration", "problem"),

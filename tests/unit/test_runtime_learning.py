@@ -14,7 +14,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.fast import extension
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
@@ -78,11 +78,11 @@ class TestWhatTheExtensionIsTaught:
 
     @pytest.fixture
     def teach(self, accelerator_module, installed, monkeypatch):
-        monkeypatch.setattr(accelerate, "_found", [accelerator_module])
+        monkeypatch.setattr(extension, "_found", [accelerator_module])
 
         def teach(parameter, arg, code=None):
             plan = accelerator_module.Plan(64, (parameter,))
-            codes = bytes([accelerate._kind(arg) if code is None else code])
+            codes = bytes([extension._kind(arg) if code is None else code])
             rest = ([True], -1, 0, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
             return accelerator_module.Records().learn((arg,), codes, ((plan, 1),), *rest)
 

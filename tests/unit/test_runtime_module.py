@@ -75,6 +75,8 @@ class TestExports:
         assert "int32_t add_i32" in repr(module.add_i32)
         with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
             module.add_i32(1, 2)
+        with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
+            module.add_i32(x=1)
 
     def test_kernels_and_functions_can_be_sent_to_another_process(self, module):
         assert pickle.loads(pickle.dumps(module.axpy)) is module.axpy

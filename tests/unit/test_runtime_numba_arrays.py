@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aotcuda import ArgumentError
-from aotcuda.runtime import launcher as launch
+from aotcuda.runtime import launcher
 from aotcuda.runtime.arguments import arrays
 from support.manifests import kernel
 
@@ -25,13 +25,13 @@ F4 = np.dtype("float32")
 def general(path, monkeypatch):
     """The launches that went the general way."""
     seen = []
-    original = launch.Launcher.submit
+    original = launcher.Launcher.submit
 
     def submit(self, *args):
         seen.append(self)
         original(self, *args)
 
-    monkeypatch.setattr(launch.Launcher, "submit", submit)
+    monkeypatch.setattr(launcher.Launcher, "submit", submit)
     return seen
 
 

@@ -72,6 +72,23 @@ def test_a_first_use_import_imports_the_run_times_door_and_nothing_else(packaged
     assert cuda.calls() == []
 
 
+def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(packaged):
+    own = {
+        name for name in imported(packaged("first-use"), "from mypkg.kernels import k") if name.startswith("aotcuda")
+    }
+    assert own == {
+        "aotcuda",
+        "aotcuda.errors",
+        "aotcuda.manifest",
+        "aotcuda.runtime",
+        "aotcuda.runtime.kernel",
+        "aotcuda.runtime.loader",
+        "aotcuda.runtime.module",
+        "aotcuda.runtime.origins",
+        "aotcuda.version",
+    }
+
+
 def test_importing_aotcuda_imports_nothing_more(packaged):
     assert imported(packaged("import"), "import aotcuda") == {"__future__", "aotcuda"}
     asked = imported(packaged("import"), "import aotcuda; aotcuda.__version__")

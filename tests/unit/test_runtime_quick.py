@@ -1,18 +1,20 @@
-"""The quick paths: what they take, what they decline, and that neither shows but by the clock."""
+"""The fast paths: what they take, what they decline, and that neither shows but by the clock."""
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import sys
 import threading
 import types
+from functools import partial
 
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver
-from aotcuda.runtime import launcher as launch
+from aotcuda.runtime.launcher import Launcher
+from support import libraries
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -22,47 +24,13 @@ F4 = np.zeros(4, "<f4")
 ALL_TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
 
 
-class Cupy:
-    """A stand-in for the package `cupy`: its current stream, and arrays that count what is asked of them."""
-
-    class ndarray:  # noqa: N801 (CuPy's name)
-        _c_contiguous = _f_contiguous = False
-
-        def __init__(self, array, order="C"):
-            self.interface_read = 0
-            self._array = array
-            self.dtype = np.dtype(array.interface["typestr"])
-            self.shape = array.shape
-            strides = array.interface["strides"]
-            self._c_contiguous = strides is None
-            self._f_contiguous = strides is None and len(self.shape) < 2
-            self.strides = strides or np.zeros(self.shape, self.dtype).strides
-            self.data = types.SimpleNamespace(ptr=array.address)
-
-        ndim = property(lambda self: len(self.shape))
-
-        def __len__(self):
-            return self.shape[0]
-
-        @property
-        def __cuda_array_interface__(self):
-            message = "the interface is for others"
-            raise RuntimeError(message)
-
-    ndarray.__module__ = "cupy"
-
-    def __init__(self, monkeypatch, version=3):
-        self.stream = 0
-        module = types.ModuleType("cupy")
-        module._util = types.SimpleNamespace(CUDA_ARRAY_INTERFACE_EXPORT_VERSION=version)
-        module.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=self.stream))
-        monkeypatch.setitem(sys.modules, "cupy", module)
-        monkeypatch.delitem(sys.modules, "cupy_backends.cuda.stream", raising=False)
-
-
-@pytest.fixture
-def cupy(monkeypatch):
-    return Cupy(monkeypatch)
+@pytest.fixture(name="libraries")
+def _libraries(monkeypatch):
+    """The packages `cupy` and `torch`; tests set their current streams in `libraries.CURRENT`."""
+    monkeypatch.setattr(libraries, "CURRENT", {"cupy": 0, "torch": 0})
+    monkeypatch.setattr(libraries, "EXCHANGED", [0])
+    with contextlib.contextmanager(libraries.installed)():
+        yield libraries
 
 
 def test_the_second_launch_is_quick_and_sends_what_the_first_one_sent(cuda, general):
@@ -109,8 +77,8 @@ def test_what_does_not_fit_is_refused_after_a_quick_launch_as_before(cuda, value
     ids=lambda array: f"{array.dtype.str}-{array.shape}-{array.strides}",
 )
 @pytest.mark.parametrize("library", ["cupy", "interface"])
-def test_dtype_dimensions_and_layout_are_checked_at_every_launch(cuda, cupy, library, wrong):
-    made = Cupy.ndarray if library == "cupy" else lambda array: array
+def test_dtype_dimensions_and_layout_are_checked_at_every_launch(cuda, libraries, library, wrong):
+    made = partial(libraries.of, "cupy") if library == "cupy" else lambda array: array
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(3):
         k[1, 1](made(cuda.array(F4)))
@@ -147,8 +115,8 @@ def test_a_read_only_array_is_refused_after_writable_ones(cuda):
 
 
 @pytest.mark.parametrize("library", ["cupy", "interface"])
-def test_overloads_are_told_apart_however_they_follow_each_other(cuda, cupy, general, library):
-    made = Cupy.ndarray if library == "cupy" else lambda array: array
+def test_overloads_are_told_apart_however_they_follow_each_other(cuda, libraries, general, library):
+    made = partial(libraries.of, "cupy") if library == "cupy" else lambda array: array
     module = cuda.package(kernel("k", *[f"void({type_}, {type_}[::1])" for type_ in ALL_TYPES]))
     arrays = [made(cuda.array(np.zeros(4, type_))) for type_ in ALL_TYPES]
     order = [0, 9, 3, 3, 9, 0, 5, 1, 2, 4, 6, 7, 8, 8, 0, 9] * 3
@@ -177,53 +145,53 @@ class TestCupy:
     """CuPy's arrays, read without their interface."""
 
     @pytest.mark.parametrize("like", [F4, np.zeros((), "<f4"), np.zeros((3, 4), "<f4"), np.zeros((2, 3, 4), "<f4")])
-    def test_contiguous_arrays(self, cuda, cupy, general, like):
+    def test_contiguous_arrays(self, cuda, libraries, general, like):
         axes = ",".join([*[":"] * (like.ndim - 1), "::1"][: like.ndim])
         k = cuda.package(kernel("k", f"void(float32[{axes}])")).k
         array = cuda.array(like)
         for _ in range(2):
-            k[1, 1](Cupy.ndarray(array))
+            k[1, 1](libraries.of("cupy", array))
         expected = np.array([0, 0, like.size, 4, array.address, *like.shape, *like.strides], "<i8").tobytes().hex()
         assert [launch["parameters"] for launch in cuda.launches()] == [expected, expected]
         assert len(general) == 1
 
-    def test_strided_arrays(self, cuda, cupy, general):
+    def test_strided_arrays(self, cuda, libraries, general):
         k = cuda.package(kernel("k", "void(float32[:,:])")).k
         array = cuda.array(np.zeros((4, 6), "<f4")[::2, ::3])
         for _ in range(2):
-            k[1, 1](Cupy.ndarray(array))
+            k[1, 1](libraries.of("cupy", array))
         assert cuda.launches()[0] == cuda.launches()[1]
         assert np.frombuffer(cuda.parameters(), "<i8")[5:].tolist() == [2, 2, 48, 12]
         assert len(general) == 1
 
     @pytest.mark.parametrize(("launched_on", "current"), [(0, 0), (0, 1), (1, 0), (77, 77), (2, 2)])
     def test_nothing_is_ordered_where_the_launch_is_on_cupys_current_stream(
-        self, cuda, cupy, general, launched_on, current
+        self, cuda, libraries, general, launched_on, current
     ):
         k = cuda.package(kernel("k", "void(float32[::1])")).k
-        cupy.stream = current
+        libraries.CURRENT["cupy"] = current
         for _ in range(3):
-            k[1, 1, launched_on](Cupy.ndarray(cuda.array(F4)))
+            k[1, 1, launched_on](libraries.of("cupy", cuda.array(F4)))
         assert cuda.calls("cuEventRecord") == []
         assert len(general) == 1
 
-    def test_a_given_stream_and_cupys_current_one_wait_for_each_other_whenever_they_differ(self, cuda, cupy):
+    def test_a_given_stream_and_cupys_current_one_wait_for_each_other_whenever_they_differ(self, cuda, libraries):
         k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
-        x, y = Cupy.ndarray(cuda.array(F4)), Cupy.ndarray(cuda.array(F4))
+        x, y = libraries.of("cupy", cuda.array(F4)), libraries.of("cupy", cuda.array(F4))
         for current in (0, 77, 0, 78):
-            cupy.stream = current
+            libraries.CURRENT["cupy"] = current
             k[1, 1, 0](x, y)
         assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77, 0, 78, 0]
         assert [call["stream"] for call in cuda.calls("cuStreamWaitEvent")] == [0, 77, 0, 78]
         assert len(cuda.launches()) == 4
 
-    def test_cupy_may_be_told_to_leave_streams_to_its_user(self, cuda, monkeypatch):
-        cupy = Cupy(monkeypatch, version=2)
-        cupy.stream = 77
+    def test_cupy_may_be_told_to_leave_streams_to_its_user(self, cuda, libraries, monkeypatch):
+        monkeypatch.setattr(sys.modules["cupy"]._util, "CUDA_ARRAY_INTERFACE_EXPORT_VERSION", 2)
+        libraries.CURRENT["cupy"] = 77
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         for _ in range(3):
-            k[1, 1, 0](Cupy.ndarray(cuda.array(F4)))
-            k[1, 1](Cupy.ndarray(cuda.array(F4)))
+            k[1, 1, 0](libraries.of("cupy", cuda.array(F4)))
+            k[1, 1](libraries.of("cupy", cuda.array(F4)))
         assert cuda.calls("cuEventRecord") == []
         assert [launch["stream"] for launch in cuda.launches()] == [0, 77] * 3
 
@@ -471,22 +439,22 @@ class TestSeveralGpus:
         k[1, 1](there)
         assert [launch["device"] for launch in cuda.launches()] == [0, 0, 0, 1]
 
-    @pytest.mark.parametrize("library", ["interface", "cupy", "torch"])
-    def test_launches_are_quick_on_each(self, cuda, general, cupy, torch, library):
+    @pytest.mark.parametrize("library", ["interface", "cupy", "torch", "exchange"])
+    def test_launches_are_quick_on_each(self, cuda, general, libraries, library):
         cuda.set(devices="9.0,9.0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         for device in (1, 0, 1, 1, 0):
             driver.get().make_current(device)
-            k[1, 1](self.array(cuda, library, device, cupy))
+            k[1, 1](self.array(cuda, library, device))
         assert [launch["device"] for launch in cuda.launches()] == [1, 0, 1, 1, 0]
         assert len(general) == 2
 
-    @pytest.mark.parametrize("library", ["interface", "cupy", "torch"])
-    def test_where_an_array_lies_is_asked_at_every_launch(self, cuda, cupy, torch, library):
+    @pytest.mark.parametrize("library", ["interface", "cupy", "torch", "exchange"])
+    def test_where_an_array_lies_is_asked_at_every_launch(self, cuda, libraries, library):
         cuda.set(devices="9.0,9.0")
         k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
         driver.get().make_current(1)
-        here, there = self.array(cuda, library, 1, cupy), self.array(cuda, library, 0, cupy)
+        here, there = self.array(cuda, library, 1), self.array(cuda, library, 0)
         for _ in range(3):
             k[1, 1](here, here)
         for wrong in ((there, here), (here, there)):
@@ -513,23 +481,10 @@ class TestSeveralGpus:
         thread.join()
         assert [launch["device"] for launch in cuda.launches()] == [0] * 4
 
-    @pytest.fixture
-    def torch(self, monkeypatch):
-        module = types.ModuleType("torch")
-        module._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
-        monkeypatch.setitem(sys.modules, "torch", module)
-
     @staticmethod
-    def array(cuda, library, device, cupy):
+    def array(cuda, library, device):
         found = cuda.array(F4, device=device)
-        if library == "cupy":
-            found = cupy.ndarray(found)
-            found.data.device_id = device
-        elif library == "torch":
-            found = Tensor(found)
-            found.dtype = FLOAT32
-            found.get_device = lambda: device
-        return found
+        return found if library == "interface" else libraries.of(library, found, gpu=device)
 
 
 @pytest.mark.parametrize(
@@ -556,15 +511,15 @@ def test_a_handle_beyond_an_address_is_no_stream(cuda, stream):
 def test_a_launch_beside_an_unload_leaves_no_launcher_with_the_old_images(cuda, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"))
     run = module.k[1, 1]
-    settle = launch.Launcher.settle
+    settle = Launcher.settle
 
     def settle_late(self, *args):
-        monkeypatch.setattr(launch.Launcher, "settle", settle)
+        monkeypatch.setattr(Launcher, "settle", settle)
         module.__aotcuda__.unload()
         module.k[1, 2](0)  # loads anew
         settle(self, *args)
 
-    monkeypatch.setattr(launch.Launcher, "settle", settle_late)
+    monkeypatch.setattr(Launcher, "settle", settle_late)
     for number in range(3):
         run(number)
     assert len(cuda.launches()) == 4
@@ -617,129 +572,16 @@ def test_launches_leave_the_memory_as_it_was(cuda, monkeypatch):
         tracemalloc.stop()
 
 
-class _Tensor(ctypes.Structure):
-    """`DLTensor`."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device", ctypes.c_int32 * 2),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("offset", ctypes.c_uint64),
-    )
-
-
-_Read = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
-_CurrentStream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
-
-
-class _Exchange(ctypes.Structure):
-    """`DLPackExchangeAPI`."""
-
-    _fields_ = (
-        ("version", ctypes.c_uint32 * 2),
-        ("previous", ctypes.c_void_p),
-        ("unused", ctypes.c_void_p * 3),
-        ("read", _Read),
-        ("stream", _CurrentStream),
-    )
-
-
-class Tensor:
-    """A `torch.Tensor` that offers DLPack's exchange in C; its attributes are as on the general path."""
-
-    current_stream = 0
-    reads = 0
-
-    def __init__(self, array, *, code=2, bits=32, negative=False, device=2):
-        self.shape = array.shape
-        self._array = array
-        self._code, self._bits, self._device = code, bits, device
-        self._negative = negative
-        self._strides = array.interface["strides"] or np.zeros(self.shape, "<f4").strides
-        self._shape = (ctypes.c_int64 * max(len(self.shape), 1))(*self.shape)
-        self._steps = (ctypes.c_int64 * max(len(self.shape), 1))(*[step // 4 for step in self._strides])
-
-    is_cuda = property(lambda self: self._device == 2)
-    ndim = property(lambda self: len(self.shape))
-
-    def numel(self):
-        return int(np.prod(self.shape))
-
-    def is_neg(self):
-        return self._negative
-
-    def is_conj(self):
-        return False
-
-    def is_contiguous(self):
-        return self._array.interface["strides"] is None
-
-    def element_size(self):
-        return 4
-
-    def stride(self):
-        return tuple(self._steps[: self.ndim])
-
-    def data_ptr(self):
-        return self._array.address
-
-    def get_device(self):
-        return 0
-
-
-class _Dtype:
-    def __str__(self):
-        return "torch.float32"
-
-
-FLOAT32 = _Dtype()
-Tensor.__module__ = "torch"
-
-
-@_Read
-def _read(tensor, out):
-    Tensor.reads += 1
-    found = out.contents
-    found.data, found.offset = tensor.data_ptr() - 8, 8
-    found.device[:] = (tensor._device, 0)
-    found.ndim, found.code, found.bits, found.lanes = tensor.ndim, tensor._code, tensor._bits, 1
-    found.shape, found.strides = tensor._shape, tensor._steps
-    return 0
-
-
-@_CurrentStream
-def _current_stream(_type, _device, out):
-    out[0] = Tensor.current_stream
-    return 0
-
-
-_API = _Exchange((1, 3), None, (None,) * 3, _read, _current_stream)
-_capsule = ctypes.pythonapi.PyCapsule_New
-_capsule.restype, _capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_NAME = b"dlpack_exchange_api"  # a capsule does not copy its name
-Tensor.__dlpack_c_exchange_api__ = _capsule(ctypes.addressof(_API), _NAME, None)
-
-
 class TestTorchExchange:
     """PyTorch's tensors through DLPack's exchange in C, which the accelerator reads."""
 
     @pytest.fixture(autouse=True)
-    def torch(self, monkeypatch):
-        module = types.ModuleType("torch")
-        module._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: Tensor.current_stream)
-        monkeypatch.setitem(sys.modules, "torch", module)
-        monkeypatch.setattr(Tensor, "current_stream", 0)
-        monkeypatch.setattr(Tensor, "reads", 0)
+    def _torch(self, libraries):
+        pass
 
-    def tensor(self, array, **changes):
-        made = Tensor(array, **changes)
-        made.dtype = FLOAT32
-        return made
+    @staticmethod
+    def tensor(array, **odd):
+        return libraries.of("exchange", array, **odd)
 
     @pytest.mark.parametrize("like", [F4, np.zeros((3, 4), "<f4"), np.zeros((0, 4), "<f4"), np.zeros((), "<f4")])
     def test_contiguous_tensors(self, cuda, path, general, like):
@@ -750,7 +592,7 @@ class TestTorchExchange:
             k[1, 1](tensor)
         assert len({launch["parameters"] for launch in cuda.launches()}) == 1
         assert len(general) == 1
-        assert (Tensor.reads > 0) == (path == "accelerator")
+        assert (libraries.EXCHANGED[0] > 0) == (path == "accelerator")
 
     def test_strided_tensors(self, cuda, general):
         k = cuda.package(kernel("k", "void(float32[:,:])")).k
@@ -784,7 +626,7 @@ class TestTorchExchange:
         for _ in range(2):
             k[1, 1](self.tensor(cuda.array(F4)))
         with pytest.raises(ArgumentError):
-            k[1, 1](self.tensor(cuda.array(F4), device=1))
+            k[1, 1](self.tensor(cuda.array(F4), is_cuda=False))
         assert len(cuda.launches()) == 2
 
     @pytest.mark.parametrize(
@@ -801,14 +643,14 @@ class TestTorchExchange:
         for _ in range(2):
             k[1, 1](self.tensor(cuda.array(like)))
         with pytest.raises(ArgumentError):
-            k[1, 1](self.tensor(cuda.array(like), negative=True))
+            k[1, 1](self.tensor(cuda.array(like), is_neg=True))
         assert len(cuda.launches()) == 2
 
     def test_a_given_stream_waits_for_torchs_current_one_whenever_it_is_another_one(self, cuda):
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         tensor = self.tensor(cuda.array(F4))
         for stream in (0, 0, 77, 0):
-            Tensor.current_stream = stream
+            libraries.CURRENT["torch"] = stream
             k[1, 1, 0](tensor)
         assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77]
         assert len(cuda.launches()) == 4

@@ -8,6 +8,7 @@ import pytest
 import aotcuda
 from aotcuda.errors import ConfigError, CudaError
 from aotcuda.runtime import driver
+from aotcuda.runtime.arguments import parameters
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -81,6 +82,31 @@ class TestSet:
             k[1, 1](*args)
         found = [line.partition(": ")[2] for line in str(caught.value).splitlines()[3:]]
         assert found == words
+
+    @pytest.mark.parametrize(
+        ("last", "size", "arg", "words"),
+        [
+            ({"kind": "type", "type": "NumberClass(int8)", "dtype": "|i1", "words": ["zero"]}, 1, np.int8, ""),
+            ({"kind": "datetime", "type": "NPDatetime('s')", "dtype": "<M8[s]"}, 8, np.datetime64(7, "s"), " 7"),
+            ({"kind": "scalar", "type": "int8", "format": "b"}, 1, -3, " -3"),
+        ],
+        ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+    )
+    def test_a_parameter_that_ends_the_block_is_told(self, cuda, last, size, arg, words):
+        """However few bytes it takes: a type is as large as its front end says."""
+        record = kernel("k", "void(int64)")
+        overload = record["overloads"][0]
+        overload["parameters"].append({"name": "last", "offset": 8, **last})
+        overload["parameter_bytes"] = 8 + size
+        k = cuda.package(record).k
+        cuda.set(faulty="k_0")
+        with pytest.raises(CudaError, match="failed on GPU 0") as caught:
+            k[1, 1](5, arg)
+        assert str(caught.value).endswith(f"argument 2, last: {last['type']}{words}")
+
+    def test_every_kind_of_parameter_can_be_told(self):
+        for kind in parameters._KINDS.values():
+            assert type(kind).given is not parameters.Kind.given
 
     @pytest.mark.parametrize("form", ["memref", "empty", "scalar array"])
     def test_arrays_in_other_words_are_told_too(self, cuda, form):

@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.arguments import overloads as dispatch
-from aotcuda.runtime.fast import extension as accelerate
+from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.fast import extension
+from support import threads
 from support.manifests import kernel
 
 THREADS = 6
@@ -42,21 +43,7 @@ def _turns(monkeypatch):
 
 def at_once(*works):
     """Run functions in threads that begin together, and raise what one of them raised."""
-    barrier = threading.Barrier(len(works))
-    errors = []
-
-    def run(work):
-        barrier.wait()
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 (raised below)
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    errors = threads.at_once(works)
     if errors:
         message = f"{len(errors)} of {len(works)} threads"
         raise ExceptionGroup(message, errors)
@@ -259,7 +246,7 @@ def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cud
     k = cuda.package(kernel("k", "void(int64)")).k
     arrived, turns = threading.Semaphore(0), itertools.count()
     made = []
-    init = dispatch.OverloadTable.__init__
+    init = OverloadTable.__init__
 
     def patient_init(self, *args):
         made.append(self)
@@ -272,7 +259,7 @@ def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cud
         arrived.release()
         k[1, 1](value)
 
-    monkeypatch.setattr(dispatch.OverloadTable, "__init__", patient_init)
+    monkeypatch.setattr(OverloadTable, "__init__", patient_init)
     at_once(*[lambda value=value: work(value) for value in range(THREADS)])
     assert len(made) == 1
 
@@ -291,7 +278,7 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, accelerator
         Launcher=accelerator_module.Launcher,
         Configurations=accelerator_module.Configurations,
     )
-    monkeypatch.setattr(accelerate, "_found", [patient])
+    monkeypatch.setattr(extension, "_found", [patient])
     k = cuda.package(kernel("k", "void(int64)")).k
     made = []
 
@@ -305,11 +292,11 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, accelerator
 
 def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, accelerator_module, general, monkeypatch):
     """Reading an argument can run any code, and so other threads."""
-    monkeypatch.setattr(accelerate, "_found", [accelerator_module])
+    monkeypatch.setattr(extension, "_found", [accelerator_module])
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     plain = cuda.array(np.zeros(9, "<f4"))
     learning = []
-    learn = accelerate.learn
+    learn = extension.learn
 
     def noted(records, library, group, kernels, args, shared):
         learning.append(args)
@@ -323,7 +310,7 @@ def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, accelerator_m
                 at_once(lambda: [k[2, 1](plain) for _ in range(2)])
             return self.interface
 
-    monkeypatch.setattr(accelerate, "learn", noted)
+    monkeypatch.setattr(extension, "learn", noted)
     interrupted = Interrupted(plain.address, np.zeros(9, "<f4"))
     k[1, 1](interrupted)
     assert len(learning) == 3
@@ -369,7 +356,7 @@ def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypa
 
     def learn():
         if path == "accelerator":
-            accelerate._use_cupy()  # what matters here of all that learning does
+            extension._use_cupy()  # what matters here of all that learning does
         else:
             k[1, 1, 77](0, type("ndarray", (Streamed.ndarray,), {})(plain))
 

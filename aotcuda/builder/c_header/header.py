@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda.builder.c_header import parameter_blocks as blocks
+from aotcuda.builder.c_header import parameter_blocks
 from aotcuda.builder.c_header.c_types import declare, identifier
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kerne
     """
     guard = f"AOTCUDA_{module.replace('.', '_').upper()}_H"
     declared = _functions(functions)
-    described = [_ABOUT_KERNELS, *blocks.render(module, kernels)] if kernels else []
+    described = [_ABOUT_KERNELS, *parameter_blocks.render(module, kernels)] if kernels else []
     complexes = []
     if any(name in line for name in _COMPLEX for line in (*declared, *described)):
         # All of them, since the header of another module may come first and need others.

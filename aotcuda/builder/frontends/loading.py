@@ -1,4 +1,4 @@
-"""Importing the two modules of a front end that `aotcuda.frontends` names."""
+"""Importing the two sides of a front end that `aotcuda.frontends` names."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
         ToolchainError: It is not installed.
     """
     found = _find(name)
+    module, _, attribute = found.compiler.partition(":")
     try:
-        return cast("FrontEnd", importlib.import_module(found.compiler))
-    except ImportError as error:
+        imported = importlib.import_module(module)
+        return cast("FrontEnd", getattr(imported, attribute) if attribute else imported)
+    except (ImportError, AttributeError) as error:
         wanted = found.requirement(jit=jit)
         message = f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {wanted!r}"
         raise ToolchainError(message) from error

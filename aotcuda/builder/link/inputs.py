@@ -8,9 +8,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from aotcuda import manifest
+from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
-from aotcuda.inspect import targets
 from aotcuda.linkable import KINDS
 
 if TYPE_CHECKING:

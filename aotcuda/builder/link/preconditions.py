@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from aotcuda import arch
 from aotcuda.arch import Target
 from aotcuda.builder import toolchain
-from aotcuda.builder.link import nvjitlink as link
-from aotcuda.builder.link import nvrtc, prototypes, symbols
+from aotcuda.builder.link import nvjitlink, nvrtc, prototypes, symbols
 from aotcuda.errors import CompileError, ImageError, LinkError
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def _missing(
 ) -> str:
     """What is said of a symbol that nothing defines."""
     if name in elsewhere:
-        return f"{module}: {wanted_by} calls {name}, {link.of_module(elsewhere[name])}"
+        return f"{module}: {wanted_by} calls {name}, {nvjitlink.of_module(elsewhere[name])}"
     shown = [item.name for item in linked if not item.internal]
     searched = f"searched: {', '.join(shown)}" if shown else "nothing is linked"
     names = [known for found in linked.values() for known in found.functions]

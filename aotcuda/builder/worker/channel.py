@@ -102,6 +102,7 @@ def receive(descriptor: int, token: str) -> Iterator[dict[str, object]]:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     while True:
+        interrupt.check()
         while not poll.poll(_TICK * 1000):
             interrupt.check()
         chunk = os.read(descriptor, 1 << 16)

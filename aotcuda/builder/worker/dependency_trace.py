@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import dependencies, manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -306,7 +305,7 @@ class _Trace:
 
     def _note(self, ask: str, path: str) -> None:
         if (ask, path) not in self.seen.reads:
-            self.seen.reads[ask, path] = reads.answer(ask, path)
+            self.seen.reads[ask, path] = dependencies.answer(ask, path)
 
     def _missing(self, path: str) -> None:
         """There is nothing at a path; where it leads by symbolic links, something may come to be as well."""
@@ -315,7 +314,7 @@ class _Trace:
 
     def _kind(self, path: str) -> str | None:
         try:
-            return reads.kind(self.stat(path))
+            return dependencies.kind(self.stat(path))
         except (OSError, ValueError):
             return None
 
@@ -336,7 +335,7 @@ class _Trace:
 
     def _again(self, ask: str, path: str) -> None:
         """Something that the import made: what is left of it stays as it is until the next import, the rest is gone."""
-        found = reads.answer(ask, path)
+        found = dependencies.answer(ask, path)
         if found is None and self.seen.reads[ask, path] is not None:
             del self.seen.reads[ask, path]
         else:

@@ -61,7 +61,7 @@ class Guard:
         self._before: dict[int, object] = {}
         self._quietly = False
         self._raised = -_TIDYING
-        self._taken: BaseException | None = None
+        self._taken: Interrupted | None = None
 
     def on(self, *, quietly: bool = False) -> None:
         """Take the signals; not in threads, where Python has no way to.
@@ -70,6 +70,7 @@ class Guard:
             quietly: Another program's code is running: a signal prints its line and ends the process, with what that
                 code has to do at its end.
         """
+        self.check()  # a signal that came while another program's code ran, and did not end it
         self._quietly = quietly
         _active.append(self)
         if threading.current_thread() is threading.main_thread():
@@ -85,7 +86,9 @@ class Guard:
             signal.signal(*self._before.popitem())  # type: ignore[arg-type]  # what `signal` itself returned
 
     def check(self) -> None:
-        """Raise what a signal has raised already."""
+        """Raise what a signal has raised already; end the process if its line has been printed."""
+        if self._taken is not None and self._quietly:
+            sys.exit(self._taken.code)
         if self._taken is not None:
             raise self._taken
 
@@ -103,12 +106,12 @@ class Guard:
             return
         self._raised = now
         code = 128 + number
-        if self._quietly:
-            print(f"aotcuda: {NOTHING_WRITTEN}", file=sys.stderr)
-            sys.exit(code)
         interrupted = Interrupted(NOTHING_WRITTEN)
         interrupted.code = code
         self._taken = interrupted
+        if self._quietly:
+            print(f"aotcuda: {NOTHING_WRITTEN}", file=sys.stderr)
+            sys.exit(code)
         raise interrupted
 
 

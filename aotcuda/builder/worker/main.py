@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from aotcuda import frontends, manifest
 from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import loading
-from aotcuda.builder.link import nvjitlink as link
-from aotcuda.builder.worker import dependency_trace, finish, pool
-from aotcuda.builder.worker import imports as sources
+from aotcuda.builder.link import nvjitlink
+from aotcuda.builder.worker import dependency_trace, finish, imports, pool
 from aotcuda.builder.worker.channel import Owned
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
@@ -73,7 +72,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
-    sources.prepare_imports(job.import_roots, job.names)
+    imports.prepare_imports(job.import_roots, job.names)
     finisher = finish.make(job)
     units = [unit for plan in job.plans for unit in plan.units]
     functions: dict[Unit, object] = {}
@@ -100,7 +99,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         seen.reads = steps.headers_elsewhere() | seen.reads
     versions_of = {
         "cuda": ".".join(map(str, toolchain.toolkit_version())),
-        "nvjitlink": link.version(),
+        "nvjitlink": nvjitlink.version(),
         **finisher.tools(),
         "python": ".".join(map(str, sys.version_info[:2])),
         **versions,

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
-from aotcuda import dependencies as reads
 from aotcuda import errors, frontends, manifest
 from aotcuda.builder.worker import channel
 from aotcuda.errors import AotcudaError, BuildError
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aotcuda.builder.worker.job import Job, Result
-
-# Numba's settings from the environment change the code that is built; these say where headers are, and stay.
-_KEPT = reads.SETTINGS
 
 # The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
 # sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.
@@ -90,7 +86,7 @@ def _start(job: Job, variables: Mapping[str, str], arguments: list[str]) -> subp
         stdin=subprocess.PIPE,
         pass_fds=[int(descriptor) for descriptor in arguments[1:3]],
         cwd=job.root,
-        env={**environment(os.environ), **variables},
+        env={**environment(os.environ, job.frontend), **variables},
         start_new_session=True,  # Ctrl-C on a terminal is this process's to answer
     )
 
@@ -105,13 +101,19 @@ def _stop(worker: subprocess.Popen[bytes]) -> None:
     worker.wait()
 
 
-def environment(current: Mapping[str, str]) -> dict[str, str]:
-    """The worker's environment: `current`, less what would make two builds of the same project differ."""
-    found = {name: value for name, value in current.items() if not name.startswith("NUMBA_") or name in _KEPT}
+def environment(current: Mapping[str, str], *front_ends: str) -> dict[str, str]:
+    """The environment of workers for such front ends: `current`, less what would make two builds of one project differ.
+
+    The compilers' settings change the code that is built.
+    """
+    known = frontends.variables(front_ends)
+    found = {
+        name: value for name, value in current.items() if not name.startswith(known.prefixes) or name in known.kept
+    }
     found |= {
+        **dict(known.given),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
         "AOTCUDA_LOAD": "first-use",  # a source may import other packaged modules, whose images are of no use here
     }
     if toolkit := _toolkit(sys.path):

@@ -8,14 +8,10 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda import dependencies as reads
-from aotcuda import manifest
+from aotcuda import dependencies, manifest
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import included_headers as headers
-from aotcuda.builder.link import inputs as links
-from aotcuda.builder.link import nvjitlink as link
-from aotcuda.builder.link import nvrtc
-from aotcuda.builder.link import preconditions as check
+from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions
+from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import pool
 from aotcuda.builder.worker.finish import Parts
@@ -62,7 +58,7 @@ class Steps:
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
         self.linked: dict[str, Linked] = {
-            plan.config.name: links.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
+            plan.config.name: link_inputs.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
         }
         self.done = 0
         self.total = sum(
@@ -100,11 +96,11 @@ class Steps:
         """What the compiler of CUDA C++ asked for besides, as `aotcuda.dependencies` has it."""
         asked: dict[tuple[str, str], Answer] = {}
         for plan in self.job.plans:
-            others, missing = headers.elsewhere(
+            others, missing = included_headers.elsewhere(
                 self._files(plan), Path(self.job.root), plan.config.options.include_dirs
             )
             asked |= {("kind", os.path.normpath(path)): None for path in missing}
-            asked |= {("content", str(path)): reads.answer("content", str(path)) for path in others}
+            asked |= {("content", str(path)): dependencies.answer("content", str(path)) for path in others}
         return asked
 
     def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
@@ -150,11 +146,11 @@ class Steps:
         tasks = {}
         for item in foreign:
             arguments = (plan.config.options, self._folders(plan), asked_by[item])
-            run = partial(check.survey, item, externals, first, *arguments)
+            run = partial(preconditions.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
         found = self._round(tasks)
         own = [unit.symbol for unit in plan.units]
-        check.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
+        preconditions.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
         return found
 
     def _asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
@@ -203,11 +199,11 @@ class Steps:
         items = list(self.linked[plan.config.name].inputs)
         for built in compiled:
             items += built.needed
-        return link.unique(items)
+        return nvjitlink.unique(items)
 
     def _project_files(self, plan: ModulePlan) -> tuple[Path, ...]:
         """The project's files that a module links or is compiled from, and their headers."""
-        return headers.project_files(self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
+        return included_headers.project_files(self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
 
     def _files(self, plan: ModulePlan) -> list[LinkInput]:
         own = [item for unit in plan.units for item in self.front.sources(unit, self.functions[unit], self.job.root)]
@@ -276,7 +272,7 @@ def _compile_source(*arguments: Any, lto: bool) -> bytes:
 def _link(*arguments: Any) -> bytes:
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
-    return link.link(*arguments)
+    return nvjitlink.link(*arguments)
 
 
 def _code_target(target: Target, plan: ModulePlan) -> Target:

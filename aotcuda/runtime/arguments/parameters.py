@@ -83,8 +83,7 @@ class Kind:
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         """What a kernel was given, in words, from its parameter block."""
-        (value,) = struct.unpack_from("<q", block, parameter["offset"])
-        return f"{parameter['type']} {value}"
+        raise NotImplementedError
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         """Write the checks of arguments of the type of `arg` (the variable `name`), and the numbers, in Python.
@@ -206,6 +205,10 @@ class Datetime(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        (count,) = struct.unpack_from("<q", block, parameter["offset"])
+        return f"{parameter['type']} {count}"
 
 
 class Record(Kind):
@@ -357,6 +360,9 @@ class Type(Kind):
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameter["type"]  # the block may end with it, in one byte: the front end says how many it takes
 
 
 class Tuple(Kind):

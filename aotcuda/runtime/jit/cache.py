@@ -19,8 +19,7 @@ import os
 import stat
 
 from aotcuda.errors import ManifestError
-from aotcuda.runtime.jit import cache_files as store
-from aotcuda.runtime.jit import cache_lock as lock
+from aotcuda.runtime.jit import cache_files, cache_lock
 from aotcuda.runtime.jit.cache_files import ENTRY, VERSION, Artifact, Files
 
 TYPE_CHECKING = False
@@ -71,7 +70,7 @@ class Cache(Files):
             self._memory[key] = artifact
             return
         try:
-            store.write(self, key, artifact)
+            cache_files.write(self, key, artifact)
         except OSError as error:
             self._memory[key] = artifact
             self._give_up(f"{self.root} cannot be written ({error.strerror or error})")
@@ -80,7 +79,7 @@ class Cache(Files):
         """Remove an entry that is damaged or out of date."""
         self._memory.pop(key, None)
         if self.root is not None and os.path.isdir(self.path(key)):
-            store.remove(self, key)
+            cache_files.remove(self, key)
 
     def lock(self, key: str) -> Lock | None:
         """Wait until this process may compile what `key` stands for; None if nobody keeps it from doing so for good."""
@@ -97,7 +96,7 @@ class Cache(Files):
             now = _content(entry)
             return now is not None and now != before
 
-        return lock.acquire(os.path.join(folder, f"{key}.lock"), ready, PATIENCE)
+        return cache_lock.acquire(os.path.join(folder, f"{key}.lock"), ready, PATIENCE)
 
     def _is_trusted(self) -> bool:
         """Whether the folder, if it is there, belongs to us alone."""

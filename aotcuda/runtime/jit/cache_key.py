@@ -12,8 +12,7 @@ import json
 import os
 import sys
 
-from aotcuda import dependencies as reads
-from aotcuda import frontends
+from aotcuda import dependencies, frontends
 from aotcuda import manifest as manifests
 from aotcuda.runtime.jit.sources import Sources
 from aotcuda.version import __version__
@@ -35,6 +34,7 @@ def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) 
     front_end = frontends.find(recipe.frontend)
     compilers = installed(front_end.distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
+    variables = frontends.variables([recipe.frontend])
     parts = {
         "format": FORMAT,
         "aotcuda": __version__,
@@ -49,7 +49,7 @@ def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) 
         "where": recipe.package_root,
         "table": recipe.table,
         "sources": [[path, _digest(path)] for path in recipe.files],
-        "variables": [reads.variable(name) for name in (reads.CACHE_KEY, *reads.SETTINGS)],
+        "variables": [dependencies.variable(name) for name in (dependencies.CACHE_KEY, *variables.kept)],
     }
     return manifests.digest(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode())
 

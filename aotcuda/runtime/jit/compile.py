@@ -10,7 +10,7 @@ from aotcuda import frontends
 from aotcuda import manifest as manifests
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.runtime.jit import cache as caches
-from aotcuda.runtime.jit import cache_key as keys
+from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact, size_cap
 
@@ -51,10 +51,10 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     target = f"sm_{major}{minor}"
     kept = cache()
     size_cap()  # a wrong value is said before anything is compiled
-    name = keys.key(recipe, kernel, signature, target)
+    name = cache_key.key(recipe, kernel, signature, target)
     what = f"{recipe.module}.{kernel} for {signature}" if kernel else f"{recipe.module}, all of it, for {gpu}"
     found = kept.get(name)
-    if found is not None and keys.is_good(found, recipe):
+    if found is not None and cache_key.is_good(found, recipe):
         return found
     _check_installed(recipe, what)
     because = str(cause).partition("\n")[0]
@@ -62,7 +62,7 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     lock = kept.lock(name)
     try:
         found = kept.get(name)
-        if found is not None and keys.is_good(found, recipe):
+        if found is not None and cache_key.is_good(found, recipe):
             return found
         if lock is not None:
             kept.discard(name)
@@ -103,7 +103,7 @@ def _check_installed(recipe: Recipe, what: str) -> None:
     if (
         front_end is not None
         and package
-        and package not in keys.installed(front_end.distributions)
+        and package not in cache_key.installed(front_end.distributions)
         and not _is_importable(package)
     ):
         message = (
@@ -118,7 +118,7 @@ def _check_installed(recipe: Recipe, what: str) -> None:
 
 def _is_installed(front_end: frontends.Registration) -> bool:
     package = front_end.package
-    return not package or package in keys.installed(front_end.distributions) or _is_importable(package)
+    return not package or package in cache_key.installed(front_end.distributions) or _is_importable(package)
 
 
 def _is_importable(package: str) -> bool:
@@ -129,12 +129,12 @@ def _is_importable(package: str) -> bool:
 
 def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> Artifact:
     try:
-        from aotcuda.builder import jit as builder  # noqa: PLC0415 (the one place where the run time meets the build)
+        from aotcuda.builder import jit  # noqa: PLC0415 (the one place where the run time meets the build)
     except ImportError as error:
         message = f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
         raise DependencyError(message) from error
     names = recipe.names
-    request = builder.Request(
+    request = jit.Request(
         table=recipe.table,
         module=recipe.module,
         kernel=kernel,
@@ -146,7 +146,7 @@ def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: st
         project=recipe.names is None,
     )
     try:
-        built = builder.build(request)
+        built = jit.build(request)
     except OSError as error:  # no room for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from aotcuda import dependencies as reads
+from aotcuda import dependencies
 from aotcuda import manifest as manifests
 
 TYPE_CHECKING = False
@@ -32,7 +32,9 @@ class Sources:
         self._root = root
         self._seen: dict[str, _State] = {}
         self._values: dict[str, str | None] = {}
-        self._sources = [(self._path(item["path"].removesuffix(reads.TABLE)), item) for item in manifest["sources"]]
+        self._sources = [
+            (self._path(item["path"].removesuffix(dependencies.TABLE)), item) for item in manifest["sources"]
+        ]
         self._variables = manifest.get("variables", {})
         self._reads: list[tuple[str, Read]] = []
         self._absent: dict[str, list[str]] = {}  # by folder
@@ -55,11 +57,11 @@ class Sources:
                 state = _state(file)
                 if self._seen.get(path) == state:
                     continue
-                digest = _table_digest(file) if path.endswith(reads.TABLE) else _digest(file)
+                digest = _table_digest(file) if path.endswith(dependencies.TABLE) else _digest(file)
             except OSError:
                 return f"{file} is gone"
             if digest != source["sha256"]:
-                what = f"[tool.aotcuda] in {file}" if path.endswith(reads.TABLE) else file
+                what = f"[tool.aotcuda] in {file}" if path.endswith(dependencies.TABLE) else file
                 return f"{what} was edited"
             self._remember(path, state)
         return None
@@ -75,10 +77,10 @@ class Sources:
                     return f"{path} is gone"
                 if self._seen.get(path) == state:
                     continue
-                if reads.answer(ask, path) == read["answer"]:
+                if dependencies.answer(ask, path) == read["answer"]:
                     self._remember(path, state)
                     continue
-            elif reads.answer(ask, path) == read["answer"]:
+            elif dependencies.answer(ask, path) == read["answer"]:
                 continue
             return _difference(read, path)
         return None
@@ -95,7 +97,7 @@ class Sources:
                 continue
             for name in names:
                 path = os.path.join(folder, name)
-                if reads.answer("kind", path) is not None:
+                if dependencies.answer("kind", path) is not None:
                     return f"{path} was added"
             self._remember(key, state)
         return None
@@ -105,7 +107,7 @@ class Sources:
             value = os.environ.get(name)
             if name in self._values and self._values[name] == value:
                 continue
-            if reads.variable(name) != digest:
+            if dependencies.variable(name) != digest:
                 return f"the environment variable {name} was changed"
             self._values[name] = value
         return None
@@ -128,7 +130,7 @@ def _difference(read: Read, path: str) -> str:
     ask = read["ask"]
     if ask.startswith("access:"):
         return f"access to {path} was changed"
-    if reads.answer("kind", path) is None and ask != "link":
+    if dependencies.answer("kind", path) is None and ask != "link":
         return f"{path} is gone"
     if ask == "names":
         return f"files in {path} were added or removed"
@@ -151,4 +153,4 @@ def _table_digest(file: str) -> str | None:
             table = tomllib.load(stream).get("tool", {}).get("aotcuda", {})
         except ValueError:
             return None
-    return reads.table_digest(table)
+    return dependencies.table_digest(table)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.numba import c_abi, declarations, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
@@ -30,6 +31,20 @@ if TYPE_CHECKING:
 
 Raise = tuple[int, str, str, str, str, int]
 """An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
+
+
+def small_kernel(cuda: Any, types: Any) -> FunctionType:
+    """A kernel to warm a compiler up with: typing and lowering tables are then filled once, and not in every child."""
+
+    def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
+        i = cuda.grid(1)
+        tile = cuda.shared.array(32, dtype=types.float32)
+        if i < x.size:
+            tile[cuda.threadIdx.x] = x[i]
+            cuda.syncthreads()
+            y[i] = a * tile[cuda.threadIdx.x] + y[i] / x.shape[0]
+
+    return warm  # type: ignore[return-value]
 
 
 class NumbaFrontEnd(ABC):
@@ -94,6 +109,23 @@ class NumbaFrontEnd(ABC):
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
         """Code of modules in LLVM IR."""
+
+    @abstractmethod
+    def include_dirs(self) -> list[str]:
+        """See FrontEnd."""
+
+    def load(self, unit: NumbaUnit, root: str) -> object:
+        """See FrontEnd; the Python object.
+
+        Raises:
+            SourceError: Its module cannot be imported, or lacks it.
+        """
+        return python_source.load(unit, root)
+
+    def sources(self, unit: NumbaUnit, loaded: object, root: str) -> tuple[LinkInput, ...]:
+        """See FrontEnd: Python modules alone."""
+        del unit, loaded, root
+        return ()
 
     def given(self, loaded: Any) -> dict[str, Any]:
         """The options that `@cuda.jit` was given."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import linkable
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
-from aotcuda.builder.link import inputs as links
+from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def link_input(item: Any, root: Path) -> LinkInput:
     """
     if isinstance(item, str):
         try:
-            return links.from_file(root / item, root, f"it links {item}")
+            return link_inputs.from_file(root / item, root, f"it links {item}")
         except ConfigError as error:
             raise CompileError(str(error)) from None
     kind = linkable.CLASSES.get(type(item).__name__)
@@ -78,7 +78,7 @@ def callbacks(item: Any) -> tuple[Callbacks, ...]:
     if packaged is not None:
         return tuple(Callbacks(**found) for found in packaged)
     names = {
-        which: links.importable_name(function, which) if function is not None else None
+        which: link_inputs.importable_name(function, which) if function is not None else None
         for which, function in (("setup", item.setup_callback), ("teardown", item.teardown_callback))
     }
     if not any(names.values()):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.type_notation import Notation
-    from aotcuda.builder.frontends.protocol import LinkInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +82,6 @@ def python_function(unit: NumbaUnit, function: object, dispatcher: Any, notation
         )
         raise SourceError(message)
     return python
-
-
-def sources(unit: NumbaUnit, loaded: object, root: str) -> tuple[LinkInput, ...]:
-    """See FrontEnd: Python modules alone."""
-    del unit, loaded, root
-    return ()
 
 
 def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:

@@ -3,27 +3,3 @@
 # Puts numba-cuda in the place of the numba.cuda that numba has of its own. Its .pth file does the same, but only in
 # folders where Python reads such files.
 import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401
-
-from aotcuda.builder.frontends.numba.units import sources
-from aotcuda.builder.frontends.numba_cuda.compiler import NumbaCuda
-from aotcuda.builder.frontends.numba_cuda.linking import include_dirs
-from aotcuda.builder.frontends.python_source import load
-
-_front_end = NumbaCuda()
-
-prepare = _front_end.prepare
-resolve = _front_end.resolve
-compile_kernel = _front_end.compile_kernel
-compile_function = _front_end.compile_function
-merge_functions = _front_end.merge_functions
-
-__all__ = [
-    "compile_function",
-    "compile_kernel",
-    "include_dirs",
-    "load",
-    "merge_functions",
-    "prepare",
-    "resolve",
-    "sources",
-]

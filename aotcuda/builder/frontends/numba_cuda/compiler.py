@@ -16,9 +16,8 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
-from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd
-from aotcuda.builder.frontends.numba_cuda import linking
-from aotcuda.builder.frontends.numba_cuda import patches as adapt
+from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
+from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
 from aotcuda.builder.frontends.protocol import LinkInput
 
@@ -42,7 +41,7 @@ class NumbaCuda(NumbaFrontEnd):
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
-        adapt.install()
+        patches.install()
         _warm_up()
         return {
             "numba-cuda": version("numba-cuda"),
@@ -65,7 +64,7 @@ class NumbaCuda(NumbaFrontEnd):
     ) -> AbstractContextManager[list[str]]:
         """See NumbaFrontEnd."""
         del python, c_abi
-        return adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options)
+        return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options)
 
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
@@ -110,7 +109,7 @@ class NumbaCuda(NumbaFrontEnd):
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
         """See NumbaFrontEnd."""
         del jit
-        return [adapt.settle_debug_info(str(module), self.root) for module in compiled.library.modules]
+        return [patches.settle_debug_info(str(module), self.root) for module in compiled.library.modules]
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         """See NumbaFrontEnd."""
@@ -135,6 +134,13 @@ class NumbaCuda(NumbaFrontEnd):
     ) -> tuple[LinkInput, ...]:
         """See NumbaFrontEnd."""
         return _generate(name, texts, options, target, form)
+
+    def include_dirs(self) -> list[str]:
+        """See NumbaFrontEnd."""
+        return linking.include_dirs()
+
+
+FRONT_END = NumbaCuda()
 
 
 def _nvvm_options(options: Options) -> dict[str, Any]:
@@ -190,14 +196,6 @@ def _copy(function: FunctionType) -> FunctionType:
 
 
 def _warm_up() -> None:
-    """Compile a small kernel, so that typing and lowering tables are filled once and not in every child."""
-
-    def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
-        i = cuda.grid(1)
-        tile = cuda.shared.array(32, dtype=types.float32)
-        if i < x.size:
-            tile[cuda.threadIdx.x] = x[i]
-            cuda.syncthreads()
-            y[i] = a * tile[cuda.threadIdx.x] + y[i] / x.shape[0]
-
-    cuda.compile(warm, "void(float32, float32[::1], float32[::1])", device=False, abi="numba", cc=(7, 5))
+    cuda.compile(
+        small_kernel(cuda, types), "void(float32, float32[::1], float32[::1])", device=False, abi="numba", cc=(7, 5)
+    )

@@ -13,9 +13,9 @@ from numba.cuda.core import config
 from numba.cuda.cuda_paths import get_cuda_paths
 from numba.cuda.cudadrv import nvrtc
 
-from aotcuda.builder.frontends.numba import link_items as items
+from aotcuda.builder.frontends.numba import link_items
 from aotcuda.builder.frontends.numba.link_items import Needs
-from aotcuda.builder.frontends.numba_cuda import patches as adapt
+from aotcuda.builder.frontends.numba_cuda import patches
 from aotcuda.builder.frontends.protocol import External, LinkInput
 from aotcuda.errors import CompileError
 
@@ -47,8 +47,8 @@ def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Need
         raise CompileError(message)
     inputs = [_input(item, Path(root)) for item in found]
     if library.use_cooperative:
-        inputs.append(items.GRID_GROUP)
-    callbacks = [named for item in found if not adapt.shim(item) for named in items.callbacks(item)]
+        inputs.append(link_items.GRID_GROUP)
+    callbacks = [named for item in found if not patches.shim(item) for named in link_items.callbacks(item)]
     return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=_externals(library))
 
 
@@ -66,11 +66,11 @@ def include_dirs() -> list[str]:
 
 
 def _input(item: Any, root: Path) -> LinkInput:
-    if shim := adapt.shim(item):
+    if shim := patches.shim(item):
         name, heading, pieces = shim
         parts = tuple((key, text.encode()) for key, text in pieces.items())
         return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts, internal=True)
-    ready = items.link_input(item, root)
+    ready = link_items.link_input(item, root)
     if isinstance(item, str) and Path(item).parent == Path(cuda_compiler.__file__).parent:
         return replace(ready, internal=True)
     return ready

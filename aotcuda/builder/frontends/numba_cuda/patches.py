@@ -1,7 +1,8 @@
 """What numba-cuda must be told to compile ahead of time: a target instead of a device, stable names, a stable order.
 
-Numba-CUDA is written for the machine that it runs on. Every change made to it here is in this file, with its reason,
-and is made once, in the worker process that only the build uses. Written against numba-cuda 0.30.4.
+Numba-CUDA is written for the machine that it runs on. The changes made to it are in this file and, where both compilers
+need them, in `frontends/numba`, each with its reason. They are made once, in the worker process that only the build
+uses. Written against numba-cuda 0.30.4.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import types as python_types
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from numba.cuda.cudadrv import driver
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.memory_management import nrt
 
-from aotcuda.builder.frontends.numba import gpu, units
+from aotcuda.builder.frontends.numba import gpu, patches, units
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -88,26 +88,17 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
 
 def install() -> None:
     """Make the changes. Called once, before any user module is imported."""
-    _pin_settings()
+    patches.pin_settings(config)
     _supply_target()
     _order_links()
     _name_shared_memory()
     _defer_eager_signatures()
     _defer_vectorize()
-    _take_plain_helpers()
+    patches.take_plain_helpers(target.CUDATypingContext, cuda.jit, _helper_options)
     _catch_raises()
     _return_nothing_to_c()
     _keep_shims_apart()
     _refuse_recursion()
-
-
-def _pin_settings() -> None:
-    # A .numba_config.yaml in the user's folder or home would change the code that is built.
-    config.OPT = type(config.OPT)(3)
-    config.CUDA_DEBUGINFO_DEFAULT = 0
-    config.FORCE_CUDA_CC = None
-    config.DUMP_ASSEMBLY = False
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
 
 
 class _TargetDevice:
@@ -178,11 +169,8 @@ def _defer_eager_signatures() -> None:
             original_compile(self, arguments, return_type)
         return original_template(self, args, kws)
 
-    def disable_compile(self: Any, val: bool = True) -> None:
-        self._can_compile = not val  # Numba asserts that something has been compiled by now
-
     dispatcher.CUDADispatcher.compile = compile_kernel
-    dispatcher.CUDADispatcher.disable_compile = disable_compile
+    patches.disable_compile_unasked(dispatcher.CUDADispatcher)
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.CUDADispatcher.get_call_template = get_call_template
 
@@ -212,23 +200,8 @@ def _defer_vectorize() -> None:
         kind.build_ufunc = build_ufunc
 
 
-def _take_plain_helpers() -> None:
-    # Numba compiles a helper only when it is wrapped in `@cuda.jit`. In a source for ahead-of-time builds nothing has
-    # to be wrapped, so a plain function that is met in compiled code becomes a device function.
-    original = target.CUDATypingContext.resolve_value_type
-    wrapped: dict[python_types.FunctionType, Any] = {}
-
-    def resolve_value_type(self: Any, val: Any) -> Any:
-        try:
-            return original(self, val)
-        except (ValueError, TypeError):
-            if not isinstance(val, python_types.FunctionType) or _current.capability is None:
-                raise
-        if val not in wrapped:
-            wrapped[val] = cuda.jit(device=True, **_current.options)(val)
-        return original(self, wrapped[val])
-
-    target.CUDATypingContext.resolve_value_type = resolve_value_type
+def _helper_options() -> dict[str, Any] | None:
+    return None if _current.capability is None else _current.options
 
 
 def _catch_raises() -> None:

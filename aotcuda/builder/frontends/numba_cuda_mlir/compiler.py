@@ -12,10 +12,9 @@ from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core.errors import NumbaError
 from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
-from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd
+from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba.messages import RaisesError
-from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir
-from aotcuda.builder.frontends.numba_cuda_mlir import patches as adapt
+from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir, patches
 from aotcuda.builder.frontends.numba_cuda_mlir.types import check, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
@@ -36,12 +35,12 @@ class NumbaCudaMlir(NumbaFrontEnd):
     """Numba-CUDA-MLIR."""
 
     convention = convention
-    dispatchers = adapt.MLIRDispatcher
+    dispatchers = patches.MLIRDispatcher
     errors = NumbaError
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
-        adapt.install()
+        patches.install()
         _warm_up()
         return {
             "numba-cuda-mlir": version("numba-cuda-mlir"),
@@ -53,7 +52,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
         """See NumbaFrontEnd."""
-        return adapt.compiling(f"{unit.module}.{unit.symbol}", target, jit.options, python, c_abi=c_abi)
+        return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options, python, c_abi=c_abi)
 
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
@@ -127,13 +126,20 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def raises(self, compiled: Any) -> list[Raise]:
         """See NumbaFrontEnd."""
         del compiled
-        return adapt.raised()
+        return patches.raised()
 
     def generate(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
         """See NumbaFrontEnd."""
         return (_generate(name, texts, options, target, form),)
+
+    def include_dirs(self) -> list[str]:
+        """See NumbaFrontEnd."""
+        return linking.include_dirs()
+
+
+FRONT_END = NumbaCudaMlir()
 
 
 def _generate(
@@ -161,16 +167,7 @@ def _generate(
 
 
 def _warm_up() -> None:
-    """Compile a small kernel, so that typing and lowering tables are filled once and not in every child."""
-
-    def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
-        i = cuda.grid(1)
-        tile = cuda.shared.array(32, dtype=types.float32)
-        if i < x.size:
-            tile[cuda.threadIdx.x] = x[i]
-            cuda.syncthreads()
-            y[i] = a * tile[cuda.threadIdx.x] + y[i] / x.shape[0]
-
+    warm = small_kernel(cuda, types)
     args = (types.float32, types.float32[::1], types.float32[::1])
     settings = decorators.verify_target_options({"lto": True})
     settings["_compile_output"] = "ltoir"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir.numba_cuda.core import config
 
-from aotcuda.builder.frontends.numba import link_items as items
+from aotcuda.builder.frontends.numba import link_items
 from aotcuda.builder.frontends.numba.link_items import Needs
 from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir
 
@@ -27,10 +27,10 @@ def needs(given: Iterable[Any], text: str, root: str, *, cooperative: bool) -> N
         SourceError: A callback cannot be found by name.
     """
     found = [item for item in given if not (isinstance(item, str) and _DEVICE_RUNTIME in Path(item).name)]
-    inputs = [items.link_input(item, Path(root)) for item in found]
+    inputs = [link_items.link_input(item, Path(root)) for item in found]
     if cooperative:
-        inputs.append(items.GRID_GROUP)
-    callbacks = [named for item in found for named in items.callbacks(item)]
+        inputs.append(link_items.GRID_GROUP)
+    callbacks = [named for item in found for named in link_items.callbacks(item)]
     return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=llvm_ir.externals(text))
 
 

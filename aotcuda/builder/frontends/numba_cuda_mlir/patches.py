@@ -1,8 +1,8 @@
 """What numba-cuda-mlir must be told to compile ahead of time: a target instead of a device, stable names, IR for later.
 
-Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. Every
-change made to it here is in this file, with its reason, and is made once, in the worker process that only the build
-uses. Written against numba-cuda-mlir 0.6.0.
+Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
+changes made to it are in this file and, where both of Numba's compilers need them, in `frontends/numba`, each with its
+reason. They are made once, in the worker process that only the build uses. Written against numba-cuda-mlir 0.6.0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numba_cuda_mlir.numba_cuda.core import config
 from numba_cuda_mlir.numba_cuda.cudadrv import driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from aotcuda.builder.frontends.numba import gpu
+from aotcuda.builder.frontends.numba import gpu, patches
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.front_end import Raise
 
 _IMPORT_CAPABILITY = (7, 5)
 """What stands for the GPU while modules are imported; nothing is compiled then."""
 
 MLIRDispatcher = descriptor.MLIRDispatcher
-
-Raise = tuple[int, str, str, str, str, int]
-"""An error code and what it stands for, as in `CompiledKernel.exceptions`; the path is absolute."""
 
 
 @dataclass(slots=True)
@@ -88,7 +86,7 @@ def compiling(
 def install() -> None:
     """Make the changes. Called once, before any user module is imported."""
     descriptor.mlir_target.ensure_initialized()  # the dispatchers' part, which units are compiled without
-    _pin_settings()
+    patches.pin_settings(config)
     _work_in_one_thread()
     _supply_target()
     _number_helpers()
@@ -100,15 +98,6 @@ def install() -> None:
     _catch_raises()
     _show_errors()
     _refuse_device_arrays()
-
-
-def _pin_settings() -> None:
-    # A .numba_config.yaml in the user's folder or home would change the code that is built.
-    config.OPT = type(config.OPT)(3)
-    config.CUDA_DEBUGINFO_DEFAULT = 0
-    config.FORCE_CUDA_CC = None
-    config.DUMP_ASSEMBLY = False
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
 
 
 def _work_in_one_thread() -> None:
@@ -227,13 +216,10 @@ def _defer_eager_signatures() -> None:
             self._compile_as_device_callee(signature)
         return call_template(self, args, kws)
 
-    def disable_compile(self: Any, val: bool = True) -> None:
-        self._can_compile = not val  # the compiler asserts that something has been compiled by now
-
     MLIRDispatcher._compile_public = deferred_public
     MLIRDispatcher.compile_device = deferred_device
     MLIRDispatcher.get_call_template = get_call_template
-    MLIRDispatcher.disable_compile = disable_compile
+    patches.disable_compile_unasked(MLIRDispatcher)
     gpu.refuse_driver(driver.Driver, CudaSupportError)
     gpu.refuse_launches(
         (MLIRDispatcher, "_compile", ""),
@@ -243,22 +229,11 @@ def _defer_eager_signatures() -> None:
 
 
 def _take_plain_helpers() -> None:
-    # The compiler knows a helper only when it is wrapped in `@cuda.jit`. In a source for ahead-of-time builds nothing
-    # has to be wrapped, so a plain function that is met in compiled code becomes a device function.
-    original = descriptor.MLIRTypingContext.resolve_value_type
-    store_var = mlir_lowering.MLIRLower.store_var
-    wrapped: dict[python_types.FunctionType, Any] = {}
+    def options() -> dict[str, Any] | None:
+        return None if _current.target is None else {**_current.options, "annotations_as_signatures": False}
 
-    def resolve_value_type(self: Any, val: Any) -> Any:
-        try:
-            return original(self, val)
-        except (ValueError, TypeError):
-            if not isinstance(val, python_types.FunctionType) or _current.target is None:
-                raise
-        if val not in wrapped:
-            options = {**_current.options, "annotations_as_signatures": False}
-            wrapped[val] = cuda.jit(device=True, **options)(val)
-        return original(self, wrapped[val])
+    store_var = mlir_lowering.MLIRLower.store_var
+    wrapped = patches.take_plain_helpers(descriptor.MLIRTypingContext, cuda.jit, options)
 
     def store_wrapped(self: Any, target: Any, value: Any, *rest: Any, **more: Any) -> Any:
         # Lowering looks at the value where typing looked at its type.
@@ -266,7 +241,6 @@ def _take_plain_helpers() -> None:
             value = wrapped[value]
         return store_var(self, target, value, *rest, **more)
 
-    descriptor.MLIRTypingContext.resolve_value_type = resolve_value_type
     mlir_lowering.MLIRLower.store_var = store_wrapped
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda.inspect.text import shown
+from aotcuda.binary.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

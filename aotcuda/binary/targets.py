@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda import manifest, manifest_index
-from aotcuda import missing_hook as forgotten
-from aotcuda.binary import fatbin
+from aotcuda import manifest, manifest_index, missing_hook
+from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.text import shown
 from aotcuda.errors import ManifestError, TargetError
-from aotcuda.inspect import files
-from aotcuda.inspect.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +35,7 @@ _LARGEST_METADATA = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuiltModule:
+class PackagedModule:
     """A module that aotcuda built.
 
     Attributes:
@@ -72,7 +70,7 @@ class _Finder(Protocol):
         """The module's whereabouts."""
 
 
-def find(target: str) -> Iterator[BuiltModule | BareImage]:
+def find(target: str) -> Iterator[PackagedModule | BareImage]:
     """The modules in `target`, by name, or the one image that it is; each is read when it is asked for.
 
     Raises:
@@ -104,7 +102,7 @@ def _mode(path: Path) -> int | None:
         raise TargetError(message) from None
 
 
-def find_module(name: str) -> BuiltModule:
+def find_module(name: str) -> PackagedModule:
     """The installed module called `name`.
 
     Raises:
@@ -125,14 +123,14 @@ def headers(target: str) -> list[str]:
         TargetError: As for `find`; or it is an image, of which there is no header.
         ManifestError: As for `find`.
     """
-    found = [_header(item) for item in find(target) if isinstance(item, BuiltModule)]
+    found = [_header(item) for item in find(target) if isinstance(item, PackagedModule)]
     if not found:
         message = f"{shown(target)} is an image alone; headers come with modules"
         raise TargetError(message)
     return found
 
 
-def _header(module: BuiltModule) -> str:
+def _header(module: PackagedModule) -> str:
     data = module.files.get("header")
     try:
         text = None if data is None else data.decode()
@@ -155,16 +153,16 @@ def _check_some(folders: object, where: str, hint: str | None) -> None:
 def _hint(target: str) -> str | None:
     """Why a folder or an importable name has no module that aotcuda built, where a forgotten hook would be why."""
     if Path(target).is_dir():
-        return forgotten.above(str(Path(target).resolve()))
+        return missing_hook.above(str(Path(target).resolve()))
     top = target.partition(".")[0]
     spec = _spec(top)
     locations = (spec.submodule_search_locations or ()) if spec else ()
-    return next(filter(None, map(forgotten.above, locations)), None) or forgotten.installed(top)
+    return next(filter(None, map(missing_hook.above, locations)), None) or missing_hook.installed(top)
 
 
 def _wheel_hint(wheel: files.Wheel) -> str | None:
     names = [name for name in wheel.names if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
-    return forgotten.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace")) if names else None
+    return missing_hook.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace")) if names else None
 
 
 def _data_folders(folder: Path) -> list[Path]:
@@ -181,7 +179,7 @@ def _data_folders(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _in_file(path: Path) -> Iterator[BuiltModule | BareImage]:
+def _in_file(path: Path) -> Iterator[PackagedModule | BareImage]:
     with files.open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
@@ -199,7 +197,7 @@ def _in_file(path: Path) -> Iterator[BuiltModule | BareImage]:
         raise files.UnreadableError(problem)
 
 
-def _in_wheel(path: Path, budget: Budget) -> Iterator[BuiltModule]:
+def _in_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
     with files.open_wheel(path, budget) as wheel:
         names = sorted(name for name in wheel.names if name.endswith(_ENDING))
         _check_some(names, str(path), None if names else _wheel_hint(wheel))
@@ -247,7 +245,7 @@ def _spec(name: str) -> ModuleSpec | None:
     return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
 
 
-def _read_module(folder: files.Folder) -> BuiltModule:
+def _read_module(folder: files.Folder) -> PackagedModule:
     where = folder.where
     data = _read(folder, manifest.FILE_NAME, manifest.LARGEST)
     parsed = manifest.parse(data, f"{where}/{manifest.FILE_NAME}")
@@ -268,7 +266,7 @@ def _read_module(folder: files.Folder) -> BuiltModule:
     for file in parsed["function_links"]:
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
-    return BuiltModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
+    return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
 
 
 def _read(folder: files.Folder, name: str, most: int) -> bytes:

@@ -1,0 +1,65 @@
+"""What both of Numba's compilers must be told alike to compile ahead of time.
+
+Each is written for the machine that it runs on. What only one of them needs is in its own `patches`; all of it is made
+once, in the worker process that only the build uses.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def pin_settings(config: Any) -> None:
+    """Set what a .numba_config.yaml in the user's folder or home would change of the code that is built."""
+    config.OPT = type(config.OPT)(3)
+    config.CUDA_DEBUGINFO_DEFAULT = 0
+    config.FORCE_CUDA_CC = None
+    config.DUMP_ASSEMBLY = False
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
+
+
+def disable_compile_unasked(dispatcher: Any) -> None:
+    """Let `@cuda.jit("...")` end its eager compilation with nothing compiled, which the compilers assert against."""
+
+    def disable_compile(self: Any, val: bool = True) -> None:
+        self._can_compile = not val
+
+    dispatcher.disable_compile = disable_compile
+
+
+def take_plain_helpers(
+    context: Any, jit: Callable[..., Any], options: Callable[[], dict[str, Any] | None]
+) -> dict[types.FunctionType, Any]:
+    """Let a plain function that is met in compiled code become a device function.
+
+    The compilers know a helper only when it is wrapped in `@cuda.jit`; in a source for ahead-of-time builds nothing has
+    to be wrapped.
+
+    Args:
+        context: The class of the compiler's typing context.
+        jit: Its `cuda.jit`.
+        options: What helpers are wrapped with now; None while nothing is compiled.
+
+    Returns:
+        The wrapped functions, by those that were met; it grows.
+    """
+    original = context.resolve_value_type
+    wrapped: dict[types.FunctionType, Any] = {}
+
+    def resolve_value_type(self: Any, val: Any) -> Any:
+        try:
+            return original(self, val)
+        except (ValueError, TypeError):
+            chosen = options()
+            if not isinstance(val, types.FunctionType) or chosen is None:
+                raise
+        if val not in wrapped:
+            wrapped[val] = jit(device=True, **chosen)(val)
+        return original(self, wrapped[val])
+
+    context.resolve_value_type = resolve_value_type
+    return wrapped
