@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest
 from aotcuda import missing_hook as forgotten
 from aotcuda.builder import manifest_dependencies as depends
-from aotcuda.builder import output, plan, rebuild, stages
+from aotcuda.builder import output, plan, questions, rebuild, stages
 from aotcuda.builder import wheel_files as artifacts
 from aotcuda.builder.config import parser as config
 from aotcuda.builder.worker.job import Job
@@ -19,10 +19,10 @@ from aotcuda.errors import ConfigError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from aotcuda.builder.worker.job import Result
+    from aotcuda.builder.worker.job import BuiltModule, Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,16 @@ class Output:
         files: Content of each file, by its path from the folder that holds the package.
         package_root: That folder in the project (`.` or `src`), relative to the project.
         warnings: What the user should know.
+        notes: What the build decided that the sources asked for; a part of its report.
+        needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
+            is compiled from it.
     """
 
     files: dict[str, bytes]
     package_root: str
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    needed: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(
@@ -73,14 +78,20 @@ def build(
             carry=settings.fallback == "jit" and not editable,
             trace=editable,
             watched=depends.patterns(settings.watch, root) if editable else (),
+            prelude=settings.prelude,
         )
     )
     package_root = _package_root(settings.modules[0].name, roots)
     project = depends.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     files: dict[str, bytes] = {}
+    needed: dict[str, str] = {}
+    everything = [built for result in results for built in result.modules]
+    carried = {project.relative(root / path) for built in everything for path, _ in built.carried}
     for result in results:
-        found = _dependencies(result, table, project, editable=editable)
         for built in result.modules:
+            found = _dependencies(result, built, table, project, editable=editable)
+            if settings.fallback == "jit" and not editable:
+                needed |= _needed(built, found, carried)
             files |= artifacts.files(
                 settings,
                 built,
@@ -96,6 +107,8 @@ def build(
         files=files,
         package_root=os.path.relpath(package_root, root),
         warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
+        notes=questions.report(question for result in results for question in result.questions),
+        needed=needed,
     )
 
 
@@ -130,7 +143,7 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
         raise ConfigError(message)
     hint = forgotten.in_project(str(pyproject.parent))
     built = build(section, pyproject.parent)
-    for text in [*([hint] if hint else []), *built.warnings]:
+    for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
     return output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
 
@@ -184,11 +197,16 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
                 raise ConfigError(message)
 
 
+def _needed(built: BuiltModule, found: depends.Dependencies, carried: Collection[str]) -> dict[str, str]:
+    """The files that the wheel must have so that the JIT fallback can compile a module, with the module's name."""
+    return {item["path"]: built.plan.config.name for item in found.sources if item["path"] not in carried}
+
+
 def _dependencies(
-    result: Result, table: Mapping[str, object], project: depends.Project, *, editable: bool
+    result: Result, built: BuiltModule, table: Mapping[str, object], project: depends.Project, *, editable: bool
 ) -> depends.Dependencies:
-    """What the result depends on; in wheels its sources alone, and in an editable install the table as well."""
-    found = depends.of([result], project, lasting=True)
+    """What a module depends on; in wheels its sources alone, and in an editable install the table as well."""
+    found = depends.of([result], project, lasting=True, module=built.plan.config.name)
     if not editable:
         return depends.Dependencies(sources=found.sources)
     pyproject = project.relative(project.root / "pyproject.toml")

@@ -90,10 +90,14 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         built = backend.build(table, root, packages, self.metadata.core.dependencies, editable=editable)
         for text in built.warnings:
             self.app.display_warning(f"aotcuda: {text}")
+        for text in built.notes:
+            self.app.display_info(f"aotcuda: {text}")
         if editable:
             # Written when hatchling has done its part, which may fail.
             build_data["aotcuda_output"] = built
             return
+        included = {file.distribution_path for file in config.builder.recurse_included_files()}
+        backend.check_sources(built, included)
         config.build_reserved_paths.update(map(config.get_distribution_path, backend.leftovers(root)))
         staged = build_data["aotcuda_staged"] = backend.staged(built)
         atexit.register(staged.discard)  # where hatchling gives up before `finalize`

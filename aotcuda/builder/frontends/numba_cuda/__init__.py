@@ -7,11 +7,13 @@ import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401
 from aotcuda.builder.frontends.numba.units import sources
 from aotcuda.builder.frontends.numba_cuda.compiler import NumbaCuda
 from aotcuda.builder.frontends.numba_cuda.linking import include_dirs
-from aotcuda.builder.frontends.python_source import load
 
 _front_end = NumbaCuda()
 
 prepare = _front_end.prepare
+importing = _front_end.importing
+load = _front_end.load
+settled = _front_end.settled
 resolve = _front_end.resolve
 compile_kernel = _front_end.compile_kernel
 compile_function = _front_end.compile_function
@@ -20,10 +22,12 @@ merge_functions = _front_end.merge_functions
 __all__ = [
     "compile_function",
     "compile_kernel",
+    "importing",
     "include_dirs",
     "load",
     "merge_functions",
     "prepare",
     "resolve",
+    "settled",
     "sources",
 ]

@@ -3,11 +3,13 @@
 from aotcuda.builder.frontends.numba.units import sources
 from aotcuda.builder.frontends.numba_cuda_mlir.compiler import NumbaCudaMlir
 from aotcuda.builder.frontends.numba_cuda_mlir.linking import include_dirs
-from aotcuda.builder.frontends.python_source import load
 
 _front_end = NumbaCudaMlir()
 
 prepare = _front_end.prepare
+importing = _front_end.importing
+load = _front_end.load
+settled = _front_end.settled
 resolve = _front_end.resolve
 compile_kernel = _front_end.compile_kernel
 compile_function = _front_end.compile_function
@@ -16,10 +18,12 @@ merge_functions = _front_end.merge_functions
 __all__ = [
     "compile_function",
     "compile_kernel",
+    "importing",
     "include_dirs",
     "load",
     "merge_functions",
     "prepare",
     "resolve",
+    "settled",
     "sources",
 ]

@@ -38,6 +38,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     convention = convention
     dispatchers = adapt.MLIRDispatcher
     errors = NumbaError
+    packages = ("numba_cuda_mlir",)
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
