@@ -9,6 +9,8 @@ import tomllib
 import zipfile
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aotcuda.binary import fatbin
 from aotcuda.builder import api
 from aotcuda.builder import jit as late
@@ -64,6 +66,19 @@ def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_e
     assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and was told 1024" in said
     assert not any("imported for each" in line for line in said)
     assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
+
+
+def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp_path: Path) -> None:
+    # By the linker later on: libnvJitLink calls cuInit itself.
+    text = ASKS + "    CAPABILITY = device.compute_capability\nassert not os.path.exists(os.environ['FAKE_CUDA_LOG'])\n"
+    project = write(tmp_path / "project", source(text), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
+    log = tmp_path / "driver.jsonl"
+    environ = {"LD_LIBRARY_PATH": str(driver), "FAKE_CUDA_LOG": str(log)}
+    projects.succeed(project, *projects.HATCHLING, **environ)
+    log.unlink(missing_ok=True)
+    asks = source("from numba import cuda\nprint(cuda.is_available())\n")
+    assert projects.succeed(project, sys.executable, "-c", asks, **environ).out == "True\n"
+    assert "cuInit" in log.read_text(), "it would be seen"
 
 
 def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str, tmp_path: Path) -> None:
@@ -224,6 +239,7 @@ def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(front_e
         "tool.aotcuda.fallback: pkg/_helper.py is not in the wheel, and the JIT fallback would compile the kernels of "
         'pkg.k from it; include it in the wheel, or set fallback = "error"'
     )
+    assert not list((project / "dist").glob("*"))
     path.write_text(text.replace("[tool.aotcuda]", '[tool.aotcuda]\nfallback = "error"'))
     projects.build_wheel(project)
     path.write_text(
@@ -322,3 +338,24 @@ def test_an_editable_install_depends_on_the_prelude_and_on_its_own_sources(front
     common = {"_aot_prelude.py", "stand_ins/not_installed/__init__.py", "pkg/__init__.py", TABLE_OF_PROJECT}
     assert listed["pkg.k"] == common | {"pkg/_k.py", "pkg/_other.py"}
     assert listed["pkg.alone"] == common | {"pkg/_alone.py"}
+
+
+HOOK = """
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Hook(BuildHookInterface):
+    def initialize(self, version, build_data):
+        build_data["artifacts"].append("_helper.py")
+"""
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_what_another_hook_puts_into_the_wheel_is_there(front_end: str, tmp_path: Path) -> None:
+    hook = "[tool.hatch.build.targets.wheel.hooks.custom]\n"
+    project = two_modules(tmp_path / "project")
+    (project / ".gitignore").write_text("_helper.py\n")
+    assert "pkg/_helper.py is not in the wheel" in refused(project).said
+    (project / "hatch_build.py").write_text(HOOK)
+    path = project / "pyproject.toml"
+    path.write_text(path.read_text().replace("[tool.aotcuda]\n", f"{hook}[tool.aotcuda]\n"))
+    projects.build_wheel(project)

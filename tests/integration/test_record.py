@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,9 +14,10 @@ from integration import projects
 from support import front_ends
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from integration.projects import Done
 
-SUPPORT = Path(projects.__file__).parents[1] / "support"
 KERNELS = 'tool.aotcuda.modules."recorded.kernels".kernels'
 
 
@@ -27,19 +25,6 @@ KERNELS = 'tool.aotcuda.modules."recorded.kernels".kernels'
 def project(tmp_path: Path) -> Path:
     """The project `recorded`."""
     return projects.copy("recorded", tmp_path / "project")
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a driver that takes what the compilers launch."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.fail("the stand-in driver needs a C compiler: install gcc")
-    folder = tmp_path_factory.mktemp("driver")
-    source = SUPPORT / "fake_libcuda_compilers.c"
-    options = ["-shared", "-fPIC", "-O1", "-Wall", "-o", folder / "libcuda.so.1"]
-    subprocess.run([compiler, *options, source, "-lpthread", "-ldl"], check=True)
-    return folder
 
 
 def record(project: Path, *arguments: str, **environ: str) -> Done:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from integration import projects
 from integration.projects import MODULE, refused, source, write
 
@@ -270,3 +272,25 @@ def test_a_name_that_two_sources_have_must_be_told_apart(front_end: str, tmp_pat
         f'{MODULE}.kernels.same: pkg._k and pkg._other each have same; say which, as python = "pkg._k:same"'
     )
     assert missing.startswith(f"{MODULE}.kernels.h: pkg._k and pkg._other has no function h; it has f, ")
+
+
+TWINS = """
+from numba import cuda, njit
+
+def add(x):
+    x[0] += 1
+
+class Both:
+    def __init__(self, function):
+        self.on_the_host = njit(function)
+        self.on_the_gpu = cuda.jit("void(float32[::1])")(function)
+
+both = Both(add)
+"""
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_a_kernel_is_taken_rather_than_its_twin_for_the_host(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", TWINS, module="kernels.both = {}")
+    (kernel,) = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")["kernels"]
+    assert kernel["overloads"][0]["signature"] == "void(float32[::1])"

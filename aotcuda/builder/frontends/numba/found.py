@@ -110,6 +110,7 @@ def _inside(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) 
     """What a function or an object was made around: the kernel that it holds, or what it says that it wraps."""
     wrapped = next((inner for inner in (_attribute(value, which) for which in _INNER) if inner is not None), None)
     held = [(which, item) for which, item in _held(value) if isinstance(item, dispatcher) and not _is_device(item)]
+    held = [(which, item) for which, item in held if "device" in item.targetoptions] or held  # rather than @njit's twin
     if any(item is not held[0][1] for _, item in held):
         plain = getattr(wrapped, "py_func", wrapped)
         held = [(which, item) for which, item in held if item is wrapped or item.py_func is plain] or held
