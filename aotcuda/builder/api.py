@@ -91,7 +91,7 @@ def build(
         for built in result.modules:
             found = _dependencies(result, built, table, project, editable=editable)
             if settings.fallback == "jit" and not editable:
-                needed |= _needed(built, found, carried)
+                needed |= _needed(built, found, carried, project)
             files |= artifacts.files(
                 settings,
                 built,
@@ -197,9 +197,22 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
                 raise ConfigError(message)
 
 
-def _needed(built: BuiltModule, found: depends.Dependencies, carried: Collection[str]) -> dict[str, str]:
+def _needed(
+    built: BuiltModule, found: depends.Dependencies, carried: Collection[str], project: depends.Project
+) -> dict[str, str]:
     """The files that the wheel must have so that the JIT fallback can compile a module, with the module's name."""
-    return {item["path"]: built.plan.config.name for item in found.sources if item["path"] not in carried}
+    paths = [item["path"] for item in found.sources if item["path"] not in carried]
+    return {path: built.plan.config.name for path in paths if not _is_of_another(path, project)}
+
+
+def _is_of_another(path: str, project: depends.Project) -> bool:
+    """Whether a file belongs to a project that lies inside this one, as in a workspace; it has a wheel of its own."""
+    folder = (project.package_root / path).resolve().parent
+    while folder != project.root and folder.is_relative_to(project.root):
+        if (folder / "pyproject.toml").is_file():
+            return True
+        folder = folder.parent
+    return False
 
 
 def _dependencies(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -359,3 +360,15 @@ def test_what_another_hook_puts_into_the_wheel_is_there(front_end: str, tmp_path
     path = project / "pyproject.toml"
     path.write_text(path.read_text().replace("[tool.aotcuda]\n", f"{hook}[tool.aotcuda]\n"))
     projects.build_wheel(project)
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_a_project_inside_the_project_has_a_wheel_of_its_own(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", "import member\n\ndef f(x):\n    x[0] = member.NUMBER\n", module=KERNEL)
+    other = project / "libs" / "member"
+    (other / "member").mkdir(parents=True)
+    (other / "member" / "__init__.py").write_text("NUMBER = 3\n")
+    path = os.pathsep.join([str(other), str(project)])
+    assert "libs/member/member/__init__.py is not in the wheel" in refused(project, PYTHONPATH=path).said
+    (other / "pyproject.toml").write_text("[project]\nname = 'member'\n")
+    projects.build_wheel(project, PYTHONPATH=path)
