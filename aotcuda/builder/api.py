@@ -5,21 +5,22 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest, missing_hook
-from aotcuda.builder import manifest_dependencies, output, plan, rebuild, stages, wheel_files
+from aotcuda.builder import manifest_dependencies, output, plan, questions, rebuild, stages, wheel_files
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import ConfigError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from aotcuda.builder.worker.job import Result
+    from aotcuda.builder.manifest_dependencies import Dependencies
+    from aotcuda.builder.worker.job import BuiltModule, Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +31,16 @@ class Output:
         files: Content of each file, by its path from the folder that holds the package.
         package_root: That folder in the project (`.` or `src`), relative to the project.
         warnings: What the user should know.
+        notes: What the build decided that the sources asked for; a part of its report.
+        needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
+            is compiled from it.
     """
 
     files: dict[str, bytes]
     package_root: str
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    needed: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(
@@ -70,14 +76,20 @@ def build(
             carry=settings.fallback == "jit" and not editable,
             trace=editable,
             watched=manifest_dependencies.patterns(settings.watch, root) if editable else (),
+            prelude=settings.prelude,
         )
     )
     package_root = _package_root(settings.modules[0].name, roots)
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     files: dict[str, bytes] = {}
+    needed: dict[str, str] = {}
+    everything = [built for result in results for built in result.modules]
+    carried = {project.relative(root / path) for built in everything for path, _ in built.carried}
     for result in results:
-        found = _dependencies(result, table, project, editable=editable)
         for built in result.modules:
+            found = _dependencies(result, built, table, project, editable=editable)
+            if settings.fallback == "jit" and not editable:
+                needed |= _needed(built, found, carried, project)
             files |= wheel_files.files(
                 settings,
                 built,
@@ -93,6 +105,8 @@ def build(
         files=files,
         package_root=os.path.relpath(package_root, root),
         warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
+        notes=questions.report(question for result in results for question in result.questions),
+        needed=needed,
     )
 
 
@@ -127,7 +141,7 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
         raise ConfigError(message)
     hint = missing_hook.in_project(str(pyproject.parent))
     built = build(section, pyproject.parent)
-    for text in [*([hint] if hint else []), *built.warnings]:
+    for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
     return output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
 
@@ -181,11 +195,34 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
                 raise ConfigError(message)
 
 
+def _needed(
+    built: BuiltModule, found: Dependencies, carried: Collection[str], project: manifest_dependencies.Project
+) -> dict[str, str]:
+    """The files that the wheel must have so that the JIT fallback can compile a module, with the module's name."""
+    paths = [item["path"] for item in found.sources if item["path"] not in carried]
+    return {path: built.plan.config.name for path in paths if not _is_of_another(path, project)}
+
+
+def _is_of_another(path: str, project: manifest_dependencies.Project) -> bool:
+    """Whether a file belongs to a project that lies inside this one, as in a workspace; it has a wheel of its own."""
+    folder = (project.package_root / path).resolve().parent
+    while folder != project.root and folder.is_relative_to(project.root):
+        if (folder / "pyproject.toml").is_file():
+            return True
+        folder = folder.parent
+    return False
+
+
 def _dependencies(
-    result: Result, table: Mapping[str, object], project: manifest_dependencies.Project, *, editable: bool
-) -> manifest_dependencies.Dependencies:
-    """What the result depends on; in wheels its sources alone, and in an editable install the table as well."""
-    found = manifest_dependencies.of([result], project, lasting=True)
+    result: Result,
+    built: BuiltModule,
+    table: Mapping[str, object],
+    project: manifest_dependencies.Project,
+    *,
+    editable: bool,
+) -> Dependencies:
+    """What a module depends on; in wheels its sources alone, and in an editable install the table as well."""
+    found = manifest_dependencies.of([result], project, lasting=True, module=built.plan.config.name)
     if not editable:
         return manifest_dependencies.Dependencies(sources=found.sources)
     pyproject = project.relative(project.root / "pyproject.toml")

@@ -17,7 +17,7 @@ from aotcuda.builder import api, output, run_time_requirement, source_tree, temp
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -93,6 +93,21 @@ def build(
     of_dependencies = run_time_requirement.warnings(dependencies)  # before anything is compiled: it may refuse
     built = api.build(table, root, packages, editable=editable)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
+
+
+def check_sources(built: api.Output, included: Collection[str]) -> None:
+    """Refuse a wheel without files that its JIT fallback would compile; `included` are the names of what it takes in.
+
+    Raises:
+        ConfigError: One is missing.
+    """
+    for path, module in sorted(built.needed.items()):
+        if path not in included:
+            message = (
+                f"tool.aotcuda.fallback: {path} is not in the wheel, and the JIT fallback would compile the kernels of "
+                f'{module} from it; include it in the wheel, or set fallback = "error"'
+            )
+            raise ConfigError(message)
 
 
 def tag(table: Mapping[str, object]) -> str | None:

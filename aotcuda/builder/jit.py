@@ -135,6 +135,7 @@ def _wanted(modules: Sequence[Module], front_end: str, request: Request) -> tupl
 def _tops(settings: Config) -> frozenset[str]:
     """The packages that are the project's: those of its modules, and of the sources that are Python modules."""
     found = [module.name for module in settings.modules]
+    found += [settings.prelude] if settings.prelude else []
     for module in settings.modules:
         found += loading.tables(module.frontend or settings.frontend).modules(module)
     return frozenset(name.partition(".")[0] for name in found)

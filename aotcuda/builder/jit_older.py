@@ -40,7 +40,9 @@ def job(
     wanted: tuple[str, ...] = (),
 ) -> Job:
     """The job of a JIT build; arguments as in `Job`, and `package_root`, the folder that holds the package."""
-    roots = [package_root] if root.is_relative_to(package_root) else [package_root, root]
+    # Beside a wheel's package lies what its prelude needs, which is imported from the folder that has come along.
+    beside = settings.prelude is not None or not root.is_relative_to(package_root)
+    roots = dict.fromkeys([package_root, root] if beside else [package_root])
     return Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
@@ -51,6 +53,7 @@ def job(
         product="jit",
         trace=True,
         watched=watched,
+        prelude=settings.prelude,
         linkable=linkable,
         wanted=wanted,
     )

@@ -91,7 +91,12 @@ def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
 
 
 def of(
-    results: Iterable[Result], project: Project, *, lasting: bool = False, own_variables: Iterable[str] = ()
+    results: Iterable[Result],
+    project: Project,
+    *,
+    lasting: bool = False,
+    own_variables: Iterable[str] = (),
+    module: str | None = None,
 ) -> Dependencies:
     """What the images depend on that `results` are about.
 
@@ -101,14 +106,17 @@ def of(
         lasting: The environment of the build is not that of the launches, as with `pip install -e .`: leave out what
             is installed in it.
         own_variables: Environment variables that workers have values of their own for.
+        module: The module that the images are of; None for all that the results have.
     """
     results = list(results)
     seen = dependency_trace.joined(result.trace for result in results if result.trace is not None)
-    sources = {project.relative(Path(item["path"])): item["sha256"] for result in results for item in result.sources}
+    imported = {item["path"]: item["sha256"] for result in results for item in result.sources}
+    apart = set() if module is None else set(imported).difference(*(result.needed[module] for result in results))
+    sources = {project.relative(Path(path)): digest for path, digest in imported.items() if path not in apart}
     questions: list[manifest.Read] = []
     installed = _installed() if lasting else ()
     for (ask, name), answer in sorted(seen.reads.items()):
-        if project.is_generated(name):
+        if project.is_generated(name) or (apart and str(Path(name).resolve()) in apart):
             continue
         path = project.own(name)
         if path is None:

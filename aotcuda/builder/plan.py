@@ -84,9 +84,12 @@ def code_target(target: Target) -> Target:
     return Target("sass", target.major, target.minor, target.suffix)
 
 
-def _plan_module(config: Config, module: Module) -> ModulePlan:
-    frontend = module.frontend or config.frontend
-    units = loading.tables(frontend).units(module)
+def check_symbols(units: Iterable[Unit]) -> None:
+    """Refuse units of one module whose entry points would have the same name.
+
+    Raises:
+        ConfigError: There are such.
+    """
     seen: dict[str, Unit] = {}
     for unit in units:
         if unit.symbol in seen:
@@ -95,6 +98,12 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
             )
             raise ConfigError(message)
         seen[unit.symbol] = unit
+
+
+def _plan_module(config: Config, module: Module) -> ModulePlan:
+    frontend = module.frontend or config.frontend
+    units = loading.tables(frontend).units(module)
+    check_symbols(units)
     ptx = next((target for target in config.arch if target.kind == "ptx"), None)
     if module.options.debug and module.kernels and ptx is not None:
         message = (

@@ -81,4 +81,8 @@ def _joined(result: Result, earlier: Sequence[Result]) -> Result:
         return result
     sources = {source["path"]: source for item in (*earlier, result) for source in item.sources}
     seen = [item.trace for item in (*earlier, result) if item.trace is not None]
-    return replace(result, sources=tuple(sources.values()), trace=dependency_trace.joined(seen) if seen else None)
+    before = frozenset(source["path"] for item in earlier for source in item.sources)
+    needed = {name: paths | before for name, paths in result.needed.items()}
+    return replace(
+        result, sources=tuple(sources.values()), needed=needed, trace=dependency_trace.joined(seen) if seen else None
+    )

@@ -123,6 +123,11 @@ def _type(node: ast.expr, names: Mapping[str, str]) -> Type:
         return _type(ast.Name(node.attr), names)
     if isinstance(node, ast.Name):
         if node.id in names:
+            holder, colon, attribute = names[node.id].strip().partition(":")
+            if (
+                colon and holder.replace(".", "").isidentifier()
+            ):  # the name that a module has for it, as records are told
+                return Type(attribute)
             inner = ast.parse(names[node.id].strip(), mode="eval").body
             return _type(inner, {name: text for name, text in names.items() if name != node.id})
         return Type(_SCALARS.get(node.id, node.id))

@@ -154,6 +154,8 @@ class Tables:
         new_module = module not in self._modules
         found = {} if new_module else self._matching(module, wanted)
         packaged = [text for value in found.values() for text in _signatures(value)]
+        if found and not packaged:  # the build takes those that the source has
+            packaged = [record.signature for record in wanted.records if record.declared and record.signature]
         records = tuple(
             record
             for record in wanted.records
@@ -161,6 +163,8 @@ class Tables:
         )
         if not records:
             return None
+        if found and not any(_signatures(value) for value in found.values()):
+            records = wanted.records  # with a signature in the table, those in the source count no more
         names = taken.setdefault(module, set())
         kernel = next(iter(found), None) or key_for(wanted.path, names)
         names.add(kernel)

@@ -40,10 +40,11 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         del version
         if staged := build_data.pop("aotcuda_staged", None):
             staged.discard()
-        built = build_data.pop("aotcuda_output", None)
+        built, packed = build_data.pop("aotcuda_output", None), build_data.pop("aotcuda_built", None)
         try:
             with self._in_one_line():
                 self._install(built)
+                self._check(packed, artifact_path)
         except BaseException:
             Path(artifact_path).unlink(missing_ok=True)
             raise
@@ -85,6 +86,16 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         for text in backend.install(built, Path(self.root)) if built is not None else ():
             self.app.display_warning(f"aotcuda: {text}")
 
+    def _check(self, built: Output | None, wheel: str) -> None:
+        """Look into the wheel when it is whole: other hooks have their say in what it takes in."""
+        from zipfile import ZipFile
+
+        from aotcuda.builder import backend
+
+        if built is not None:
+            with ZipFile(wheel) as archive:
+                backend.check_sources(built, set(archive.namelist()))
+
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
         from aotcuda.builder import backend
 
@@ -93,10 +104,13 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         built = backend.build(table, root, packages, self.metadata.core.dependencies, editable=editable)
         for text in built.warnings:
             self.app.display_warning(f"aotcuda: {text}")
+        for text in built.notes:
+            self.app.display_info(f"aotcuda: {text}")
         if editable:
             # Written when hatchling has done its part, which may fail.
             build_data["aotcuda_output"] = built
             return
+        build_data["aotcuda_built"] = built
         config.build_reserved_paths.update(map(config.get_distribution_path, backend.leftovers(root)))
         staged = build_data["aotcuda_staged"] = backend.staged(built)
         atexit.register(staged.discard)  # where hatchling gives up before `finalize`

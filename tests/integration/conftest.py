@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -79,3 +80,16 @@ def _features(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[
 def features(front_end: str, _features: Callable[[str], dict[str, bytes]]) -> dict[str, bytes]:
     """The content of a wheel of `tests/packages/features`, for targets of every kind."""
     return _features(front_end)
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a driver that takes what the compilers launch."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.fail("the stand-in driver needs a C compiler: install gcc")
+    folder = tmp_path_factory.mktemp("driver")
+    source = projects.CHECKOUT / "tests" / "support" / "fake_libcuda_compilers.c"
+    options = ["-shared", "-fPIC", "-O1", "-Wall", "-o", folder / "libcuda.so.1"]
+    subprocess.run([compiler, *options, source, "-lpthread", "-ldl"], check=True)
+    return folder

@@ -57,7 +57,7 @@ IMPORTS = {
                 ("CudaSupportError", "ARRAY = cuda.device_array(3)"),
                 ("CudaSupportError", "ARRAY = cuda.pinned_array(3)"),
                 ("CudaSupportError", "STREAM = cuda.stream()"),
-                ("CudaSupportError", "COUNT = cuda.get_current_device().MULTIPROCESSOR_COUNT"),
+                ("CudaSupportError", "INFO = cuda.current_context().get_memory_info()"),
                 ("CudaSupportError", "cuda.synchronize()"),
             ]
         )

@@ -284,3 +284,44 @@ def test_gathered_attempts_that_succeed_raise_nothing() -> None:
 def test_gathered_attempts_leave_unforeseen_errors_alone() -> None:
     with pytest.raises(ZeroDivisionError), pool.gathered() as attempt, attempt():
         raise ZeroDivisionError
+
+
+def test_a_spare_process_starts_from_the_state_before_the_block() -> None:
+    with pool.spare(lambda: [*STATE, os.getpid()]) as call:
+        STATE.append(7)
+        try:
+            (pid,) = call()
+        finally:
+            STATE.clear()
+    assert pid != os.getpid()
+
+
+def test_a_spare_process_runs_tasks_of_its_own_and_tells_what_they_raise() -> None:
+    with pool.spare(lambda: run(Task("one", lambda: 1), Task("two", lambda: b"x" * 3_000_000))) as call:
+        assert call() == [1, b"x" * 3_000_000]
+    with (
+        pool.spare(lambda: run(failing(SourceError("not there")))) as call,
+        pytest.raises(SourceError, match="not there"),
+    ):
+        call()
+
+
+def test_a_spare_process_that_dies_is_told() -> None:
+    with (
+        pool.spare(lambda: os.kill(os.getpid(), signal.SIGKILL)) as call,
+        pytest.raises(BuildError, match="without a result"),
+    ):
+        call()
+
+
+def test_a_spare_process_is_no_child_that_could_be_waited_for() -> None:
+    with pool.spare(lambda: None), pytest.raises(ChildProcessError):
+        os.waitpid(-1, 0)
+
+
+def test_a_spare_process_that_is_not_called_goes() -> None:
+    reading, writing = os.pipe()
+    with pool.spare(lambda: None):
+        os.close(writing)  # which the copy has as well
+    assert os.read(reading, 1) == b""
+    os.close(reading)

@@ -71,7 +71,7 @@ def test_every_key_arrives_where_it_belongs() -> None:
     )
     module, plain = config.modules
     key = 'tool.aotcuda.modules."mypkg.kernels"'
-    assert (module.key, module.name, module.source) == (key, "mypkg.kernels", "mypkg._kernels")
+    assert (module.key, module.name, module.source) == (key, "mypkg.kernels", ("mypkg._kernels",))
     assert module.link == (
         LinkItem(key=f"{key}.link[0]", path="csrc/functions.cu"),
         LinkItem(

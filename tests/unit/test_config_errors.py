@@ -65,8 +65,28 @@ host_abi = true
     tool.aotcuda.host_abi: unknown key; did you mean host-abi?
 
 "two words" = 1
-    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, watch, host-abi,
-    options, modules
+    tool.aotcuda."two words": unknown key; the keys here are arch, frontend, load, fallback, prelude, types,
+    watch, host-abi, options, modules
+
+prelude = "pkg/_p.py"
+    tool.aotcuda.prelude: "pkg/_p.py" cannot be imported, because "pkg/_p" is not a Python identifier; give ...
+
+prelude = "pkg.k"
+    tool.aotcuda.prelude: "pkg.k" is the module of tool.aotcuda.modules."pkg.k", which the build writes; name another
+    module
+
+types = ["float32"]
+    tool.aotcuda.types: expected a table of types, found a list; write for example types = { C2 = "complex128[:, ::1]" }
+
+types = { a-b = "float32" }
+    tool.aotcuda.types.a-b: expected an identifier (ASCII letters, digits, underscores) as the key, found the string
+    "a-b"; choose another name
+
+types = { C2 = "complex128[:, ::1" }
+    tool.aotcuda.types.C2: "complex128[:, ::1" has a '[' that is never closed; correct the brackets
+
+types = { A = "Tuple((int32, B))", B = "UniTuple(C, 2)", C = "A[:]" }
+    tool.aotcuda.types.A: it is made of itself (A -> B -> C -> A); write what one of them stands for
 
 options = { fast-math = true }
     tool.aotcuda.options.fast-math: unknown key; did you mean fastmath?
@@ -221,6 +241,9 @@ source = "pkg.class"
     {M}.source: "pkg.class" cannot be imported, because "class" is a keyword of Python; give the dotted name of a
     module, such as "mypkg._kernels"
 
+source = ["pkg._k", "pkg._l", "pkg._k"]
+    {M}.source[2]: "pkg._k" is listed twice; remove one of them
+
 source = "pkg..k"
     {M}.source: expected the dotted name of a Python module, found the string "pkg..k"; write for example source =
     "mypkg._kernels"
@@ -320,16 +343,22 @@ add = "int32((int32)"
 add = { sig = "int32(int32)" }
     {M}.functions.add.sig: unknown key; did you mean signature?
 
-add = { python = "a" }
-    {M}.functions.add.signature: this key is missing; write for example signature = "int32(int32, int32)"
+add = { python = "pkg.k:a", signature = "f4(f4)" }
+    {M}.functions.add.python: pkg.k is none of the modules in {M}.source; did you mean pkg._k?
+
+add = { python = "elsewhere:a", signature = "f4(f4)" }
+    {M}.functions.add.python: elsewhere is none of the modules in {M}.source; add it to {M}.source
 
 add = { signature = 3 }
     {M}.functions.add.signature: expected a signature in Numba's notation, found the integer 3; write for example
     signature = "int32(int32, int32)"
 
-add = { python = "a.b", signature = "f4(f4)" }
-    {M}.functions.add.python: expected the name of a Python function, found the string "a.b"; write for example
-    python = "add"
+add = { python = "a..b", signature = "f4(f4)" }
+    {M}.functions.add.python: expected the name of a Python function, or "package.module:name", with dots before the
+    attribute of an object, found the string "a..b"; write for example python = "add"
+
+add = { python = "a.def", signature = "f4(f4)" }
+    {M}.functions.add.python: "def" is a keyword of Python, so no function can have it; choose another name
 
 add = { python = "def", signature = "f4(f4)" }
     {M}.functions.add.python: "def" is a keyword of Python, so no function can have it; choose another name
@@ -419,9 +448,9 @@ axpy = ['void(f4)', 3]
     {M}.kernels.axpy[1]: expected a signature in Numba's notation, found the integer 3; write for example kernels =
     ...
 
-axpy = {}
-    {M}.kernels.axpy.signatures: this key is missing; write for example signatures = ["void(float32[:,::1],
-    float32[:,::1], float32[:,::1])"]
+axpy = { signatures = [] }
+    {M}.kernels.axpy.signatures: expected a signature or a list of signatures, found an empty list; write for example
+    signatures = ...
 
 axpy.signatures = 'void'
     {M}.kernels.axpy.signatures: expected a signature in Numba's notation, found the string "void"; write for

@@ -12,10 +12,11 @@ SAME = [
     ("(double, intp, b1)", "void(float64, int64, boolean)"),
     ("void(UniTuple(int64, 2))", "void(Tuple((int64, int64)))"),
     ("void(C2, Own)", "void(complex128[:, ::1], point[::1])"),
+    ("void(There[::1], Random[::1])", "void(point[::1], xoroshiro128p_type[::1])"),
     ("void(NPDatetime('s'))", 'void(NPDatetime("s"))'),
     ("void(CPointer(f4))", "void(CPointer(float32))"),
 ]
-NAMES = {"C2": "complex128[:, ::1]", "Own": "point[::1]"}
+NAMES = {"C2": "complex128[:, ::1]", "Own": "point[::1]", "There": "pkg.types:point", "Random": "xoroshiro128p_type"}
 
 TAKEN = [
     ("void(float32[:])", "void(float32[::1])"),

@@ -160,3 +160,11 @@ def test_a_form_that_cannot_be_kept_is_refused() -> None:
     editor.table(("tool", "aotcuda", "modules", "m"), {"source": "m"})
     with pytest.raises(ConfigError, match=r"cannot be merged .* it is left as it is"):
         editor.text()
+
+
+def test_a_kernel_without_signatures_has_those_of_its_source(tmp_path: Path) -> None:
+    text = BASE + '\n[tool.aotcuda.modules.m]\nsource = ["m", "n"]\nkernels.add = {}\n'
+    declared = record("add", "void(int8)", declared=True)
+    assert merged(text, declared, folder=tmp_path) == text
+    after = merged(text, declared, record("add", "void(float32)"), folder=tmp_path)
+    assert packaged(after) == {"add": ["void(int8)", "void(float32)"]}, "those of the source count no more"

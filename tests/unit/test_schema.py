@@ -37,6 +37,8 @@ GOOD: dict[str, Any] = {
     "frontend": "numba-cuda-mlir",
     "load": "first-use",
     "fallback": "error",
+    "prelude": "pkg._prelude",
+    "types": {"C2": "complex128[:, ::1]"},
     "host-abi": True,
     "options": {
         "fastmath": True,
@@ -67,12 +69,12 @@ GOOD: dict[str, Any] = {
                 "short": {"signature": "void(int8)", "launch-bounds": 64},
             },
         },
-        "other": {"source": "pkg.more", "functions": {"sub": "int32(int32)"}},
+        "other": {"source": ["pkg.more", "pkg.again"], "functions": {"sub": "int32(int32)"}},
     },
 }
 
 # Keys that name things are no keys of a table with known keys: nothing can be unknown among them.
-OPEN = {"modules", "functions", "kernels", "defines"}
+OPEN = {"modules", "functions", "kernels", "defines", "types"}
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +148,7 @@ def _is_beyond_the_schema(table: dict[str, Any]) -> bool:
     """Whether the parser alone refuses `table`, for a reason that no schema can say."""
     with pytest.raises(ConfigError) as caught:
         parse(table, environ={})
-    beyond = ("has neither functions nor kernels", "is not a Python identifier")
+    beyond = ("has neither functions nor kernels", "is not a Python identifier", "is none of the modules in")
     return any(reason in str(caught.value) for reason in beyond)
 
 
@@ -211,9 +213,9 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         frozenset(table["properties"]) for table in objects(schema.tool_schema("aotcuda")) if "properties" in table
     }
     by_hand = {
-        Config: {"arch", "frontend", "load", "fallback", "watch", "host-abi", "options", "modules"},
+        Config: {"arch", "frontend", "load", "fallback", "prelude", "types", "watch", "host-abi", "options", "modules"},
         Options: {_key(field.name) for field in dataclasses.fields(Options)},
-        Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name"},
+        Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name", "types"},
         LinkItem: {_key(field.name) for field in dataclasses.fields(LinkItem)} - {"key"},
         Function: {_key(field.name) for field in dataclasses.fields(Function)} - {"key", "name", "short-key"},
         Kernel: {_key(field.name) for field in dataclasses.fields(Kernel)} - {"key", "name", "short-key"}
@@ -234,6 +236,7 @@ def test_every_default_in_the_schema_is_the_parsers() -> None:
         "frontend": config.frontend,
         "load": config.load,
         "fallback": config.fallback,
+        "types": dict(config.types),
         "watch": [*config.watch],
         "host-abi": config.host_abi,
     }

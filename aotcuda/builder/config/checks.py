@@ -6,6 +6,7 @@ Everything here runs on configurations that were read already, and raises Config
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.config import keys
@@ -13,14 +14,18 @@ from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from aotcuda.builder.config.model import Config, Module, Options
+
+_NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
 
 
 def check(config: Config) -> None:
     """Run every check below, in the order of the file."""
     _check_options(f"{keys.ROOT}.options", config.options)
+    _check_types(dict(config.types))
+    _check_prelude(config)
     for module in config.modules:
         _check_options(f"{module.key}.options", module.options)
         _check_content(module)
@@ -38,6 +43,33 @@ def _check_options(key: str, options: Options) -> None:
             "set one of them to false"
         )
         raise ConfigError(message)
+
+
+def _check_types(types: Mapping[str, str]) -> None:
+    """A name for a type is made of types, in the end."""
+    for first in types:
+        waiting: list[tuple[str, ...]] = [(first,)]
+        while waiting:
+            way = waiting.pop()
+            for name in dict.fromkeys(_NAME.findall(types[way[-1]])):
+                if name == first:
+                    message = (
+                        f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); write what "
+                        "one of them stands for"
+                    )
+                    raise ConfigError(message)
+                if name in types and name not in way:
+                    waiting.append((*way, name))
+
+
+def _check_prelude(config: Config) -> None:
+    for module in config.modules:
+        if module.name == config.prelude:
+            message = (
+                f"{keys.ROOT}.prelude: {keys.string(module.name)} is the module of {module.key}, which the build "
+                "writes; name another module"
+            )
+            raise ConfigError(message)
 
 
 def _check_content(module: Module) -> None:

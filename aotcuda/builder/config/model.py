@@ -125,12 +125,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """An importable module that the wheel gains."""
+    """An importable module that the wheel gains.
+
+    Attributes:
+        types: The names for types that the whole table has, each with what it stands for.
+    """
 
     key: str
     name: str
     source: Any = field(
-        metadata=setting(OfFrontEnd("source"), "The Python module that holds the functions.", '"mypkg._kernels"')
+        metadata=setting(
+            OfFrontEnd("source"), "The Python modules that hold the functions: one, or a list.", '"mypkg._kernels"'
+        )
     )
     frontend: str | None = field(
         default=None,
@@ -177,6 +183,7 @@ class Module:
             f"{{ axpy = [{_AXPY}] }}",
         ),
     )
+    types: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +216,23 @@ class Config:
         default="jit",
         metadata=setting(
             Choice(("jit", "error")), "What happens where nothing in the wheel fits: compile, or raise.", '"error"'
+        ),
+    )
+    prelude: str | None = field(
+        default=None,
+        metadata=setting(
+            rules.PYTHON_MODULE,
+            "A Python module that is imported before all sources, in builds alone; it may lie outside the package. See "
+            "[the order of imports](#what-a-build-imports).",
+            '"_aot_prelude"',
+        ),
+    )
+    types: tuple[tuple[str, str], ...] = field(
+        default=(),
+        metadata=setting(
+            TableOf(name=rules.TYPE_NAME, value=rules.TYPE, expected="a table of types"),
+            "Names for types, which every signature and every other one of these types may use. See [types](#types).",
+            '{ C2 = "complex128[:, ::1]" }',
         ),
     )
     watch: tuple[str, ...] = field(

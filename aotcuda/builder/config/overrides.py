@@ -41,7 +41,7 @@ def _check_quoted(key: Key, name: str, module: Mapping[str, Any]) -> None:
     for inner, value in module.items():
         if "source" not in module and isinstance(value, Mapping):
             dotted = f"{name}.{inner}"
-            if isinstance(value.get("source"), str) and inner not in {"functions", "options"}:
+            if isinstance(value.get("source"), str | list) and inner not in {"functions", "options"}:
                 remedy = f'write [{ROOT}.modules."{dotted}"]'
                 problem = "a module's dotted name must be quoted, as one key"
                 raise key.child(inner).error(problem, remedy)

@@ -31,7 +31,7 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
     if override and "arch" not in table:
         table = {**table, "arch": [str(target) for target in override]}
     config: Config = Record(cls=Config, expected="a table").read(overrides.inherit_options(table), ROOT)
-    config = replace(config, modules=tuple(_read_by_front_end(module, config.frontend) for module in config.modules))
+    config = replace(config, modules=tuple(_read_by_front_end(module, config) for module in config.modules))
     checks.check(config)
     return replace(
         config,
@@ -47,10 +47,9 @@ def _settled(options: Options) -> Options:
     return replace(options, opt_level=0) if options.debug else options
 
 
-def _read_by_front_end(module: Module, common: str) -> Module:
-    name = module.frontend or common
+def _read_by_front_end(module: Module, config: Config) -> Module:
+    name = module.frontend or config.frontend
     shapes = loading.tables(name).SHAPES
     waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels")}
-    return replace(
-        module, **{which: item.read(shapes, name) for which, item in waiting.items() if isinstance(item, Unread)}
-    )
+    read = {which: item.read(shapes, name) for which, item in waiting.items() if isinstance(item, Unread)}
+    return replace(module, types=config.types, **read)

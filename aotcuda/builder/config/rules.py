@@ -105,8 +105,18 @@ def callback(text: str) -> str:
     return text
 
 
-def signature(text: str) -> str:
-    """A signature in Numba's notation, on one line. Its types are the front end's affair; brackets are checked here."""
+def python_path(text: str) -> str:
+    """A Python function: its name, a path of attributes, or `package.module:path` where the module has to be told."""
+    module, colon, path = text.rpartition(":")
+    if colon:
+        dotted_name(module)
+    for part in path.split("."):
+        python_name(part)
+    return text
+
+
+def type_text(text: str) -> str:
+    """A type, or a part of a signature, on one line. What it means is the front end's affair; brackets are checked."""
     text = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
     stack: list[str] = []
     for character in _LITERALS.sub("", text):
@@ -119,6 +129,13 @@ def signature(text: str) -> str:
         message = f"{keys.string(text)} has a {stack[-1]!r} that is never closed; correct the brackets"
         raise ValueError(message)
     return text
+
+
+def type_name(text: str) -> str:
+    """A name for a type."""
+    if text.startswith("__"):
+        raise _unusable(text, "is reserved for Python, like all names that begin with __")
+    return python_name(text)
 
 
 def _unusable(name: str, problem: str, remedy: str = "choose another name") -> ValueError:
@@ -136,10 +153,17 @@ C_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", 
 KERNEL_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", attribute)
 MACRO_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$")
 PYTHON_NAME = Text("the name of a Python function", r"^[^\s.:]+$", python_name)
+PYTHON_PATH = Text(
+    'the name of a Python function, or "package.module:name", with dots before the attribute of an object',
+    r"^([^\s.:]+(\.[^\s.:]+)*:)?[^\s.:]+(\.[^\s.:]+)*$",
+    python_path,
+)
 PYTHON_MODULE = Text("the dotted name of a Python module", r"^[^\s.:]+(\.[^\s.:]+)*$", dotted_name)
 CALLBACK = Text('"package.module:function"', r"^[^\s.:]+(\.[^\s.:]+)*:[^\s.:]+$", callback)
 LINK_PATH = Text(
     f"the path of a file that ends in {', '.join(LINK_SUFFIXES)}",
     rf"[^/]\.({'|'.join(LINK_SUFFIXES).replace('.', '')})$",
 )
-SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", signature)
+SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", type_text)
+TYPE_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", type_name)
+TYPE = Text("a type, as signatures have it", r"\S", type_text)

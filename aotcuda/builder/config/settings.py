@@ -122,7 +122,8 @@ class Record:
             properties[name] = _described(field, entry)
             if entry.alias:
                 properties[entry.alias] = properties[name] | {"description": f"Another spelling of {name}."}
-                either = {"oneOf": [{"required": [name]}, {"required": [entry.alias]}]}
+                both = {"oneOf": [{"required": [name]}, {"required": [entry.alias]}]}
+                either = both if required(field, entry) else {"not": {"required": [name, entry.alias]}}
             elif required(field, entry):
                 needed.append(name)
         table: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}

@@ -6,7 +6,8 @@ A front end is two modules, which its `aotcuda.frontends.Registration` names:
   which units they make. They are imported in the process that builds, by the JIT fallback and for the schema: without
   the compiler.
 - its **compiler** (`FrontEnd`), used inside the build's worker process alone: `prepare` once, `load` and `resolve` for
-  each unit, then, in a forked child for each unit and capability, `compile_kernel` or `compile_function`.
+  each unit (with `settled` in between, if it has one), then, in a forked child for each unit and capability,
+  `compile_kernel` or `compile_function`.
 
 Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
 `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Entry, Module, Options
@@ -206,6 +208,27 @@ class CompiledFunction:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What code that a build imports asked of a GPU.
+
+    Attributes:
+        place: Its file and line.
+        asked: What it asked, in its own terms.
+        answer: What it was told, or why it was told nothing.
+        depends: GPUs of other targets would answer otherwise.
+        refused: It was told nothing, and got an error instead.
+        mere: It asked for the GPU itself, which is of interest where it asked nothing more.
+    """
+
+    place: str
+    asked: str
+    answer: str
+    depends: bool = False
+    refused: bool = False
+    mere: bool = False
+
+
 class Tables(Protocol):
     """How a front end reads its part of a module's table.
 
@@ -251,11 +274,24 @@ class FrontEnd(Protocol):
         `root` is the project's folder; no path below it may get into the code in absolute form.
         """
 
+    def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
+        """The block in which sources are imported for `target`; gives what they ask of a GPU meanwhile.
+
+        If an answer depends on the target, they are imported once for each compute capability, in processes of their
+        own. A front end whose sources can ask nothing has no need of it.
+        """
+
     def load(self, unit: Any, root: str) -> Any:
         """What `unit` is compiled from: a Python object, the content of a file.
 
         Raises:
             SourceError: There is no such thing.
+        """
+
+    def settled(self, unit: Any, loaded: Any) -> Sequence[Any]:
+        """The units that `unit` turns out to be: what the table leaves open, the source tells.
+
+        A front end whose tables leave nothing open has no need of it.
         """
 
     def sources(self, unit: Any, loaded: Any, root: str) -> Sequence[LinkInput]:

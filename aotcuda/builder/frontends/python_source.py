@@ -7,6 +7,7 @@ import importlib
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends.protocol import Unit
@@ -14,7 +15,7 @@ from aotcuda.builder.worker.imports import Placeholder
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class PythonUnit(Unit):
 
     Attributes:
         source: Name of the Python module that holds the function.
-        python: Name of the function in there.
+        python: Name of the function in there; with dots, a path of attributes.
     """
 
     source: str
@@ -41,18 +42,34 @@ def load(unit: PythonUnit, root: str) -> object:
     Raises:
         SourceError: Its module cannot be imported (its own error and the user's line are shown), or lacks the function.
     """
-    return _find(_import(unit, root), unit)
+    module = import_source(unit.source, unit, root)
+    for value in attributes(module, unit.python):
+        check_is_there(value, unit, f"{unit.source}.{unit.python}")
+        return value
+    raise missing(unit, [module])
 
 
-def _import(unit: PythonUnit, root: str) -> ModuleType:
+def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:
+    """The module `name`, one of the sources of the module that `unit` belongs to.
+
+    Raises:
+        SourceError: It cannot be imported.
+    """
+    return import_for(f'tool.aotcuda.modules."{unit.module}".source', name, root, "that holds the functions, ")
+
+
+def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
+    """The module `name`, which stands at `key`.
+
+    Raises:
+        SourceError: It cannot be imported; what it raises by itself is told, with the user's line.
+    """
     try:
-        return importlib.import_module(unit.source)
+        return importlib.import_module(name)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are the source's own as well
-        key = f'tool.aotcuda.modules."{unit.module}".source'
-        if isinstance(error, ModuleNotFoundError) and error.name and _is_prefix(error.name, unit.source):
+        if isinstance(error, ModuleNotFoundError) and error.name and _is_prefix(error.name, name):
             message = (
-                f"{key}: there is no module {error.name} in {root}; name the Python module that holds the functions, "
-                "as it is imported"
+                f"{key}: there is no module {error.name} in {root}; name the Python module {what}as it is imported"
             )
             raise SourceError(message) from None
         advice = ""
@@ -61,9 +78,60 @@ def _import(unit: PythonUnit, root: str) -> ModuleType:
                 f"; add what provides {error.name.partition('.')[0]} to build-system.requires, or import it where it "
                 "is used"
             )
-        message = f"{key}: importing {unit.source} failed: {type(error).__name__}: {_first_line(error)}"
+        message = f"{key}: importing {name} failed: {type(error).__name__}: {_first_line(error)}"
         msg = f"{message}{_place(error, root)}{advice}"
         raise SourceError(msg) from error
+
+
+def attributes(module: ModuleType, path: str) -> list[object]:
+    """What the dotted `path` leads to in a module; nothing if it leads nowhere."""
+    value: object = module
+    for name in path.split("."):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            return []
+    return [value]
+
+
+def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
+    """The error for a unit whose function none of its source modules has: how far the path leads, and what is there."""
+    names = unit.python.split(".")
+    depth = max(_depth(module, names) for module in modules)
+    reached = [module for module in modules if _depth(module, names) == depth]
+    holders = (
+        [value for module in reached for value in attributes(module, ".".join(names[:depth]))] if depth else reached
+    )
+    there = sorted({name for holder in holders for name in _callables(holder)})
+    where = " and ".join(".".join([module.__name__, *names[:depth]]) for module in reached)
+    near = difflib.get_close_matches(names[depth], there, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(there) or 'no functions'}"
+    return SourceError(f"{unit.key}: {where} has no {'attribute' if depth else 'function'} {names[depth]}; {hint}")
+
+
+def _depth(module: ModuleType, names: Sequence[str]) -> int:
+    """How many of the names lead on from a module."""
+    found = [depth for depth in range(1, len(names) + 1) if attributes(module, ".".join(names[:depth]))]
+    return len(found)
+
+
+def _callables(holder: object) -> list[str]:
+    names = vars(holder) if isinstance(holder, ModuleType) else dir(holder)
+    return [name for name in names if not name.startswith("__") and callable(getattr(holder, name, None))]
+
+
+def check_is_there(value: object, unit: PythonUnit, name: str) -> None:
+    """Refuse what the wheel is only about to gain.
+
+    Raises:
+        SourceError: `value` stands for such a thing; `name` is what the unit calls it.
+    """
+    if isinstance(value, Placeholder):
+        message = (
+            f"{unit.key}: {name} comes from {unit.module}, the module that is being built; name the module that "
+            "defines the function"
+        )
+        raise SourceError(message)
 
 
 def _is_prefix(name: str, source: str) -> bool:
@@ -94,21 +162,3 @@ def _place(error: BaseException, root: str) -> str:
 
 def _relative(path: str, root: str) -> str:
     return str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
-
-
-def _find(module: ModuleType, unit: PythonUnit) -> object:
-    try:
-        found: object = getattr(module, unit.python)
-    except AttributeError:
-        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("__")]
-        near = difflib.get_close_matches(unit.python, names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(sorted(names)) or 'no functions'}"
-        message = f"{unit.key}: {unit.source} has no function {unit.python}{hint}"
-        raise SourceError(message) from None
-    if isinstance(found, Placeholder):
-        message = (
-            f"{unit.key}: {unit.source}.{unit.python} comes from {unit.module}, the module that is being built; "
-            "name the module that defines the function"
-        )
-        raise SourceError(message)
-    return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
 
 
@@ -79,15 +79,17 @@ def _distrust_bytecode(folders: tuple[str, ...]) -> None:
 
 def project_files(roots: Sequence[str]) -> tuple[manifest.Source, ...]:
     """The Python files below `roots` that have been imported, with their digests; the paths are absolute."""
-    found: dict[str, str] = {}
-    folders = [Path(root).resolve() for root in roots]
-    for module in list(sys.modules.values()):
-        name = getattr(module, "__file__", None)
-        if not name:
-            continue
-        path = Path(name).resolve()
-        if "site-packages" in path.parts:
-            continue
-        if path.is_file() and any(path.is_relative_to(folder) for folder in folders):
-            found[str(path)] = manifest.digest(path.read_bytes())
-    return tuple({"path": path, "sha256": found[path]} for path in sorted(found))
+    found = {path for path in files_of(list(sys.modules)) if is_of_project(path, roots)}
+    return tuple({"path": path, "sha256": manifest.digest(Path(path).read_bytes())} for path in sorted(found))
+
+
+def files_of(names: Iterable[str]) -> set[str]:
+    """The files of those of the modules that have one, by their absolute paths."""
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in names]
+    return {str(Path(file).resolve()) for file in files if file and Path(file).is_file()}
+
+
+def is_of_project(file: str, roots: Sequence[str]) -> bool:
+    """Whether a file lies below one of the project's folders, and is not installed in an environment there."""
+    path = Path(file).resolve()
+    return "site-packages" not in path.parts and any(path.is_relative_to(Path(root).resolve()) for root in roots)

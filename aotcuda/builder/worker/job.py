@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aotcuda.arch import Target
-    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
+    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, Question
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
@@ -31,6 +31,7 @@ class Job:
         trace: What the import of the user's modules asks of the machine is wanted.
         watched: Absolute globs of files that it depends on besides.
         carry: The files that are linked are wanted, to be packaged for a JIT build.
+        prelude: A module that is imported before the sources.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
     """
@@ -45,6 +46,7 @@ class Job:
     trace: bool = False
     watched: tuple[str, ...] = ()
     carry: bool = False
+    prelude: str | None = None
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
 
@@ -96,6 +98,8 @@ class Result:
         warnings: What the user should know; the build went on.
         trace: What the import of the user's modules asked of the machine, if that is wanted.
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
+        questions: What the sources asked of a GPU.
+        needed: Of the files in `sources`, those that each module needs, by its name; the rest are of other modules.
     """
 
     toolchain: dict[str, str]
@@ -104,3 +108,5 @@ class Result:
     warnings: tuple[str, ...]
     trace: DependencyTrace | None = None
     linkable: Mapping[str, Linked] = field(default_factory=dict)
+    questions: tuple[Question, ...] = ()
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)

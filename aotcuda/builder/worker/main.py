@@ -11,23 +11,23 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, manifest
+from aotcuda import manifest
 from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
-from aotcuda.builder.worker import dependency_trace, finish, imports, pool
+from aotcuda.builder.worker import dependency_trace, finish, imports, pool, source_loading
 from aotcuda.builder.worker.channel import Owned
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
-from aotcuda.errors import AotcudaError, ConfigError
+from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from aotcuda.builder.frontends.protocol import Unit
 
 
 def main(tell: Callable[..., None], descriptor: int) -> int:
@@ -66,37 +66,47 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
-    for plan in job.plans:
-        for target in plan.targets:
+    for item in job.plans:
+        for target in item.targets:
             toolchain.check_target(target, job.arch_key)
     front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
     imports.prepare_imports(job.import_roots, job.names)
     finisher = finish.make(job)
-    units = [unit for plan in job.plans for unit in plan.units]
-    functions: dict[Unit, object] = {}
-    understood: dict[tuple[str, str, str], Unit] = {}
-    watch = (
-        dependency_trace.watch(job.watched, job.names, frontends.internals(job.frontend))
-        if job.trace
-        else nullcontext()
-    )
-    with pool.gathered() as attempt, watch as seen:
-        for unit in units:
-            tell(step=unit.loading, done=0, total=0)
-            with attempt():
-                functions[unit] = front.load(unit, job.root)
-                signature = front.resolve(unit, functions[unit])
-                _check_new(unit, understood.setdefault((unit.module, unit.name, signature), unit))
-        tell(step="reading what is linked", done=0, total=0)
-        with attempt():
-            steps = Steps(
-                job, front, finisher, functions, tell
-            )  # reads what is linked, other packages' modules among it
+    first, *others = source_loading.targets(job)
+    again = partial(source_loading.elsewhere, job, front, others)
+    with ExitStack() as stack:
+        # Sources that ask which GPU it is are imported for each; this is what the others start from.
+        spare = stack.enter_context(pool.spare(again)) if others and hasattr(front, "importing") else None
+        with source_loading.loaded(job, front, first[0], tell) as loaded:
+            tell(step="reading what is linked", done=0, total=0)
+            with loaded.attempt():
+                steps = Steps(  # reads what is linked, other packages' modules among it
+                    loaded.job, front, finisher, loaded.functions, tell
+                )
+        questions = list(loaded.questions)
+        if spare is not None and any(question.depends for question in questions):
+            tell(step="importing the sources for each target", done=0, total=0)
+            steps.elsewhere = spare()
     modules = steps.run()
+    seen = loaded.trace
     if seen is not None:
+        seen = dependency_trace.joined([seen, *(other.trace for other in steps.elsewhere if other.trace is not None)])
         seen.reads = steps.headers_elsewhere() | seen.reads
+    questions += [question for other in steps.elsewhere for question in other.questions]
+    found = {source["path"]: source for other in steps.elsewhere for source in other.sources}
+    needed = source_loading.needed(loaded.job, loaded.graph)
+    for item in loaded.job.plans:
+        name = item.config.name
+        linked = frozenset(map(str, steps.files_of(item)))
+        needed[name] = needed[name].union(linked, *(other.needed[name] for other in steps.elsewhere))
+    if job.carry:
+        beside = source_loading.prelude_files(loaded.job, loaded.graph)
+        carried = tuple((name, path.read_bytes()) for name, path in beside)
+        modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
+        travelling = frozenset(str(path) for _, path in beside)
+        needed = {name: paths - travelling for name, paths in needed.items()}
     versions_of = {
         "cuda": ".".join(map(str, toolchain.toolkit_version())),
         "nvjitlink": nvjitlink.version(),
@@ -107,21 +117,17 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     return Result(
         toolchain=versions_of,
         modules=tuple(modules),
-        sources=(*finisher.sources(), *steps.linked_files()),
+        sources=tuple(
+            {**found, **{item["path"]: item for item in (*finisher.sources(), *steps.linked_files())}}.values()
+        ),
         warnings=tuple(dict.fromkeys(steps.warnings)),
         trace=seen,
         linkable=steps.linkable,
+        needed=needed,
+        questions=tuple(dict.fromkeys(questions)),
     )
 
 
 def _askers(job: Job) -> str:
     """Who wants the job's front end, as errors say it: the key that names it, and the modules."""
-    return f"{job.plans[0].frontend_key}: the front end of {', '.join(plan.config.name for plan in job.plans)}"
-
-
-def _check_new(unit: Unit, first: Unit) -> None:
-    if unit is not first:
-        message = (
-            f"{unit.signature_key}: {unit.signature!r} is the same signature as {first.signature!r}; remove one of them"
-        )
-        raise ConfigError(message)
+    return f"{job.plans[0].frontend_key}: the front end of {', '.join(item.config.name for item in job.plans)}"

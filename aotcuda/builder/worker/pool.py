@@ -50,6 +50,10 @@ _TICK = 0.2
 """Seconds between looks at children whose pipe has nothing to say: what a child started may hold its pipe open."""
 
 
+_HEAD = 56
+"""Bytes before a child's result: its mark, the result's digest and length."""
+
+
 @dataclass(slots=True)
 class _Child:
     """A child at work: its result comes out of `pipe`, behind `mark`, which tells it from what other code writes."""
@@ -131,6 +135,62 @@ def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[
     return results
 
 
+@contextmanager
+def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+    """A copy of this process as it is now, which waits until it is called to do `work`; it goes with the block.
+
+    It is no child of this process: code that is run in the block may wait for any child, and would wait for this one.
+    The call returns what `work` does, or raises as `run` does.
+    """
+    waiting, calling = os.pipe()
+    reading, writing = os.pipe()
+    mark = os.urandom(16)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if (pid := os.fork()) == 0:
+        if os.fork() == 0:
+            os.close(calling)
+            os.close(reading)
+            if os.read(waiting, 1):
+                lifetime.die_with(os.getppid(), signal.SIGKILL)
+                _work(Task("the sources, imported for each target", work), Owned(writing), mark)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(waiting)
+    os.close(writing)
+    bell, answer = Owned(calling), Owned(reading)
+
+    def call() -> Any:
+        bell.write(b"1")
+        outcome = _answer(answer, mark)
+        if isinstance(outcome, AotcudaError):
+            raise outcome
+        return outcome[0]
+
+    try:
+        yield call
+    finally:
+        for owned in (bell, answer):
+            owned.check()
+            os.close(owned.number)
+
+
+def _answer(pipe: Owned, mark: bytes) -> tuple[Any] | AotcudaError:
+    """What a spare process has sent; others may hold its pipe open, so its length comes first."""
+    data = b""
+    while len(data) < _HEAD or len(data) < _HEAD + int.from_bytes(data[48:_HEAD], "big"):
+        pipe.check()
+        chunk = os.read(pipe.number, 1 << 20)
+        if not chunk:
+            break
+        data += chunk
+    if data[:16] != mark or data[16:48] != hashlib.sha256(data[_HEAD:]).digest():
+        message = "the process that imports the sources for each target ended without a result"
+        raise BuildError(message)
+    outcome: tuple[Any] | AotcudaError = pickle.loads(data[_HEAD:])
+    return outcome
+
+
 def _ended(running: dict[int, _Child]) -> list[_Child]:
     """Those of the children that have nothing more to say; waits for one, or for a tick."""
     poll = select.poll()
@@ -170,7 +230,7 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
                 traceback.print_exc()
             outcome = BuildError(f"{task.where}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
         data = pickle.dumps(outcome)
-        pipe.write(mark + hashlib.sha256(data).digest() + data)
+        pipe.write(mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
@@ -192,7 +252,7 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
             "linker. Simplify that function, or report it with its source"
         )
         return BuildError(message)
-    mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (48, None)))
+    mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (_HEAD, None)))
     if mark == child.mark and digest == hashlib.sha256(data).digest():
         outcome: tuple[Any] | AotcudaError = pickle.loads(data)
         return outcome

@@ -114,6 +114,7 @@ def environment(current: Mapping[str, str], *front_ends: str) -> dict[str, str]:
         **dict(known.given),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "AOTCUDA_BUILDING": "1",  # for sources that have to know
         "AOTCUDA_LOAD": "first-use",  # a source may import other packaged modules, whose images are of no use here
     }
     if toolkit := _toolkit(sys.path):

@@ -13,7 +13,7 @@ from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import pool
+from aotcuda.builder.worker import pool, source_loading
 from aotcuda.builder.worker.finish import Parts
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.finish import Finisher
     from aotcuda.builder.worker.job import BuiltModule, Job
+    from aotcuda.builder.worker.source_loading import Elsewhere
     from aotcuda.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -48,12 +49,14 @@ class Steps:
         finisher: Finisher,
         functions: dict[Unit, object],
         tell: Callable[..., None],
+        elsewhere: Sequence[Elsewhere] = (),
     ) -> None:
         self.job = job
         self.finisher = finisher
         self.front = front
         self.functions = functions
         self.tell = tell
+        self.elsewhere = elsewhere
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
@@ -89,7 +92,7 @@ class Steps:
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
         """The project's files that were linked and their headers, with digests; the paths are absolute."""
-        paths = {path for plan in self.job.plans for path in self._project_files(plan)}
+        paths = {path for plan in self.job.plans for path in self.files_of(plan)}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def headers_elsewhere(self) -> dict[tuple[str, str], Answer]:
@@ -111,16 +114,14 @@ class Steps:
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, done), strict=True))
 
     def _compile(self) -> Compiled:
-        tasks = {}
-        for plan in self.job.plans:
-            for unit in plan.units:
-                compiler: Callable[..., CompiledKernel | CompiledFunction] = (
-                    self.front.compile_kernel if unit.kind == "kernel" else self.front.compile_function
-                )
-                for target in plan.ltoir_targets:
-                    run = partial(compiler, unit, self.functions[unit], target)
-                    tasks[unit, target] = pool.Task(f"{unit.title} for {target}", run, key=unit.key)
-        return self._round(tasks)
+        """Every unit for every target; those that other processes have compiled are taken as they are."""
+        here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
+        own = [target for found in here for target in found]
+        compiled = self._round(source_loading.compile_tasks(self.job, self.front, self.functions, own))
+        source_loading.check_alike(self.functions, own[0], compiled, self.elsewhere)
+        for other in self.elsewhere:
+            compiled |= other.compiled
+        return compiled
 
     def _merge(self, compiled: Compiled) -> PerTarget:
         tasks = {}
@@ -201,7 +202,7 @@ class Steps:
             items += built.needed
         return nvjitlink.unique(items)
 
-    def _project_files(self, plan: ModulePlan) -> tuple[Path, ...]:
+    def files_of(self, plan: ModulePlan) -> tuple[Path, ...]:
         """The project's files that a module links or is compiled from, and their headers."""
         return included_headers.project_files(self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
 
@@ -238,7 +239,7 @@ class Steps:
             callbacks=tuple(callbacks),
             foreign=_foreign_symbols(surveyed),
             called=tuple(self._called(plan, functions)),
-            files=self._project_files(plan),
+            files=self.files_of(plan),
         )
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:

@@ -11,23 +11,23 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends import python_source
-from aotcuda.builder.frontends.numba import c_abi, declarations, units
+from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
     from types import FunctionType
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
+    from aotcuda.builder.frontends.numba.found import Found
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.units import JitOptions
-    from aotcuda.builder.frontends.protocol import LinkInput
+    from aotcuda.builder.frontends.protocol import LinkInput, Question
 
 Raise = tuple[int, str, str, str, str, int]
 """An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
@@ -54,12 +54,14 @@ class NumbaFrontEnd(ABC):
         convention: How it passes arguments, with its types.
         dispatchers: The classes of what its `@cuda.jit` makes.
         errors: The class of the errors that it words for users.
+        packages: The Python packages that it consists of.
         root: The project's folder.
     """
 
     convention: CallingConvention
     dispatchers: Any
     errors: type[Exception]
+    packages: tuple[str, ...]
 
     def __init__(self) -> None:
         self.root = ""
@@ -114,14 +116,6 @@ class NumbaFrontEnd(ABC):
     def include_dirs(self) -> list[str]:
         """See FrontEnd."""
 
-    def load(self, unit: NumbaUnit, root: str) -> object:
-        """See FrontEnd; the Python object.
-
-        Raises:
-            SourceError: Its module cannot be imported, or lacks it.
-        """
-        return python_source.load(unit, root)
-
     def sources(self, unit: NumbaUnit, loaded: object, root: str) -> tuple[LinkInput, ...]:
         """See FrontEnd: Python modules alone."""
         del unit, loaded, root
@@ -140,24 +134,44 @@ class NumbaFrontEnd(ABC):
         self.root = root
         return self.start()
 
-    def resolve(self, unit: NumbaUnit, loaded: object) -> str:
+    def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
+        """See FrontEnd."""
+        return gpu.importing(target.capability, self.root, self.packages)
+
+    def load(self, unit: NumbaUnit, root: str) -> Found:
         """See FrontEnd.
 
         Raises:
-            SourceError: `loaded` is no function.
+            SourceError: A source cannot be imported, or has no such function.
+        """
+        return found.find(unit, self.dispatchers, self.convention.notation, root)
+
+    def settled(self, unit: NumbaUnit, loaded: Found) -> list[NumbaUnit]:
+        """See FrontEnd.
+
+        Raises:
+            SourceError: Nothing says which signatures are meant.
+        """
+        return units.settled(unit, loaded, self.convention.notation, self.root)
+
+    def resolve(self, unit: NumbaUnit, loaded: Found) -> str:
+        """See FrontEnd.
+
+        Raises:
+            SourceError: It is a function of a kind that is not compiled.
             CompileError: The signature is not one, or has the wrong number of arguments.
         """
-        return units.resolve(unit, self._python(unit, loaded), self.convention.notation, self.root)
+        return units.resolve(unit, loaded, self.convention.notation, self.root)
 
-    def compile_kernel(self, unit: NumbaUnit, loaded: object, target: Target) -> CompiledKernel:
+    def compile_kernel(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledKernel:
         """See FrontEnd; to LTOIR, for debugging to PTX.
 
         Raises:
             CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
         """
-        python, notation = self._python(unit, loaded), self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded))
-        args, _ = units.signature(unit, python, notation)
+        python, notation = loaded.python, self.convention.notation
+        jit = units.jit_options(unit, self.given(loaded.value))
+        args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
             explained(unit, python, self.root, self.errors),
@@ -183,17 +197,17 @@ class NumbaFrontEnd(ABC):
             exceptions=self._relative(raised) if jit.options.debug else None,
         )
 
-    def compile_function(self, unit: NumbaUnit, loaded: object, target: Target) -> CompiledFunction:
+    def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:
         """See FrontEnd; down to LLVM IR.
 
         Raises:
             CompileError: The compiler refuses it, it raises, or a type in its signature has no counterpart in C.
         """
-        python, notation = self.separate(self._python(unit, loaded)), self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded))
+        python, notation = self.separate(loaded.python), self.convention.notation
+        jit = units.jit_options(unit, self.given(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
         jit = replace(jit, options=replace(jit.options, debug=False))
-        args, result = units.signature(unit, python, notation)
+        args, result = units.signature(unit, loaded, notation)
         with (
             explained(unit, python, self.root, self.errors),
             self.compiling(unit, target, jit, python, c_abi=True) as swallowed,
@@ -236,9 +250,6 @@ class NumbaFrontEnd(ABC):
         fastmath = all(function.fastmath for function in functions)
         texts = [text for function in functions for text in function.ir]
         return self.generate("functions", texts, replace(options, fastmath=fastmath, debug=False), target, form)[0].data
-
-    def _python(self, unit: NumbaUnit, loaded: object) -> FunctionType:
-        return units.python_function(unit, loaded, self.dispatchers, self.convention.notation, self.root)
 
     def _relative(self, raised: list[Raise]) -> tuple[Raise, ...]:
         return tuple(

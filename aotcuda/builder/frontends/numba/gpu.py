@@ -1,24 +1,276 @@
-"""What sources ask of a GPU while a build imports them, and a build has none: the answers, in the user's terms."""
+"""What sources ask of a GPU while a build imports them, and a build has none: answers as one of the target would give.
+
+Whether there is a GPU, and what all GPUs of a compute capability have in common, is answered; what depends on the
+capability is marked, so that the build imports the sources for each. The rest is refused in the user's terms. The
+driver is never asked, not even where the machine that builds has one.
+
+Figures: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from aotcuda.builder.frontends.protocol import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+T = TypeVar("T")
 
 _LATER = "do it in a function that is called later"
 MISSING = f"this needs a GPU, and a build has none; {_LATER}"
 
+_KIB = 1024
+_EVERYWHERE = {
+    "WARP_SIZE": 32,
+    "MAX_THREADS_PER_BLOCK": 1024,
+    "MAX_BLOCK_DIM_X": 1024,
+    "MAX_BLOCK_DIM_Y": 1024,
+    "MAX_BLOCK_DIM_Z": 64,
+    "MAX_GRID_DIM_X": 2**31 - 1,
+    "MAX_GRID_DIM_Y": 65535,
+    "MAX_GRID_DIM_Z": 65535,
+    "MAX_REGISTERS_PER_BLOCK": 65536,
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536,
+    "MAX_SHARED_MEMORY_PER_BLOCK": 48 * _KIB,
+    "TOTAL_CONSTANT_MEMORY": 64 * _KIB,
+}
+"""What all GPUs have in common that any toolkit of today builds for."""
 
-def refuse_driver(driver: Any, error: type[Exception]) -> None:
-    """Have the class `driver` say `MISSING` where it would tell, by an `error` too, which library cannot be loaded."""
-    original = driver.__getattr__
+_SHARED = "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"
+_OPT_IN = "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"
+_THREADS = "MAX_THREADS_PER_MULTIPROCESSOR"
+_BY_CAPABILITY = {
+    (7, 5): {_THREADS: 1024, _SHARED: 64 * _KIB, _OPT_IN: 64 * _KIB},
+    (8, 0): {_THREADS: 2048, _SHARED: 164 * _KIB, _OPT_IN: 163 * _KIB},
+    (8, 6): {_THREADS: 1536, _SHARED: 100 * _KIB, _OPT_IN: 99 * _KIB},
+    (8, 7): {_THREADS: 1536, _SHARED: 164 * _KIB, _OPT_IN: 163 * _KIB},
+    (8, 9): {_THREADS: 1536, _SHARED: 100 * _KIB, _OPT_IN: 99 * _KIB},
+    (9, 0): {_THREADS: 2048, _SHARED: 228 * _KIB, _OPT_IN: 227 * _KIB},
+    (10, 0): {_THREADS: 2048, _SHARED: 228 * _KIB, _OPT_IN: 227 * _KIB},
+    (12, 0): {_THREADS: 1536, _SHARED: 100 * _KIB, _OPT_IN: 99 * _KIB},
+}
 
-    def ask(self: Any, name: str) -> Any:
-        try:
-            return original(self, name)
-        except error:
-            raise error(MISSING) from None
 
-    driver.__getattr__ = ask
+@dataclass(slots=True)
+class _Import:
+    """The import that is under way.
+
+    Attributes:
+        capability: That of the GPU that answers; None where none is under way.
+        root: The project's folder.
+        compilers: The folders of the packages whose own questions nobody is told of.
+        questions: What was asked, in order, each once.
+    """
+
+    capability: tuple[int, int] | None = None
+    root: str = ""
+    compilers: tuple[str, ...] = ()
+    questions: dict[Question, None] = field(default_factory=dict)
+
+
+_now = _Import()
+
+
+@contextmanager
+def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[Question, None]]:
+    """Answer as a GPU of `capability` would; gives what is asked meanwhile.
+
+    Args:
+        capability: The compute capability.
+        root: The project's folder, which places are relative to.
+        compilers: Packages that ask for themselves.
+    """
+    folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
+    _now.capability, _now.root = capability, root
+    _now.compilers = tuple(f"{folder}/" for folder in folders)
+    _now.questions = {}
+    try:
+        yield _now.questions
+    finally:
+        _now.capability = None
+
+
+def _note(asked: str, answer: object, **kind: bool) -> None:
+    place = _asker()
+    if place is not None and _now.capability is not None:
+        question = Question(place=place, asked=asked, answer=str(answer), **kind)
+        _now.questions.setdefault(question)
+
+
+def _asker() -> str | None:
+    """File and line of the code that asks; None if the compiler asks for itself."""
+    frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_now.compilers):
+            pass
+        elif file != __file__ and not file.startswith("<frozen ") and not file.endswith("/contextlib.py"):
+            inside = os.path.relpath(file, _now.root) if file.startswith(f"{_now.root}/") else file
+            return f"{inside}:{frame.f_lineno}"
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+class Gpu:
+    """A GPU of which the compute capability is known and no more; it stands for `numba.cuda`'s device.
+
+    Attributes:
+        id: Its number.
+    """
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.id = 0
+        self._error = error
+        self._context = Context(self, error)
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        """Major and minor version."""
+        return self._answer("compute_capability", self._capability())
+
+    @property
+    def supports_float16(self) -> bool:
+        """Whether it computes with float16."""
+        return self._answer("supports_float16", self._capability() >= (5, 3))
+
+    @property
+    def supports_bfloat16(self) -> bool:
+        """Whether it computes with bfloat16."""
+        return self._answer("supports_bfloat16", self._capability() >= (8, 0))
+
+    @property
+    def supports_fp8(self) -> bool:
+        """Whether it computes with float8."""
+        return self._answer("supports_fp8", self._capability() >= (8, 9))
+
+    def get_primary_context(self) -> Context:
+        """Its context."""
+        return self._context
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not (name.isupper() or name in ("name", "uuid", "get_device_identity")):
+            message = f"a GPU has no {name}"
+            raise AttributeError(message)
+        if name in _EVERYWHERE:
+            _note(name, _EVERYWHERE[name])
+            return _EVERYWHERE[name]
+        capability = self._capability()
+        if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
+            return self._answer(name, capability[name.endswith("MINOR")])
+        if name in _BY_CAPABILITY.get(capability, ()):
+            return self._answer(name, _BY_CAPABILITY[capability][name])
+        number = ".".join(map(str, capability))
+        reason = f"it is not known of a GPU by its compute capability, {number}, and a build knows no more of it"
+        raise _refusal(self._error, name, reason)
+
+    def __repr__(self) -> str:
+        return "<the GPU that the build is for>"
+
+    def _capability(self) -> tuple[int, int]:
+        if _now.capability is None:
+            raise self._error(MISSING)
+        return _now.capability
+
+    def _answer(self, name: str, value: T) -> T:
+        _note(name, value, depends=True)
+        return value
+
+
+class Context:
+    """The context of that GPU, in which nothing can be done."""
+
+    def __init__(self, device: Gpu, error: type[Exception]) -> None:
+        self.device = device
+        self._error = error
+
+    def push(self) -> None:
+        """Make it current."""
+
+    def pop(self) -> None:
+        """Undo that."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._error(MISSING)
+
+
+def _refusal(error: type[Exception], asked: str, reason: str) -> Exception:
+    _note(asked, reason, refused=True)
+    message = f"a build cannot tell {asked}: {reason}; ask in a function that is called later"
+    return error(message)
+
+
+def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterable[Any]) -> None:
+    """Have a compiler's driver answer for a GPU of the target, and say `MISSING`, by an `error`, to all else.
+
+    Args:
+        driver: Its module with the class `Driver`.
+        devices: Its module that keeps devices and contexts.
+        error: What it raises without a driver.
+        namespaces: Where users find the function `detect`.
+    """
+    gpu = Gpu(error)
+    manager = devices._DeviceContextManager(gpu)  # noqa: SLF001 (it is made over)
+
+    def is_available(_: Any) -> bool:
+        _note("cuda.is_available()", "True")
+        return True
+
+    def get_version(_: Any) -> NoReturn:
+        raise _refusal(error, "the driver's version", "it is that of the machine that launches")
+
+    def get_device_count(_: Any) -> int:
+        _note("how many GPUs there are", 1)
+        return 1
+
+    def listed(_: Any) -> list[Any]:
+        _note("cuda.gpus", "that there is one", mere=True)
+        return [manager]
+
+    def get_context(_: Any, devnum: Any = None) -> Context:
+        if devnum not in (None, 0):
+            raise _refusal(error, f"GPU {devnum}", "there is one GPU in a build, number 0")
+        _note("the current GPU", "that there is one", mere=True)
+        return gpu.get_primary_context()
+
+    def detect() -> bool:
+        _note("cuda.detect()", "True")
+        return True
+
+    def missing(*_: Any) -> NoReturn:
+        raise error(MISSING)
+
+    @contextmanager
+    def ensure_context(_: Any) -> Iterator[None]:
+        missing()
+        yield
+
+    kind: Any = driver.Driver
+    kind.is_available = property(is_available)
+    kind.__getattr__ = missing
+    kind.get_version = get_version
+    kind.get_device_count = get_device_count
+    kind.get_device = lambda _, devnum=0: get_context(_, devnum).device
+    kind.list_devices = lambda _: [gpu]
+    driver.driver.is_initialized = True  # so that nothing calls cuInit
+    driver.driver.initialization_error = None
+    devices._DeviceList.lst = property(listed)  # noqa: SLF001
+    devices._DeviceList.current = property(lambda _: manager)  # noqa: SLF001
+    runtime: Any = devices._Runtime  # noqa: SLF001
+    runtime.get_or_create_context = get_context
+    runtime.ensure_context = ensure_context
+    runtime.reset = lambda _: None
+    for namespace in namespaces:
+        namespace.detect = detect
 
 
 def refuse_launches(*calls: tuple[type, str, str]) -> None:

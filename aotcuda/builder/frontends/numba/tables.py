@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import Entry
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _BOUNDS = ListOf(
     item=Integer(1, 1024), expected="an integer or a list of 1 to 3 integers", shortest=1, longest=3, single=True
 )
+_PATHS = "; `package.module:object.attribute` for one that decorators or objects hold"
+_DECLARED = "those in its `@cuda.jit(...)`"
 _SIGNATURES = ListOf(item=rules.SIGNATURE, expected="a signature or a list of signatures", shortest=1, single=True)
 
 
@@ -29,11 +32,18 @@ class Function(Entry):
 
     python: str = field(
         metadata=setting(
-            rules.PYTHON_NAME, "The Python function in `source`.", '"add"', default="the C name", from_name=True
+            rules.PYTHON_PATH,
+            f"The Python function in `source`{_PATHS}.",
+            '"add"',
+            default="the C name",
+            from_name=True,
         )
     )
     signature: str = field(
-        metadata=setting(rules.SIGNATURE, "Its types, in Numba's notation.", '"int32(int32, int32)"')
+        default="",
+        metadata=setting(
+            rules.SIGNATURE, "Its types, in Numba's notation.", '"int32(int32, int32)"', default=_DECLARED
+        ),
     )
     short_key: str = field(default="", compare=False)
 
@@ -44,20 +54,22 @@ class Kernel(Entry):
 
     python: str = field(
         metadata=setting(
-            rules.PYTHON_NAME,
-            "The Python function in `source`.",
+            rules.PYTHON_PATH,
+            f"The Python function in `source`{_PATHS}.",
             '"matmul"',
             default="the kernel's name",
             from_name=True,
         )
     )
     signatures: tuple[str, ...] = field(
+        default=(),
         metadata=setting(
             _SIGNATURES,
             "The types that it is compiled for: one signature or a list of them.",
             '["void(float32[:,::1], float32[:,::1], float32[:,::1])"]',
             alias="signature",
-        )
+            default=_DECLARED,
+        ),
     )
     launch_bounds: tuple[int, ...] = field(
         default=(),
@@ -76,7 +88,12 @@ class Kernel(Entry):
 
 
 SHAPES = {
-    "source": rules.PYTHON_MODULE,
+    "source": ListOf(
+        item=rules.PYTHON_MODULE,
+        expected="the dotted name of a Python module or a list of them",
+        shortest=1,
+        single=True,
+    ),
     "functions": TableOf(
         name=rules.C_NAME,
         value=Record(cls=Function, expected="a signature or a table", short="signature"),
@@ -99,12 +116,31 @@ class NumbaUnit(PythonUnit):
     """A Python function for one signature.
 
     Attributes:
+        sources: The modules to look for it in; `source` is the one that has it, once that is known.
+        types: Names for types that its signature may use, each with what it stands for.
+        declared: Which signature of its own `@cuda.jit(...)` is meant, where the table has none; -1 for the table's.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
         cooperative: The kernel is to be launched cooperatively.
     """
 
+    sources: tuple[str, ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
+    declared: int = -1
     launch_bounds: tuple[int, ...] = ()
     cooperative: bool = False
+
+    @property
+    def loading(self) -> str:
+        """See Unit."""
+        return f"importing {', '.join(self.sources)}"
+
+    def found_in(self, source: str) -> NumbaUnit:
+        """The unit, when it is known which module has it."""
+        return replace(self, source=source, origin=f"{source}:{self.python}")
+
+    def declaring(self, number: int, signature: str, symbol: str) -> NumbaUnit:
+        """The unit for one of the signatures that `@cuda.jit(...)` has."""
+        return replace(self, declared=number, signature=signature, signature_key=self.key, symbol=symbol)
 
 
 def check(module: Module) -> None:
@@ -117,11 +153,22 @@ def check(module: Module) -> None:
                 message = f"{kernel.key}: the signature {keys.string(signature)} is listed twice; remove one of them"
                 raise ConfigError(message)
             seen.add(text)
+    for index, name in enumerate(module.source):
+        if name in module.source[:index]:
+            message = f"{module.key}.source[{index}]: {keys.string(name)} is listed twice; remove one of them"
+            raise ConfigError(message)
+    for entry in cast("tuple[Kernel | Function, ...]", (*module.kernels, *module.functions)):
+        holder, colon, _ = entry.python.rpartition(":")
+        if colon and holder not in module.source:
+            near = difflib.get_close_matches(holder, module.source, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"add it to {module.key}.source"
+            message = f"{entry.key}.python: {holder} is none of the modules in {module.key}.source; {hint}"
+            raise ConfigError(message)
 
 
 def modules(module: Module) -> Sequence[str]:
     """See Tables."""
-    return (module.source,)
+    return cast("tuple[str, ...]", module.source)
 
 
 def units(module: Module) -> list[NumbaUnit]:
@@ -137,18 +184,35 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
     return replace(kernel, signatures=(signature,))
 
 
+def symbol(kernel: str, number: int, count: int) -> str:
+    """The entry point of one of a kernel's `count` signatures."""
+    return f"{kernel}__{number}" if count > 1 else kernel
+
+
+def _where(module: Module, entry: Kernel | Function) -> dict[str, Any]:
+    """Where the function of an entry is, as far as the table tells."""
+    holder, colon, path = entry.python.rpartition(":")
+    sources = (holder,) if colon else module.source
+    return {
+        "sources": sources,
+        "source": sources[0],
+        "python": path,
+        "origin": f"{sources[0]}:{path}",
+        "types": module.types,
+    }
+
+
 def _of_function(module: Module, function: Function) -> NumbaUnit:
+    path = function.python.rpartition(":")[2]
     return NumbaUnit(
         key=function.key,
         signature_key=function.short_key,
         kind="function",
         module=module.name,
-        source=module.source,
-        python=function.python,
-        origin=f"{module.source}:{function.python}",
+        **_where(module, function),
         name=function.name,
         symbol=function.name,
-        shared_name=function.python,
+        shared_name="" if "." in path else path,
         signature=function.signature,
         options=module.options,
     )
@@ -162,15 +226,13 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[NumbaUnit]:
             signature_key=f"{kernel.short_key}[{number}]" if several else kernel.short_key,
             kind="kernel",
             module=module.name,
-            source=module.source,
-            python=kernel.python,
-            origin=f"{module.source}:{kernel.python}",
+            **_where(module, kernel),
             name=kernel.name,
-            symbol=f"{kernel.name}__{number}" if several else kernel.name,
+            symbol=symbol(kernel.name, number, len(kernel.signatures)),
             signature=signature,
             options=module.options,
             launch_bounds=kernel.launch_bounds,
             cooperative=kernel.cooperative,
         )
-        for number, signature in enumerate(kernel.signatures)
+        for number, signature in enumerate(kernel.signatures or ("",))
     ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import difflib
+import importlib
 import re
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from aotcuda.builder.c_header.c_types import SCALARS
 from aotcuda.dtypes import structured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 """Bytes of each scalar, by its `struct` character."""
@@ -43,50 +45,117 @@ _PRINTED = (
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.\w+)*")
 
 
+_ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")  # what a module has a name for: a dtype, a type
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
+    return reason or "it must be made of Numba types, as void(float32[::1], int32)"
+
+
 class Notation:
     """The types of one compiler.
+
+    `named` are types with a name that is none of `types`: the module that has each, and the name that it has there.
 
     Attributes:
         types: The module that holds them.
         formats: The `struct` character of each scalar type.
     """
 
-    def __init__(self, types: Any, sigutils: Any, numpy_support: Any) -> None:
+    def __init__(
+        self, types: Any, sigutils: Any, numpy_support: Any, named: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    ) -> None:
         self.types = types
+        self._named = named
         self.formats: dict[Any, str] = {getattr(types, name): code for code, name in _NAMES.items()}
         self._sigutils = sigutils
         self._numpy = numpy_support
 
-    def parse(self, text: str, namespace: Mapping[str, object]) -> tuple[tuple[Any, ...], Any]:
+    def parse(
+        self, text: str, namespace: Mapping[str, object], names: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[tuple[Any, ...], Any]:
         """Argument types and return type (None if the text gives none) of a signature in Numba's notation.
 
         Args:
             text: The signature.
             namespace: What the source module and the function's own have names for. Numba types and NumPy dtypes
                 among it may be named in the signature, which is how records are written.
+            names: Those of `tool.aotcuda.types` with what they stand for; they come before those of the namespace.
 
         Raises:
             ValueError: The text is no signature; the message says why.
         """
-        own = {
-            name: self._numpy.from_dtype(value) if isinstance(value, np.dtype) else value
+        known = {
+            name: self._type(value)
             for name, value in namespace.items()
             if isinstance(value, self.types.Type | np.dtype)
         }
+        for name in dict.fromkeys(_NAME.findall(" ".join([text, *names.values()]))):
+            if name in self._named:
+                module, attribute = self._named[name]
+                known.setdefault(name, getattr(importlib.import_module(module), attribute))
+        for name in self._in_order(text, names):
+            known[name] = self._named_type(name, names, {**namespace, **known}, known)
+        try:
+            args, result = self._sigutils.normalize_signature(
+                self._evaluate(text, {**namespace, **known}, known, names)
+            )
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(_reason(error)) from error
+        return tuple(args), result
+
+    def _in_order(self, text: str, names: Mapping[str, str]) -> list[str]:
+        """Those of `names` that a text needs, each after those that it is made of."""
+        found: list[str] = []
+        for name in dict.fromkeys(_NAME.findall(text)):
+            if name in names and name not in found:
+                found += [item for item in (*self._in_order(names[name], names), name) if item not in found]
+        return found
+
+    def _named_type(
+        self, name: str, names: Mapping[str, str], namespace: Mapping[str, object], known: Mapping[str, object]
+    ) -> object:
+        """What a name of `tool.aotcuda.types` stands for."""
+        where, text = f"tool.aotcuda.types.{name}", names[name]
+        if hasattr(self.types, name):
+            message = f"{where}: Numba has a type of this name; choose another one"
+            raise ValueError(message)
+        try:
+            if _ELSEWHERE.fullmatch(text):
+                module, _, attribute = text.partition(":")
+                value = self._type(getattr(importlib.import_module(module), attribute))
+            else:
+                value = self._evaluate(text, namespace, known, names)
+        except Exception as error:
+            message = f"{where}, {text!r}: {_reason(error)}"
+            raise ValueError(message) from error
+        if not isinstance(value, self.types.Type):
+            message = f"{where}: {text!r} is no type but {type(value).__name__}; write one, as in float32[::1]"
+            raise ValueError(message)  # noqa: TRY004 (as for whatever else is wrong with a signature)
+        return value
+
+    def _type(self, value: Any) -> Any:
+        return self._numpy.from_dtype(value) if isinstance(value, np.dtype) else value
+
+    def _evaluate(
+        self, text: str, namespace: Mapping[str, object], known: Mapping[str, object], names: Iterable[str]
+    ) -> Any:
+        """What a text stands for; types alone have names in it: those that are `known`, `names` and the compiler's."""
         if (foreign := self._foreign(text, namespace)) is not None:
             raise ValueError(foreign)
-        written = text
         for pattern, replacement in _PRINTED:
-            written = pattern.sub(replacement, written)
+            text = pattern.sub(replacement, text)
+        there = {**known, **vars(self.types)}
         try:
-            parsed = eval(written, {}, {**own, **vars(self.types)})  # noqa: S307 (as Numba does; the text is the project's)
-            args, result = self._sigutils.normalize_signature(parsed)
-        except Exception as error:
-            reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
-            if isinstance(error, NameError):
-                reason = f"{getattr(error, 'name', reason)!r} is no Numba type"
-            raise ValueError(reason or "it must be made of Numba types, as void(float32[::1], int32)") from error
-        return tuple(args), result
+            return eval(text, {}, there)  # noqa: S307 (as Numba does; the text is the project's)
+        except NameError as error:
+            types = [name for name, value in there.items() if isinstance(value, self.types.Type | type)]
+            near = difflib.get_close_matches(error.name or "", [*names, *types], n=1)
+            message = f"{error.name!r} is no Numba type" + (f"; did you mean {near[0]}?" if near else "")
+            raise ValueError(message) from error
 
     def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:
         """What to write for a name in a signature that is no Numba type, but NumPy's or Python's name for one."""

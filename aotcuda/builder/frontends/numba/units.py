@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
-from aotcuda.builder.frontends.numba import gpu
+from aotcuda.builder.frontends.numba import foreign
 from aotcuda.builder.frontends.numba.messages import place
+from aotcuda.builder.frontends.numba.tables import symbol
 from aotcuda.builder.worker.imports import Placeholder
 from aotcuda.errors import CompileError, SourceError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.numba.found import Found
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.type_notation import Notation
 
@@ -35,83 +36,69 @@ class JitOptions:
     forceinline: bool
 
 
-class Vectorized:
-    """Stands for what `@vectorize` makes for a GPU, while a build imports it."""
-
-    def __init__(self, function: FunctionType) -> None:
-        self.py_func = function
-        self.__name__ = function.__name__
-
-    def __call__(self, *_: object, **__: object) -> Any:
-        """Refuse.
-
-        Raises:
-            RuntimeError: Always.
-        """
-        raise RuntimeError(gpu.MISSING)
-
-
-def _is_vectorized(kind: str) -> bool:
-    return kind == Vectorized.__name__ or kind.lower().endswith(("ufunc", "ufuncdispatcher"))
-
-
-def python_function(unit: NumbaUnit, function: object, dispatcher: Any, notation: Notation, root: str) -> FunctionType:
-    """The plain Python function behind `function`, which may be of class `dispatcher`.
-
-    Raises:
-        SourceError: It is no function.
-    """
-    python = function.py_func if isinstance(function, dispatcher) else function
-    if not isinstance(python, FunctionType):
-        other, own = _made_by(python), _compiler(notation.types.__name__)
-        if other not in (None, own):
-            raise _foreign(unit, f"{unit.source}.{unit.python}", other, own)
-        name = f"{unit.source}.{unit.python}"
-        if _is_vectorized(type(function).__name__):
-            made_of = getattr(function, "_dispatcher", function)
-            vectorized = getattr(made_of, "py_func", None) or getattr(made_of, "pyfunc", None)
-            where = f" ({place(vectorized, root)})" if isinstance(vectorized, FunctionType) else ""
-            message = (
-                f"{unit.key}: {name}{where} is made by @vectorize or @guvectorize, which launch kernels of their own; "
-                "write a kernel that calls the plain function for each element, and name that"
-            )
-            raise SourceError(message)
-        message = (
-            f"{unit.key}: {name} is a {type(function).__name__}, not a function; name a Python function, plain or "
-            "decorated with @cuda.jit"
-        )
-        raise SourceError(message)
-    return python
-
-
 def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
     """What a unit's signature may name: what the module has that the configuration names, then the function's own."""
     return {**python.__globals__, **vars(sys.modules[unit.source])}
 
 
-def signature(unit: NumbaUnit, python: FunctionType, notation: Notation) -> tuple[tuple[Any, ...], Any]:
+def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[Any, ...], Any]:
     """Argument types and return type (None if not given) of the unit's signature.
 
     Raises:
         CompileError: It does not parse.
     """
+    if unit.declared >= 0:
+        return found.declared[unit.declared]
     try:
-        return notation.parse(unit.signature, namespace(unit, python))
+        return notation.parse(unit.signature, namespace(unit, found.python), dict(unit.types))
     except ValueError as error:
         message = f"{unit.signature_key}: {unit.signature!r} is no signature in Numba's notation: {error}"
         raise CompileError(message) from None
 
 
-def resolve(unit: NumbaUnit, python: FunctionType, notation: Notation, root: str) -> str:
-    """Check that `python` can be compiled and that the unit's signature fits it; the signature as understood.
+def settled(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> list[NumbaUnit]:
+    """The unit with the module that has its function; one for each signature in `@cuda.jit` if the table has none.
 
     Raises:
-        SourceError: `python` is none that can be compiled.
+        SourceError: There are none, or several of a device function.
+    """
+    unit = unit.found_in(found.module)
+    if unit.signature:
+        return [unit]
+    where = f"{unit.python} ({place(found.python, root)})"
+    texts = [notation.spell_signature(result or notation.types.none, args) for args, result in found.declared]
+    if not texts:
+        name = "signatures" if unit.kind == "kernel" else "signature"
+        message = (
+            f"{unit.key}: there is no signature, neither here nor in a @cuda.jit(...) of {where}; write {name} = "
+            '"void(float32[::1])", with its types'
+            + (", or let aotcuda record find them in a run" if unit.kind == "kernel" else "")
+        )
+        raise SourceError(message)
+    different = [number for number, text in enumerate(texts) if text not in texts[:number]]
+    if unit.kind == "function" and len(different) > 1:
+        message = (
+            f"{unit.key}: {where} has {len(different)} signatures, and a C name is one function's; write which is "
+            f'meant: signature = "{texts[0]}"'
+        )
+        raise SourceError(message)
+    return [
+        unit.declaring(number, texts[number], symbol(unit.name, index, len(different)))
+        for index, number in enumerate(different)
+    ]
+
+
+def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str:
+    """Check that a function can be compiled and that the unit's signature fits it; the signature as understood.
+
+    Raises:
+        SourceError: It is none that can be compiled.
         CompileError: The signature is not one, or has the wrong number of arguments.
     """
-    args, result = signature(unit, python, notation)
+    python = found.python
+    args, result = signature(unit, found, notation)
     _check_kind(unit, python, root)
-    _check_globals(unit, python, _compiler(notation.types.__name__), root)
+    _check_globals(unit, python, foreign.compiler(notation.types.__name__), root)
     expected = len(inspect.signature(python).parameters)
     if len(args) != expected:
         message = (
@@ -152,9 +139,9 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
                     waiting.append(value)
                 continue
             where = f"{name} in {function.__name__} ({place(function, root)})"
-            other = _made_by(value)
+            other = foreign.made_by(value)
             if other not in (None, own):
-                raise _foreign(unit, where, other, own)
+                raise foreign.refusal(unit, where, other, own)
             if (module := _being_built(value)) is not None:
                 message = (
                     f"{unit.key}: {where} is of {module}, which this build makes; declare the function, "
@@ -176,25 +163,6 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-
-
-def _made_by(value: object) -> str | None:
-    """The front end whose compiler a value belongs to, a module or an object; None if to none."""
-    return _compiler(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
-
-
-def _compiler(module: str) -> str | None:
-    found = frontends.owning(module)
-    return None if found is None else found.name
-
-
-def _foreign(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
-    registered = frontends.find(own) if own else None
-    imports = registered.imports if registered is not None else "its own compiler"
-    return SourceError(
-        f"{unit.key}: {what} is made by {other}, and the front end of {unit.module} is {own}; "
-        f'set frontend = "{other}" for the module, or import it from {imports}'
-    )
 
 
 def jit_options(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:

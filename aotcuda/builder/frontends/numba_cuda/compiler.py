@@ -38,6 +38,7 @@ class NumbaCuda(NumbaFrontEnd):
     convention = convention
     dispatchers = CUDADispatcher | Dispatcher
     errors = NumbaError
+    packages = ("numba", "numba.cuda")
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
+from numba.cuda import api, cudaimpl, dispatcher, target, types, vectorizers
 from numba.cuda import compiler as cuda_compiler
-from numba.cuda import cudaimpl, dispatcher, target, types, vectorizers
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
 from numba.cuda.core import bytecode, callconv, config
-from numba.cuda.cudadrv import driver
+from numba.cuda.cudadrv import devices, driver
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.memory_management import nrt
 
-from aotcuda.builder.frontends.numba import gpu, patches, units
+from aotcuda.builder.frontends.numba import foreign, found, gpu, patches
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -114,7 +114,7 @@ class _TargetDevice:
 def _supply_target() -> None:
     for module in (dispatcher, cuda_compiler, nrt):
         module.get_current_device = _TargetDevice
-    gpu.refuse_driver(driver.Driver, CudaSupportError)
+    gpu.answer(driver, devices, CudaSupportError, (cuda, api))
     gpu.refuse_launches((dispatcher.CUDADispatcher, "call", ""), (dispatcher.ForAll, "__call__", "dispatcher"))
 
 
@@ -150,6 +150,7 @@ def _defer_eager_signatures() -> None:
     # compiled for their signatures when they are first called from something that is being compiled.
     def compile_kernel(self: Any, sig: Any) -> None:
         if _current.capability is None:
+            found.declare(self, tuple(sig), None)
             return
         message = f"{self.py_func.__qualname__} is a kernel; launching it needs a GPU, and a build has none"
         raise RuntimeError(message)
@@ -159,6 +160,7 @@ def _defer_eager_signatures() -> None:
 
     def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
         if _current.capability is None:
+            found.declare(self, tuple(args), return_type)
             self.__dict__.setdefault("_aotcuda_eager", []).append((args, return_type))
             return None
         return original_compile(self, args, return_type)
@@ -192,8 +194,8 @@ def _defer_vectorize() -> None:
     def add(self: Any, sig: Any = None) -> None:
         del self, sig
 
-    def build_ufunc(self: Any, *_: Any, **__: Any) -> units.Vectorized:
-        return units.Vectorized(self.pyfunc)
+    def build_ufunc(self: Any, *_: Any, **__: Any) -> foreign.Vectorized:
+        return foreign.Vectorized(self.pyfunc)
 
     for kind in (vectorizers.CUDAVectorize, vectorizers.CUDAGUFuncVectorize):
         kind.add = add

@@ -44,5 +44,8 @@ class _DataModels(CallingConvention):
         return [(part, f"{name}_real"), (part, f"{name}_imag")]
 
 
-notation = Notation(types, sigutils, numpy_support)
+# The states of `create_xoroshiro128p_states`.
+_NAMED = {"xoroshiro128p_type": ("numba.cuda.random", "xoroshiro128p_type")}
+
+notation = Notation(types, sigutils, numpy_support, _NAMED)
 convention = _DataModels(notation)

@@ -37,6 +37,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     convention = convention
     dispatchers = patches.MLIRDispatcher
     errors = NumbaError
+    packages = ("numba_cuda_mlir",)
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""

@@ -13,16 +13,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from numba_cuda_mlir import cuda, descriptor, mlir_compiler, mlir_lowering, mlir_optimization, tools
+from numba_cuda_mlir import (
+    cuda,
+    decorators,
+    descriptor,
+    mlir_compiler,
+    mlir_lowering,
+    mlir_optimization,
+    numba_cuda,
+    tools,
+)
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import memref
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering_utilities import context
-from numba_cuda_mlir.numba_cuda.core import config
-from numba_cuda_mlir.numba_cuda.cudadrv import driver
+from numba_cuda_mlir.numba_cuda import api
+from numba_cuda_mlir.numba_cuda.core import config, sigutils
+from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from aotcuda.builder.frontends.numba import gpu, patches
+from aotcuda.builder.frontends.numba import found, gpu, patches
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -92,6 +102,7 @@ def install() -> None:
     _number_helpers()
     _link_later()
     _stop_at_llvm_ir()
+    _keep_results()
     _defer_eager_signatures()
     _take_plain_helpers()
     _bring_arrays_of_helpers()
@@ -194,6 +205,23 @@ def _stop_at_llvm_ir() -> None:
     mlir_optimization._compile_to_ptx = lambda llvm_ir, *_: llvm_ir
 
 
+class _Arguments(tuple[Any, ...]):  # noqa: SLOT001 (a tuple's can have no names)
+    """The argument types of a signature that `@cuda.jit` was given, with its result, None if it has none."""
+
+    result: Any = None
+
+
+def _keep_results() -> None:
+    # `@cuda.jit("float32(float32)")` hands the argument types on, and drops what is to be returned.
+    def normalize_signature(sig: Any) -> tuple[_Arguments, Any]:
+        args, result = sigutils.normalize_signature(sig)
+        kept = _Arguments(args)
+        kept.result = result
+        return kept, result
+
+    decorators.sigutils = python_types.SimpleNamespace(**{**vars(sigutils), "normalize_signature": normalize_signature})
+
+
 def _defer_eager_signatures() -> None:
     # `@cuda.jit("float32(float32)")`, and annotations that stand for a signature, compile when their module is
     # imported: before there is a target. Kernels need nothing (the build compiles what the configuration names);
@@ -203,10 +231,14 @@ def _defer_eager_signatures() -> None:
     call_template = MLIRDispatcher.get_call_template
 
     def deferred_public(self: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:
-        return None if _current.target is None else compile_public(self, sig, abi_info=abi_info, output=output)
+        if _current.target is None:
+            found.declare(self, tuple(sig), getattr(sig, "result", None))
+            return None
+        return compile_public(self, sig, abi_info=abi_info, output=output)
 
     def deferred_device(self: Any, sig: Any) -> Any:
         if _current.target is None:
+            found.declare(self, tuple(sig), getattr(sig, "result", None))
             self.__dict__.setdefault("_aotcuda_eager", []).append(sig)
             return None
         return compile_device(self, sig)
@@ -220,7 +252,7 @@ def _defer_eager_signatures() -> None:
     MLIRDispatcher.compile_device = deferred_device
     MLIRDispatcher.get_call_template = get_call_template
     patches.disable_compile_unasked(MLIRDispatcher)
-    gpu.refuse_driver(driver.Driver, CudaSupportError)
+    gpu.answer(driver, devices, CudaSupportError, (cuda, numba_cuda, api))
     gpu.refuse_launches(
         (MLIRDispatcher, "_compile", ""),
         (descriptor._ArgMarshaller, "__call__", "_dispatcher"),

@@ -48,7 +48,10 @@ class _Memrefs(CallingConvention):
         return [(self.notation.c_scalar(ty), name)]
 
 
-notation = Notation(types, sigutils, numpy_support)
+# The states of `create_xoroshiro128p_states`.
+_NAMED = {"xoroshiro128p_type": ("numba_cuda_mlir.numba_cuda.random", "xoroshiro128p_type")}
+
+notation = Notation(types, sigutils, numpy_support, _NAMED)
 convention = _Memrefs(notation)
 
 

@@ -23,6 +23,7 @@ _SCALARS = frozenset(
 )
 _SPELLED = {"bool": "boolean", "__nv_bfloat16": "bfloat16", "void*": "voidptr"}
 _FRONT_ENDS = ("numba.cuda.np.numpy_support", "numba.np.numpy_support", "numba_cuda_mlir.numba_cuda.np.numpy_support")
+_RANDOM = ("numba.cuda.random", "numba_cuda_mlir.numba_cuda.random")
 
 
 class RefusedError(Exception):
@@ -108,6 +109,10 @@ def _record(ty: Any, namespace: Mapping[str, object]) -> str:
             known = from_dtype(value)
         if str(known) == str(ty) and type(known).__name__ == type(ty).__name__:
             return name
+    for name in _RANDOM:
+        states = getattr(sys.modules.get(name), "xoroshiro128p_type", None)
+        if states is not None and str(states) == str(ty):
+            return "xoroshiro128p_type"
     fields = ", ".join(getattr(ty, "fields", ()))
     message = f"is a record ({fields}) whose dtype has no name in the function's module; give it one there"
     raise RefusedError(message)

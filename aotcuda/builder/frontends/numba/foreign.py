@@ -1,0 +1,78 @@
+"""What is no function of the module's own compiler: another compiler's objects, and what launches by itself."""
+
+from __future__ import annotations
+
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import frontends
+from aotcuda.builder.frontends.numba import gpu
+from aotcuda.builder.frontends.numba.messages import place
+from aotcuda.errors import SourceError
+
+if TYPE_CHECKING:
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.type_notation import Notation
+
+
+class Vectorized:
+    """Stands for what `@vectorize` makes for a GPU, while a build imports it."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.py_func = function
+        self.__name__ = function.__name__
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        """Refuse.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError(gpu.MISSING)
+
+
+def _is_vectorized(kind: str) -> bool:
+    return kind == Vectorized.__name__ or kind.lower().endswith(("ufunc", "ufuncdispatcher"))
+
+
+def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, root: str) -> None:
+    """Refuse what another compiler has made, and what launches by itself; `name` is what the unit calls it.
+
+    Raises:
+        SourceError: `value` is such a thing.
+    """
+    if isinstance(value, FunctionType):
+        return
+    other, own = made_by(value), compiler(notation.types.__name__)
+    if other not in (None, own):
+        raise refusal(unit, name, other, own)
+    if _is_vectorized(type(value).__name__):
+        made_of = getattr(value, "_dispatcher", value)
+        vectorized = getattr(made_of, "py_func", None) or getattr(made_of, "pyfunc", None)
+        where = f" ({place(vectorized, root)})" if isinstance(vectorized, FunctionType) else ""
+        message = (
+            f"{unit.key}: {name}{where} is made by @vectorize or @guvectorize, which launch kernels of their own; "
+            "write a kernel that calls the plain function for each element, and name that"
+        )
+        raise SourceError(message)
+
+
+def made_by(value: object) -> str | None:
+    """The front end whose compiler a value belongs to, a module or an object; None if to none."""
+    return compiler(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
+
+
+def compiler(module: str) -> str | None:
+    """The front end whose compiler a Python module belongs to; None if to none."""
+    found = frontends.owning(module)
+    return None if found is None else found.name
+
+
+def refusal(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
+    """The error for `what`, which the front end `other` made in a module whose own is another one."""
+    registered = frontends.find(own) if own else None
+    imports = registered.imports if registered is not None else "its own compiler"
+    return SourceError(
+        f"{unit.key}: {what} is made by {other}, and the front end of {unit.module} is {own}; "
+        f'set frontend = "{other}" for the module, or import it from {imports}'
+    )

@@ -1,0 +1,170 @@
+"""What a table names: a function in a source module, or the kernel inside what decorators have made of one."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.numba import foreign
+from aotcuda.builder.frontends.numba.messages import place
+from aotcuda.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aotcuda.builder.frontends.numba.tables import NumbaUnit
+    from aotcuda.builder.frontends.numba.type_notation import Notation
+
+_INNER = ("__wrapped__", "py_func", "python_func")
+_DEEPEST = 16
+_DECLARED = "_aotcuda_declared"
+_BY_NAME = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a unit is compiled from.
+
+    Attributes:
+        module: The source module in which its name was found.
+        value: A dispatcher, or a plain function.
+        python: The plain function.
+    """
+
+    module: str
+    value: Any
+    python: FunctionType
+
+    @property
+    def declared(self) -> list[tuple[tuple[Any, ...], Any]]:
+        """Argument types and result, None if not given, of each signature that its `@cuda.jit` has."""
+        return list(getattr(self.value, "__dict__", {}).get(_DECLARED, ()))
+
+
+def declare(dispatcher: Any, args: tuple[Any, ...], result: Any) -> None:
+    """Note a signature that `@cuda.jit` was given."""
+    dispatcher.__dict__.setdefault(_DECLARED, []).append((args, result))
+
+
+def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Found:
+    """What `unit` names; `dispatcher` is the class of what the compiler's `@cuda.jit` makes.
+
+    Raises:
+        SourceError: A source cannot be imported, or nothing of that name is a function.
+    """
+    modules = [python_source.import_source(name, unit, root) for name in unit.sources]
+    holding = [(module, value) for module in modules for value in python_source.attributes(module, unit.python)]
+    if not holding:
+        raise python_source.missing(unit, modules)
+    module, value = holding[0]
+    if any(other is not value for _, other in holding):
+        own = [(module, value) for module, value in holding if getattr(value, "__module__", "") == module.__name__]
+        if len(own) != 1:
+            names = " and ".join(module.__name__ for module, _ in holding)
+            message = (
+                f'{unit.key}: {names} each have {unit.python}; say which, as python = "{module.__name__}:{unit.python}"'
+            )
+            raise SourceError(message)
+        module, value = own[0]
+    name = f"{module.__name__}.{unit.python}"
+    python_source.check_is_there(value, unit, name)
+    value = _unwrapped(unit, value, name, dispatcher, notation, root)
+    return Found(module.__name__, value, _python_function(unit, value, name, dispatcher))
+
+
+def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any) -> FunctionType:
+    """The plain Python function behind `value`, which may be of class `dispatcher`; `name` is what the unit calls it.
+
+    Raises:
+        SourceError: It is no function.
+    """
+    python = value.py_func if isinstance(value, dispatcher) else value
+    if not isinstance(python, FunctionType):
+        message = (
+            f"{unit.key}: {name} is a {type(value).__name__}, not a function; name a Python function, plain or "
+            "decorated with @cuda.jit, or what holds one"
+        )
+        raise SourceError(message)
+    return python
+
+
+def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation: Notation, root: str) -> Any:
+    """The dispatcher or the plain function inside `value`, or the innermost thing that is neither."""
+    for _ in range(_DEEPEST):
+        if isinstance(value, dispatcher):
+            return value
+        foreign.check_is_own(unit, value, name, notation, root)
+        if isinstance(value, type | ModuleType | MethodType):
+            return value
+        inner = _inside(unit, value, name, dispatcher, root)
+        if inner is None or (isinstance(value, FunctionType) and not _stands_for(value, inner, unit, dispatcher)):
+            return value
+        value = inner
+    return value
+
+
+def _inside(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) -> Any:
+    """What a function or an object was made around: the kernel that it holds, or what it says that it wraps."""
+    wrapped = next((inner for inner in (_attribute(value, which) for which in _INNER) if inner is not None), None)
+    held = [(which, item) for which, item in _held(value) if isinstance(item, dispatcher) and not _is_device(item)]
+    held = [(which, item) for which, item in held if "device" in item.targetoptions] or held  # rather than @njit's twin
+    if any(item is not held[0][1] for _, item in held):
+        plain = getattr(wrapped, "py_func", wrapped)
+        held = [(which, item) for which, item in held if item is wrapped or item.py_func is plain] or held
+    if any(item is not held[0][1] for _, item in held):
+        items = ", ".join(f"{which} ({place(item.py_func, root)})" for which, item in held)
+        message = (
+            f"{unit.key}: {name} holds several kernels: {items}; name one of them, by the path that leads to it: "
+            f'python = "module:object.attribute"'
+        )
+        raise SourceError(message)
+    return held[0][1] if held else wrapped
+
+
+def _stands_for(function: FunctionType, inner: Any, unit: NumbaUnit, dispatcher: Any) -> bool:
+    """Whether a function that was made around another one is no code for a GPU, but what launches or calls that one.
+
+    One that passes on whatever it is given cannot be compiled. One with parameters of its own may be a kernel itself,
+    with a helper in it; if what it wraps is a kernel, then it is what launches it.
+    """
+    if function.__code__.co_flags & _BY_NAME:
+        return True
+    wrapped = getattr(function, "__wrapped__", None)
+    is_kernel = isinstance(inner, dispatcher) and not _is_device(inner)
+    return unit.kind == "kernel" and wrapped is not None and is_kernel and wrapped in (inner, inner.py_func)
+
+
+def _held(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a closure or an object has, by name."""
+    if isinstance(value, FunctionType):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+        yield from vars(value).items()
+        return
+    yield from getattr(value, "__dict__", {}).items()
+    for name in _slots(type(value)):
+        if (item := _attribute(value, name)) is not None:
+            yield name, item
+
+
+def _slots(kind: type) -> Iterable[str]:
+    for cls in kind.__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+
+
+def _attribute(value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001 (a property of the user's, which is not what was asked for)
+        return None
+
+
+def _is_device(value: Any) -> bool:
+    return bool(getattr(value, "targetoptions", {}).get("device"))

@@ -1,0 +1,294 @@
+"""Loading what units are compiled from: once for all targets, or once for each where the sources ask which it is.
+
+The order of imports is documented in docs/configuration.md: the prelude, then the sources in the order of the table.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import frontends
+from aotcuda.builder import plan
+from aotcuda.builder.frontends import loading, python_source
+from aotcuda.builder.worker import dependency_trace, imports, pool
+from aotcuda.builder.worker.import_graph import ImportGraph
+from aotcuda.errors import CompileError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.dependency_trace import DependencyTrace
+    from aotcuda.builder.worker.job import Job
+    from aotcuda.manifest import Source
+
+    Compiled = dict[tuple[Unit, Target], Any]
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What was loaded.
+
+    Attributes:
+        job: The job, with the units that the sources have made of those in its plans.
+        functions: By unit, what it is compiled from.
+        attempt: The block for more attempts, whose errors are told together with those of loading.
+        questions: What the sources asked of a GPU.
+        trace: What they asked of the machine, if that is wanted.
+        graph: Which modules imported which.
+    """
+
+    job: Job
+    functions: dict[Unit, object]
+    attempt: Callable[[], AbstractContextManager[None]]
+    questions: Iterable[Question]
+    trace: DependencyTrace | None
+    graph: ImportGraph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """What another process has loaded and compiled, for one compute capability.
+
+    Attributes:
+        units: The units, as the sources have made them.
+        compiled: What became of them, for each target of that capability.
+        questions: What the sources asked of a GPU.
+        trace: What they asked of the machine, if that is wanted.
+        sources: The project's files that were imported.
+        needed: Those that each module needs, by its name; absolute paths.
+    """
+
+    units: tuple[Unit, ...]
+    compiled: Compiled
+    questions: tuple[Question, ...] = ()
+    trace: DependencyTrace | None = None
+    sources: tuple[Source, ...] = ()
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@contextmanager
+def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None]) -> Iterator[Loaded]:
+    """Import what the job is compiled from, for `target`; the block is still watched for what it reads.
+
+    Raises:
+        AotcudaError: What is wrong with any of it, at the end of the block.
+    """
+    settle: Callable[[Any, Any], Sequence[Any]] = getattr(front, "settled", lambda unit, _: [unit])
+    ask: Callable[[Target], AbstractContextManager[Iterable[Question]]] = getattr(
+        front, "importing", lambda _: nullcontext(())
+    )
+    watch = (
+        dependency_trace.watch(job.watched, job.names, frontends.internals(job.frontend))
+        if job.trace
+        else nullcontext()
+    )
+    functions: dict[Unit, object] = {}
+    understood: dict[tuple[str, str, str], Unit] = {}
+    graph = ImportGraph()
+    with pool.gathered() as attempt, watch as seen, ask(target) as questions, graph.watching():
+        with attempt():
+            if job.prelude:
+                tell(step=f"importing {job.prelude}", done=0, total=0)
+                _import_prelude(job, job.prelude)
+            _load(job, front, settle, tell, attempt, functions, understood)
+        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, graph)
+
+
+def _load(
+    job: Job,
+    front: FrontEnd,
+    settle: Callable[[Any, Any], Sequence[Any]],
+    tell: Callable[..., None],
+    attempt: Callable[[], AbstractContextManager[None]],
+    functions: dict[Unit, object],
+    understood: dict[tuple[str, str, str], Unit],
+) -> None:
+    for item in job.plans:
+        for unit in item.units:
+            tell(step=unit.loading, done=0, total=0)
+            with attempt():
+                found = front.load(unit, job.root)
+                for settled in settle(unit, found):
+                    functions[settled] = found
+                    signature = front.resolve(settled, found)
+                    _check_new(settled, understood.setdefault((unit.module, unit.name, signature), settled))
+        with attempt():
+            plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
+
+
+def _import_prelude(job: Job, name: str) -> None:
+    key = "tool.aotcuda.prelude"
+    file = getattr(python_source.import_for(key, name, job.root), "__file__", None) or ""
+    if job.carry and not imports.is_of_project(file, job.import_roots):
+        message = (
+            f"{key}: {name} ({file}) is none of the project's files, and the JIT fallback needs it wherever the wheel "
+            'is installed; copy it into the project, or set fallback = "error"'
+        )
+        raise ConfigError(message)
+
+
+def needed(job: Job, graph: ImportGraph) -> dict[str, frozenset[str]]:
+    """By module of the job, the files of all that its own sources import, and of what comes before them."""
+    found = {}
+    for item in job.plans:
+        names = [*loading.tables(item.frontend).modules(item.config), *([job.prelude] if job.prelude else [])]
+        names += _modules_of_types(item)
+        found[item.config.name] = frozenset(imports.files_of(graph.needed(names)))
+    return found
+
+
+def _modules_of_types(item: ModulePlan) -> list[str]:
+    """The modules that have types which signatures name by way of `tool.aotcuda.types`."""
+    types = dict(item.config.types)
+    waiting = [unit.signature for unit in item.units]
+    found = []
+    while waiting:
+        words = set(_WORD.findall(waiting.pop()))
+        used = [types.pop(name) for name in words & types.keys()]
+        found += [text.partition(":")[0] for text in used if _ELSEWHERE.fullmatch(text)]
+        waiting += used
+    return found
+
+
+def prelude_files(job: Job, graph: ImportGraph) -> list[tuple[str, Path]]:
+    """The project's files that the prelude imports and that lie in no package of the wheel.
+
+    Each with its path from the folder that it is imported from.
+    """
+    if job.prelude is None:
+        return []
+    modules = [
+        *job.names,
+        *(name for item in job.plans for name in loading.tables(item.frontend).modules(item.config)),
+    ]
+    packages = {name.partition(".")[0] for name in modules}
+    files = imports.files_of(name for name in graph.needed([job.prelude]) if name.partition(".")[0] not in packages)
+    folders = sorted((Path(root).resolve() for root in job.import_roots), key=lambda path: -len(path.parts))
+    return [
+        (next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder)).as_posix(), path)
+        for path in map(Path, sorted(files))
+        if imports.is_of_project(str(path), job.import_roots)
+    ]
+
+
+def _settled(job: Job, units: Iterable[Unit]) -> Job:
+    units = list(units)
+    plans = [
+        replace(item, units=tuple(unit for unit in units if unit.module == item.config.name)) for item in job.plans
+    ]
+    return replace(job, plans=tuple(plans))
+
+
+def _check_new(unit: Unit, first: Unit) -> None:
+    if unit is not first:
+        message = (
+            f"{unit.signature_key}: {unit.signature!r} is the same signature as {first.signature!r}; remove one of them"
+        )
+        raise ConfigError(message)
+
+
+def targets(job: Job) -> list[list[Target]]:
+    """The targets that units are compiled for, those of one compute capability together, the lowest first."""
+    found: dict[tuple[int, int], dict[Target, None]] = {}
+    for item in job.plans:
+        for target in item.ltoir_targets:
+            found.setdefault(target.capability, {})[target] = None
+    return [list(found[capability]) for capability in sorted(found)]
+
+
+def elsewhere(job: Job, front: FrontEnd, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
+    """Everything loaded and compiled once more, for each of several compute capabilities, in a process for each.
+
+    Raises:
+        AotcudaError: Something cannot be loaded or compiled.
+    """
+    tasks = [
+        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, own))  # type: ignore[misc]
+        for own in which
+    ]
+    return pool.run(tasks, 1, lambda _: None)
+
+
+def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
+    with loaded(job, front, own[0], lambda **_: None) as found:
+        pass
+    tasks = compile_tasks(found.job, front, found.functions, own)
+    results = pool.run(list(tasks.values()), job.jobs, lambda _: None)
+    return Elsewhere(
+        units=tuple(found.functions),
+        compiled=dict(zip(tasks, results, strict=True)),
+        questions=tuple(found.questions),
+        trace=found.trace,
+        sources=imports.project_files(job.import_roots),
+        needed=needed(found.job, found.graph),
+    )
+
+
+def compile_tasks(
+    job: Job, front: FrontEnd, functions: dict[Unit, object], own: Sequence[Target]
+) -> dict[tuple[Unit, Target], pool.Task]:
+    """The tasks that compile every unit, for those of the job's targets that are among `own`."""
+    tasks = {}
+    for item in job.plans:
+        for unit in item.units:
+            compiler: Callable[..., Any] = front.compile_kernel if unit.kind == "kernel" else front.compile_function
+            for target in item.ltoir_targets:
+                if target in own:
+                    tasks[unit, target] = _task(compiler, unit, functions[unit], target)
+    return tasks
+
+
+def _task(compiler: Callable[..., Any], unit: Unit, function: object, target: Target) -> pool.Task:
+    return pool.Task(f"{unit.title} for {target}", lambda: compiler(unit, function, target), key=unit.key)
+
+
+# What a manifest says once, whatever the target.
+_ALIKE = {
+    "signature": "signature",
+    "parameters": "parameters",
+    "layout": "parameters",
+    "cooperative": "cooperative launch",
+    "launch_bounds": "launch bounds",
+    "carveout": "shared-memory carveout",
+    "prototype": "prototype",
+    "result": "result",
+}
+
+
+def check_alike(units: Iterable[Unit], first: Target, compiled: Compiled, others: Iterable[Elsewhere]) -> None:
+    """Refuse sources that make something else for another target which a module has but one of.
+
+    Raises:
+        CompileError: They do.
+    """
+    units = list(units)
+    for other in others:
+        (target, *_) = [target for _, target in other.compiled]
+        if differing := set(units) ^ set(other.units):
+            unit = min(differing, key=lambda unit: unit.key)
+            message = (
+                f"{unit.key}: {unit.origin} has other signatures when it is imported for {target} than for {first}; "
+                "write them in the table"
+            )
+            raise CompileError(message)
+        for unit in units:
+            one, two = compiled[unit, first], other.compiled[unit, target]
+            for name, what in _ALIKE.items():
+                if getattr(one, name, None) != getattr(two, name, None):
+                    message = (
+                        f"{unit.key}: {unit.origin} has another {what} when it is imported for {target} "
+                        f"({getattr(two, name)}) than for {first} ({getattr(one, name)}), and a module has one for all "
+                        "GPUs; make them the same"
+                    )
+                    raise CompileError(message)

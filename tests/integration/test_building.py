@@ -1,0 +1,374 @@
+"""While a build imports sources: what they ask of a GPU, what comes before them, and what a late build would need."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tomllib
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.binary import fatbin
+from aotcuda.builder import api
+from aotcuda.builder import jit as late
+from aotcuda.dependencies import TABLE
+from aotcuda.runtime.jit import recipe
+from integration import projects
+from integration.projects import MODULE, refused, source, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNEL = 'kernels.f = "void(int64[::1])"'
+COMMAND = (sys.executable, "-m", "aotcuda", "build", "--out")
+
+ASKS = """
+import os
+from numba import cuda
+
+BUILDING = os.environ["AOTCUDA_BUILDING"]
+if cuda.is_available() and len(cuda.gpus) == 1:
+    with cuda.gpus[0]:
+        device = cuda.current_context().device
+    assert device is cuda.get_current_device() is cuda.select_device(0)
+    assert cuda.detect() and cuda.cuda_error() is None and cuda.list_devices() is cuda.gpus
+    BLOCK = device.MAX_THREADS_PER_BLOCK // device.WARP_SIZE
+    def f(x):
+        x[0] = BLOCK
+"""
+DEPENDS = """
+from numba import cuda
+
+print("imported")
+device = cuda.get_current_device()
+MAJOR, MINOR = device.compute_capability
+OPT_IN = device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+try:
+    COUNT = device.MULTIPROCESSOR_COUNT
+except Exception:
+    COUNT = 1
+
+@cuda.jit
+def f(x):
+    x[0] = 1000000000 + MAJOR * 10 + MINOR
+    x[1] = OPT_IN
+"""
+
+
+def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
+    done = projects.succeed(project, *projects.HATCHLING)
+    said = [line for line in (done.out + done.err).splitlines() if "asked a GPU" in line]
+    assert "aotcuda: pkg/_k.py:6 asked a GPU for cuda.is_available() and was told True" in said
+    assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and was told 1024" in said
+    assert not any("imported for each" in line for line in said)
+    assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said), "nobody else's questions"
+
+
+def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp_path: Path) -> None:
+    # By the linker later on: libnvJitLink calls cuInit itself.
+    text = ASKS + "    CAPABILITY = device.compute_capability\nassert not os.path.exists(os.environ['FAKE_CUDA_LOG'])\n"
+    project = write(tmp_path / "project", source(text), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
+    log = tmp_path / "driver.jsonl"
+    environ = {"LD_LIBRARY_PATH": str(driver), "FAKE_CUDA_LOG": str(log)}
+    projects.succeed(project, *projects.HATCHLING, **environ)
+    log.unlink(missing_ok=True)
+    asks = source("from numba import cuda\nprint(cuda.is_available())\n")
+    assert projects.succeed(project, sys.executable, "-c", asks, **environ).out == "True\n"
+    assert "cuInit" in log.read_text(), "it would be seen"
+
+
+def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str, tmp_path: Path) -> None:
+    arch = 'arch = ["sm_75", "sm_90", "sm_90a", "compute_90", "compute_120"]'
+    project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda=arch)
+    done = projects.succeed(project, *COMMAND, "out")
+    assert (done.out + done.err).count("imported\n") == 3, "once for each compute capability"
+    assert (
+        "pkg/_k.py:6 asked a GPU for compute_capability and was told (7, 5) or (9, 0) or (12, 0), by the target; "
+        "sources were imported for each"
+    ) in done.err
+    assert re.search(r"_k.py:9 asked a GPU for MULTIPROCESSOR_COUNT, got an error, .*, and went on without", done.err)
+    # The PTX of each target has the numbers of its own GPU, and of no other.
+    path = project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
+    texts = {
+        item.arch: item.content.decode() for item in fatbin.read(path.read_bytes(), str(path)) if item.kind == "ptx"
+    }
+    assert set(texts) == {"compute_90", "compute_120"}
+    for arch, text in texts.items():
+        numbers = set(re.findall(r"\b1000000\d+\b", text))
+        assert numbers == {f"1000000{arch.removeprefix('compute_'):0>3}"}
+
+
+def test_a_source_that_depends_on_the_gpu_is_imported_once_for_one_target(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda='arch = ["sm_90", "sm_90a"]')
+    done = projects.succeed(project, *COMMAND, "out")
+    assert (done.out + done.err).count("imported\n") == 1
+    assert "and was told (9, 0)\n" in done.err
+
+
+REFUSED = {
+    "name": (
+        "NAME = cuda.get_current_device().name",
+        "name: it is not known of a GPU by its compute capability, 8.0, and",
+    ),
+    "other": ("GPU = cuda.gpus[0], cuda.select_device(1)", "GPU 1: there is one GPU in a build, number 0"),
+    "driver": ("V = cuda.cudadrv.driver.driver.get_version()", "the driver's version: it is that of the machine that "),
+}
+
+
+def test_what_no_build_can_tell_is_refused_with_the_users_line(front_end: str, tmp_path: Path) -> None:
+    rest = "\n".join(f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{KERNEL}' for name in REFUSED)
+    project = write(tmp_path / "project", "def f(x):\n    x[0] = 1\n", module=KERNEL, rest=rest)
+    for name, (line, _) in REFUSED.items():
+        (project / "pkg" / f"_{name}.py").write_text(source(f"from numba import cuda\n{line}\n"))
+    lines = projects.lines_of(refused(project).err)
+    for line, (name, (text, said)) in zip(lines, REFUSED.items(), strict=True):
+        start = f'tool.aotcuda.modules."pkg.{name}".source: importing pkg._{name} failed: CudaSupportError: '
+        assert line.startswith(f"{start}a build cannot tell {said}")
+        assert line.endswith(f"; ask in a function that is called later (pkg/_{name}.py:2: {text})")
+
+
+DIFFERS = """
+from numba import cuda
+BOUNDS = 128 if cuda.get_current_device().compute_capability < (8, 0) else 256
+
+@cuda.jit(launch_bounds=BOUNDS)
+def f(x):
+    x[0] = 1
+"""
+
+
+def test_what_a_module_has_once_must_be_the_same_for_all(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", source(DIFFERS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_80"]')
+    assert refused(project).said == (
+        f"{MODULE}.kernels.f: pkg._k:f has another launch bounds when it is imported for sm_80 ((256,)) than for sm_75 "
+        "((128,)), and a module has one for all GPUs; make them the same"
+    )
+    text = source(DIFFERS).replace("(launch_bounds=BOUNDS)", "").replace("x[0] = 1", "x[0] = nothing")
+    (project / "pkg" / "_k.py").write_text(text)
+    assert "nothing" in refused(project).said
+
+
+STANDS_IN = """
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "stand_ins"))
+import not_installed
+ORDER = []
+"""
+USES_IT = """
+import not_installed
+import _aot_prelude
+_aot_prelude.ORDER.append(__name__)
+NUMBER = not_installed.number
+
+def f(x):
+    x[0] = NUMBER
+"""
+
+
+def with_prelude(folder: Path, aotcuda: str = "") -> Path:
+    project = write(folder, USES_IT, module=KERNEL, aotcuda=f'prelude = "_aot_prelude"\n{aotcuda}')
+    (project / "_aot_prelude.py").write_text(STANDS_IN)
+    (project / "stand_ins" / "not_installed").mkdir(parents=True)
+    (project / "stand_ins" / "not_installed" / "__init__.py").write_text("number = 1000000042\n")
+    return project
+
+
+def test_the_prelude_comes_first_and_travels_with_the_wheel(front_end: str, tmp_path: Path) -> None:
+    files = projects.content(projects.build_wheel(with_prelude(tmp_path / "project")))
+    carried = {name for name in files if name.startswith("pkg/k.aotcuda/sources/")}
+    assert carried == {
+        f"pkg/k.aotcuda/sources/{name}" for name in ("_aot_prelude.py", "stand_ins/not_installed/__init__.py")
+    }
+    built = projects.manifest_of(files, "pkg.k")
+    assert {item["path"] for item in built["sources"]} == {"pkg/__init__.py", "pkg/_k.py"}
+    assert {item["path"] for item in built["rebuild"]["files"]} == {
+        "_aot_prelude.py",
+        "stand_ins/not_installed/__init__.py",
+    }
+    # With the fallback off, nothing of it does.
+    files = projects.content(projects.build_wheel(with_prelude(tmp_path / "error", 'fallback = "error"')))
+    assert not [name for name in files if "/sources/" in name]
+
+
+def test_a_prelude_that_fails_is_said(front_end: str, tmp_path: Path) -> None:
+    project = with_prelude(tmp_path / "project")
+    (project / "_aot_prelude.py").write_text("import sys\nraise ValueError('no')\n")
+    said = "importing _aot_prelude failed: ValueError: no (_aot_prelude.py:2: raise ValueError('no'))"
+    assert refused(project).said == f"tool.aotcuda.prelude: {said}"
+    (project / "_aot_prelude.py").unlink()
+    assert refused(project).said.startswith("tool.aotcuda.prelude: there is no module _aot_prelude in ")
+    text = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(text.replace('"_aot_prelude"', '"hatchling"'))
+    assert "is none of the project's files, and the JIT fallback needs it wherever" in refused(project).said
+
+
+def two_modules(folder: Path) -> Path:
+    rest = f'[tool.aotcuda.modules."pkg.other"]\nsource = "pkg._other"\n{KERNEL}'
+    text = "from pkg import _helper\n\ndef f(x):\n    x[0] = _helper.one(x[1])\n"
+    project = write(folder, text, module=KERNEL, rest=rest)
+    (folder / "pkg" / "_helper.py").write_text("def one(x):\n    return x + 1\n")
+    (folder / "pkg" / "_other.py").write_text("def f(x):\n    x[0] = 1\n")
+    return project
+
+
+def test_a_manifest_lists_what_its_own_module_needs(front_end: str, tmp_path: Path) -> None:
+    files = projects.content(projects.build_wheel(two_modules(tmp_path / "project")))
+    needed = {
+        module: [item["path"] for item in projects.manifest_of(files, module)["sources"]]
+        for module in ("pkg.k", "pkg.other")
+    }
+    assert needed == {
+        "pkg.k": ["pkg/__init__.py", "pkg/_helper.py", "pkg/_k.py"],
+        "pkg.other": ["pkg/__init__.py", "pkg/_other.py"],
+    }
+
+
+def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(front_end: str, tmp_path: Path) -> None:
+    project = two_modules(tmp_path / "project")
+    path = project / "pyproject.toml"
+    text = path.read_text().replace(
+        "[tool.hatch.build.targets.wheel.hooks.aotcuda]",
+        '[tool.hatch.build.targets.wheel]\nexclude = ["_helper.py"]\n[tool.hatch.build.targets.wheel.hooks.aotcuda]',
+    )
+    path.write_text(text)
+    assert refused(project).said == (
+        "tool.aotcuda.fallback: pkg/_helper.py is not in the wheel, and the JIT fallback would compile the kernels of "
+        'pkg.k from it; include it in the wheel, or set fallback = "error"'
+    )
+    assert not list((project / "dist").glob("*"))
+    path.write_text(text.replace("[tool.aotcuda]", '[tool.aotcuda]\nfallback = "error"'))
+    projects.build_wheel(project)
+    path.write_text(
+        text.replace(
+            'exclude = ["_helper.py"]',
+            'exclude = ["_helper.py"]\nforce-include = { "pkg/_helper.py" = "pkg/_helper.py" }',
+        )
+    )
+    projects.build_wheel(project)
+
+
+EVERYTHING = """
+import numpy as np
+from numba import cuda
+import not_installed
+
+particle = np.dtype([("mass", np.float32), ("id", np.int32)], align=True)
+NUMBER = not_installed.number
+
+class Holder:
+    def __init__(self, f):
+        self.kernel = f
+    def __call__(self, *args):
+        return None
+
+@Holder
+@cuda.jit(["void(int64[::1])", "void(int32[::1])"])
+def held(x):
+    x[0] = NUMBER
+"""
+OTHER = """
+from numba import cuda
+
+CC = cuda.get_current_device().compute_capability
+
+def named(x, p):
+    x[0] = CC[0] + p[0].mass
+"""
+TABLE_OF_PROJECT = f"pyproject.toml{TABLE}"
+ALL_OF_IT = """
+kernels.held = { python = "pkg._k:held.kernel" }
+kernels.named = "void(wide, many)"
+"""
+
+
+def everything(folder: Path) -> Path:
+    """A project that has need of all that the table has for packages that exist."""
+    types = 'types = { wide = "float64[::1]", many = "one[::1]", one = "pkg._k:particle" }'
+    project = with_prelude(folder, types)
+    path = project / "pyproject.toml"
+    text = path.read_text().replace('source = "pkg._k"', 'source = ["pkg._k", "pkg._other"]')
+    path.write_text(text.replace(KERNEL, ALL_OF_IT))
+    (project / "pkg" / "_k.py").write_text(source(EVERYTHING))
+    (project / "pkg" / "_other.py").write_text(source(OTHER))
+    return project
+
+
+def test_a_late_build_makes_the_same_from_what_the_wheel_has(front_end: str, tmp_path: Path) -> None:
+    wheel = projects.build_wheel(everything(tmp_path / "project"))
+    site = tmp_path / "site-packages"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    shutil.rmtree(tmp_path / "project")
+    packaged = projects.manifest_of(projects.tree(site), "pkg.k")
+    found = recipe.packaged(packaged, str(site))
+    assert found is not None
+    asked = {
+        "table": found.table,
+        "module": "pkg.k",
+        "root": found.root,
+        "package_root": str(site),
+        "names": found.names,
+    }
+
+    def kernels(**case: str | None) -> dict[str, list[str]]:
+        built = late.build(late.Request(**asked, target="sm_90", **case)).manifest
+        return {item["name"]: [overload["signature"] for overload in item["overloads"]] for item in built["kernels"]}
+
+    whole = kernels(kernel=None, signature=None)
+    assert whole == {item["name"]: [one["signature"] for one in item["overloads"]] for item in packaged["kernels"]}
+    assert whole["held"] == ["void(int64[::1])", "void(int32[::1])"]
+    assert kernels(kernel="held", signature="void(float64[::1])") == {"held": ["void(float64[::1])"]}
+
+
+def test_an_editable_install_depends_on_the_prelude_and_on_its_own_sources(front_end: str, tmp_path: Path) -> None:
+    project = everything(tmp_path / "project")
+    (project / "pkg" / "_alone.py").write_text("def f(x):\n    x[0] = 1\n")
+    with (project / "pyproject.toml").open("a") as file:
+        file.write(f'[tool.aotcuda.modules."pkg.alone"]\nsource = "pkg._alone"\n{KERNEL}\n')
+    table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    files = api.build(table, project, editable=True).files
+    listed = {
+        module: {item["path"] for item in projects.manifest_of(files, module)["sources"]}
+        for module in ("pkg.k", "pkg.alone")
+    }
+    common = {"_aot_prelude.py", "stand_ins/not_installed/__init__.py", "pkg/__init__.py", TABLE_OF_PROJECT}
+    assert listed["pkg.k"] == common | {"pkg/_k.py", "pkg/_other.py"}
+    assert listed["pkg.alone"] == common | {"pkg/_alone.py"}
+
+
+HOOK = """
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Hook(BuildHookInterface):
+    def initialize(self, version, build_data):
+        build_data["artifacts"].append("_helper.py")
+"""
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_what_another_hook_puts_into_the_wheel_is_there(front_end: str, tmp_path: Path) -> None:
+    hook = "[tool.hatch.build.targets.wheel.hooks.custom]\n"
+    project = two_modules(tmp_path / "project")
+    (project / ".gitignore").write_text("_helper.py\n")
+    assert "pkg/_helper.py is not in the wheel" in refused(project).said
+    (project / "hatch_build.py").write_text(HOOK)
+    path = project / "pyproject.toml"
+    path.write_text(path.read_text().replace("[tool.aotcuda]\n", f"{hook}[tool.aotcuda]\n"))
+    projects.build_wheel(project)
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_a_project_inside_the_project_has_a_wheel_of_its_own(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", "import member\n\ndef f(x):\n    x[0] = member.NUMBER\n", module=KERNEL)
+    other = project / "libs" / "member"
+    (other / "member").mkdir(parents=True)
+    (other / "member" / "__init__.py").write_text("NUMBER = 3\n")
+    path = os.pathsep.join([str(other), str(project)])
+    assert "libs/member/member/__init__.py is not in the wheel" in refused(project, PYTHONPATH=path).said
+    (other / "pyproject.toml").write_text("[project]\nname = 'member'\n")
+    projects.build_wheel(project, PYTHONPATH=path)
