@@ -98,7 +98,6 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuEventRecord": (_pointer, _pointer),
     "cuEventDestroy_v2": (_pointer,),
     "cuStreamGetCtx": (_pointer, _out),
-    "cuStreamGetFlags": (_pointer, _out),
     "cuStreamWaitEvent": (_pointer, _pointer, _uint),
     "cuPointerGetAttribute": (_out, _int, ctypes.c_uint64),
     "cuMemsetD32Async": (ctypes.c_uint64, _uint, _size, _pointer),

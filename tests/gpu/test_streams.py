@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import numpy as np
 import pytest
 
@@ -247,17 +245,18 @@ def test_a_given_stream_joins_the_capture_and_comes_back(square):
     np.testing.assert_array_equal(Torch.numbers(out), np.full(N, 10, "float32"))
 
 
-def test_a_dead_stream_is_named(square):
-    x, out = Cupy.zeros(), Cupy.zeros()
-    stream = Cupy.stream()
-    handle = stream.ptr
+def test_a_closed_stream_of_cuda_core_is_named(square):
+    core = pytest.importorskip("cuda.core")
+    device = core.Device()
+    device.set_current()
+    x, out, stream = Cupy.zeros(), Cupy.zeros(), device.create_stream()
     for _ in range(3):
-        square[(*blocks(), handle)](x, out)
-    stream.synchronize()
-    del stream
-    gc.collect()
-    with pytest.raises(LaunchError, match="does not exist any more"):
-        square[(*blocks(), handle)](Torch.zeros(), Torch.zeros())
+        square[(*blocks(), stream)](x, out)
+    stream.sync()
+    stream.close()
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="closed"):
+            square[(*blocks(), stream)](x, out)
 
 
 ENVIRONMENTS = {

@@ -191,6 +191,19 @@ def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
     assert len(cuda.launches()) == 2
 
 
+def test_a_stream_that_cannot_tell_its_handle_is_an_argument_error(cuda):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    stream = Handle(11)
+    for _ in range(2):
+        k[1, 1, stream](7)
+    stream.handle = "none"
+    for _ in range(2):
+        with pytest.raises(
+            ArgumentError, match="a Handle was given as the stream, and its handle cannot be told: invalid"
+        ):
+            k[1, 1, stream](7)
+
+
 @pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
 def test_a_dead_stream_is_named(cuda, current, devices):
     cuda.set(devices=devices, streams="55=0")
