@@ -45,6 +45,7 @@ class Registration:
         caller: The package whose code asks a device function for its type; empty if kernels cannot call any.
         interop: The module that answers.
         kernel_abi: What inspection calls the way in which its kernels take arguments.
+        in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Registration:
         "compiler",
         "distributions",
         "imports",
+        "in_place",
         "internals",
         "interop",
         "jit_requires",
@@ -79,6 +81,7 @@ class Registration:
         caller: str = "",
         interop: str = "",
         kernel_abi: str = "",
+        in_place: str = "",
     ) -> None:
         self.name = name
         self.tables = tables
@@ -93,6 +96,7 @@ class Registration:
         self.caller = caller
         self.interop = interop
         self.kernel_abi = kernel_abi or name
+        self.in_place = in_place
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """What pip installs for it: `aotcuda[cu13]`."""
@@ -114,6 +118,7 @@ BUILT_IN: Mapping[str, Registration] = {
         caller="numba.cuda",
         interop="aotcuda.interop.numba_cuda",
         kernel_abi="numba",
+        in_place="aotcuda.numba",
     ),
     "numba-cuda-mlir": Registration(
         "numba-cuda-mlir",
@@ -128,6 +133,7 @@ BUILT_IN: Mapping[str, Registration] = {
         imports="numba_cuda_mlir",
         caller="numba_cuda_mlir",
         interop="aotcuda.interop.numba_cuda_mlir",
+        in_place="aotcuda.numba_cuda_mlir",
     ),
 }
 

@@ -7,6 +7,7 @@ object in `manifest.json`, inside the data folder that lies beside the generated
     mypkg/kernels.pyi           the same for type checkers
     mypkg/kernels.aotcuda/
         manifest.json
+        in-place                only where nothing is generated, which would hold it: the manifest's SHA-256
         kernels.fatbin          every image of the module's kernels (absent when it has none)
         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
                                 lowest, for links without link-time optimisation (likewise)
@@ -62,6 +63,19 @@ the version that first reads such manifests. `tests/unit/test_manifest.py` holds
 """
 
 FILE_NAME = "manifest.json"
+IN_PLACE = "in-place"
+"""The mark in the data folder of a source that is packaged in place: the digests of the manifests with its kernels.
+
+Where a module is generated, that holds the digest; here nothing but data is. Packages have a mark too, in
+`__init__.aotcuda`, which says that the build imported sources of theirs.
+"""
+
+WHEEL, EDITABLE = "aotcuda in-place 1 wheel", "aotcuda in-place 1 editable"
+"""The first line of a mark; each of the others is the name of a module and the SHA-256 of its manifest.
+
+Text, and not JSON: it is read whenever the source is imported, and `json` costs that import 7 ms.
+"""
+
 FOLDER_SUFFIX = ".aotcuda"
 SOURCES = "sources"
 

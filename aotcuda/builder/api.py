@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest
 from aotcuda import missing_hook as forgotten
+from aotcuda.builder import in_place, output, plan, rebuild, stages
 from aotcuda.builder import manifest_dependencies as depends
-from aotcuda.builder import output, plan, rebuild, stages
 from aotcuda.builder import wheel_files as artifacts
 from aotcuda.builder.config import parser as config
 from aotcuda.builder.worker.job import Job
@@ -59,9 +59,11 @@ def build(
     root = root.resolve()
     roots = _import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
-    for module in settings.modules:
+    for item in plans:
+        module = item.config
         _check_package_exists(module.name, module.key, roots, root)
-        _check_name_is_free(module.name, module.key, roots, root)
+        if not item.in_place:
+            _check_name_is_free(module.name, module.key, roots, root)
     results = stages.run(
         Job(
             root=str(root),
@@ -92,6 +94,7 @@ def build(
                 if settings.fallback == "jit"
                 else None,
             )
+    files |= in_place.files(results, files, package_root, editable=editable)
     return Output(
         files=files,
         package_root=os.path.relpath(package_root, root),

@@ -225,9 +225,6 @@ source = "pkg..k"
     {M}.source: expected the dotted name of a Python module, found the string "pkg..k"; write for example source =
     "mypkg._kernels"
 
-source = "pkg.k"
-    {M}.source: "pkg.k" is this very module, which the build writes; name the module that holds the Python functions
-
 source = "pkg.k.x"
     {M}.source: "pkg.k.x" needs a package "pkg.k", but {M} makes a single file of that name; rename one of them
 

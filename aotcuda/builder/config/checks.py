@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from aotcuda import frontends
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
@@ -62,11 +63,21 @@ def _check_links(module: Module) -> None:
         seen[path] = item.key
 
 
+def is_in_place(module: Module, front_end: str) -> bool:
+    """Whether a module, which `front_end` builds, is packaged in place: it is its own source, and nothing is generated.
+
+    Only the sources of some front ends can be; see `aotcuda.frontends.Registration.in_place`.
+    """
+    found = frontends.find(front_end)
+    return bool(found and found.in_place and tuple(loading.tables(front_end).modules(module)) == (module.name,))
+
+
 def _check_module_names(config: Config) -> None:
     """A generated module is a file: it is nobody's source, and no package that could hold another module."""
+    generated = [module for module in config.modules if not is_in_place(module, module.frontend or config.frontend)]
     for module in config.modules:
         sources = loading.tables(module.frontend or config.frontend).modules(module)
-        for other in config.modules:
+        for other in generated:
             if other.name in sources:
                 whose = "this very module" if other is module else f"the module of {other.key}"
                 message = (
