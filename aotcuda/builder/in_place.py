@@ -1,7 +1,7 @@
 """What a wheel gains for sources that are packaged in place: marks, which say which manifests have their kernels.
 
-A mark lies beside the file that it is about: beside each source with kernels, and beside the `__init__.py` of each
-package that the build imported sources of. So what has device functions alone, or nothing, needs no Numba either.
+Each source with kernels has one in the data folder that goes by its name, and so has the `__init__.py` of each package
+that the build imported sources of: what has device functions alone, or nothing, needs no Numba either.
 """
 
 from __future__ import annotations
@@ -42,27 +42,21 @@ def files(
         sources |= {Path(item["path"]) for item in result.sources}
     if not digests:
         return {}
-    own = [path.relative_to(package_root) for path in sources if path.is_relative_to(package_root)]
-    wanted = {path for path in own if path.suffix == ".py" and _name(path) in defined}
-    wanted |= {top for path in own if (top := _package(path, package_root)) is not None}
+    found = {name: {module: digests[module] for module in sorted(modules)} for name, modules in defined.items()}
+    for path in sources:
+        package = _package(path.relative_to(package_root), package_root) if path.is_relative_to(package_root) else None
+        if package is not None:
+            found[f"{package.as_posix()}/__init__"] = {}
     return {
-        f"{path.with_suffix(manifest.FOLDER_SUFFIX).as_posix()}/{manifest.IN_PLACE}": _content(
-            {module: digests[module] for module in sorted(defined.get(_name(path), ()))}, editable=editable
-        )
-        for path in sorted(wanted)
+        f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": _content(digests_of, editable=editable)
+        for name, digests_of in sorted(found.items())
     }
 
 
-def _name(path: Path) -> str:
-    """The name of the module that a file is, by its path from the folder that holds the package."""
-    parts = path.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def _package(path: Path, package_root: Path) -> Path | None:
-    """The `__init__.py` of the outermost package that a file lies in; None if it lies in none."""
-    above = [parent / "__init__.py" for parent in reversed(path.parents)]
-    return next((init for init in above if (package_root / init).is_file() and init.parent != Path()), None)
+    """The outermost package that a file lies in; None if it lies in none."""
+    above = [parent for parent in reversed(path.parents) if parent != Path()]
+    return next((parent for parent in above if (package_root / parent / "__init__.py").is_file()), None)
 
 
 def _content(manifests: dict[str, str], *, editable: bool) -> bytes:

@@ -230,6 +230,18 @@ def attribute(owner: Any, name: str) -> Any:
             raise AttributeError(message, name=name, obj=owner) from None
 
 
+def of_package(package: Any, name: str) -> Any:
+    """What a compiler's package has under a name; numba-cuda-mlir has its types in a module of their own."""
+    try:
+        return attribute(package, name)
+    except AttributeError:
+        types = getattr(package, "types", None) or attribute(package, "types")
+        found = getattr(types, name, None)
+        if found is None:
+            raise
+        return found
+
+
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_shown, value))

@@ -75,4 +75,4 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
         running = kernels._kernel_context if kernels is not None else None  # noqa: SLF001 (the simulator has no other)
         if running is not None:
             return running
-    return deferred.attribute(found, name)
+    return deferred.of_package(found, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.in_place.deferred import Declaration, Deferred, FromNumba, TypeName, need
+from aotcuda.in_place.deferred import Declaration, Deferred, FromNumba, TypeName, need, of_package
 from aotcuda.in_place.deferred import attribute as of_owner
 from aotcuda.in_place.functions import Decorator, cuda_jit
 from aotcuda.in_place.hints import In, InOut, Out
@@ -95,10 +95,8 @@ def _made(package: str, owner: str, name: str) -> object:
     words = f"{owner}.{name}"
 
     def make() -> Any:
-        found = need(package, words)
-        for part in words.split(".")[1:]:
-            found = of_owner(found, part)
-        return found
+        whole = need(package, words)
+        return of_package(whole, name) if owner == package else of_owner(of_owner(whole, "cuda"), name)
 
     if name == "__version__":
         return _version(package)
@@ -135,7 +133,6 @@ class Cuda(Deferred):
 
     def of_numba(self) -> Any:
         """See Deferred."""
-        need(self._package, f"{self._package}.cuda")
         return of_owner(need(self._package, f"{self._package}.cuda"), "cuda")
 
     def __getattr__(self, name: str) -> Any:

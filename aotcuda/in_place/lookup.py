@@ -10,8 +10,6 @@ from aotcuda.errors import DependencyError, NoImageError, StaleBuildError
 from aotcuda.in_place import deferred, sources
 from aotcuda.in_place.deferred import Deferred
 from aotcuda.in_place.kernel import PackagedKernel
-from aotcuda.runtime.jit import compile as jit_compile
-from aotcuda.runtime.jit import fallback
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,6 +100,9 @@ def allow_numba(function: FunctionType, package: str) -> None:
         NoImageError: Nothing may be compiled here.
         DependencyError: Numba is not installed.
     """
+    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
+    from aotcuda.runtime.jit import fallback  # noqa: PLC0415
+
     source = sources.of(function.__globals__)
     modules = source.modules() if source is not None else []
     named = modules[0].name if modules else source.name if source is not None else function.__module__

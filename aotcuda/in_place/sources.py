@@ -83,7 +83,7 @@ class Source:
 
     def _module(self, name: str) -> InPlaceModule:
         folder = os.path.dirname(os.path.dirname(self._path))  # of the source's file
-        for _ in range(self.name.count(".") + self._path.endswith(_mark(f"{os.sep}__init__"))):
+        for _ in range(self.name.count(".")):
             folder = os.path.dirname(folder)
         path = os.path.join(folder, *name.split(".")) + manifests.FOLDER_SUFFIX
         path = os.path.join(path, manifests.FILE_NAME)
@@ -114,7 +114,8 @@ def of(namespace: dict[str, Any]) -> Source | None:
     file, name = namespace.get("__file__"), _name(namespace)
     if not isinstance(file, str) or name == "__main__":  # a script, which is no module of a package
         return None
-    path = _mark(os.path.splitext(os.path.abspath(file))[0])
+    folder, base = os.path.split(os.path.splitext(os.path.abspath(file))[0])
+    path = _mark(folder if base == "__init__" else os.path.join(folder, base))
     found = _known.get(path)
     if found is None or found.namespace is not namespace:  # a module may be executed again, or be __main__ too
         found = _known[path] = Source(name, namespace, path) if os.path.isfile(path) else None

@@ -251,7 +251,7 @@ def _read_module(folder: files.Folder) -> BuiltModule:
     where = folder.where
     data = _read(folder, manifest.FILE_NAME, manifest.LARGEST)
     parsed = manifest.parse(data, f"{where}/{manifest.FILE_NAME}")
-    _check_digest(folder, data)
+    _check_digest(folder, data, in_place=parsed.get("in_place", False))
     contents = {}
     for key in ("kernels", "functions", "header"):
         if file := parsed["files"].get(key):
@@ -272,8 +272,11 @@ def _read(folder: files.Folder, name: str, most: int) -> bytes:
         raise ManifestError(message) from None
 
 
-def _check_digest(folder: files.Folder, data: bytes) -> None:
-    """Hold the manifest against the digest in the generated module beside it, if one is there."""
+def _check_digest(folder: files.Folder, data: bytes, *, in_place: bool) -> None:
+    """Hold the manifest against the digest in the generated module beside it, if one is there, or in its mark."""
+    if in_place:
+        _check_mark(folder, data)
+        return
     name = f"{folder.stem}.py"
     try:
         generated = folder.beside(name, manifest.LARGEST)
@@ -284,6 +287,16 @@ def _check_digest(folder: files.Folder, data: bytes) -> None:
         message = (
             f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {shown(name)} was generated "
             "with; install the package again"
+        )
+        raise ManifestError(message)
+
+
+def _check_mark(folder: files.Folder, data: bytes) -> None:
+    mark = _read(folder, manifest.IN_PLACE, manifest.LARGEST)
+    if f" {manifest.digest(data)}\n".encode() not in mark:
+        message = (
+            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {manifest.IN_PLACE} beside it "
+            "names; install the package again"
         )
         raise ManifestError(message)
 

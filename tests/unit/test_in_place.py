@@ -573,9 +573,6 @@ def test_a_package_may_be_its_own_source(cuda: StandIn) -> None:
     package = cuda.packages / "mypkg" / "solver"
     package.mkdir()
     (cuda.packages / "mypkg" / "solver.py").rename(package / "__init__.py")
-    (package / "__init__.aotcuda").mkdir()
-    mark = package.with_suffix(".aotcuda") / "in-place"
-    mark.rename(package / "__init__.aotcuda" / "in-place")
     importlib.invalidate_caches()
     s = importlib.import_module("mypkg.solver")
     s.launch(cuda.array(), cuda.array(), cuda.array())
