@@ -27,6 +27,11 @@ from __future__ import annotations
 import os
 
 from aotcuda import version as versions
+from aotcuda.data_folder import EDITABLE as EDITABLE
+from aotcuda.data_folder import FILE_NAME as FILE_NAME
+from aotcuda.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
+from aotcuda.data_folder import IN_PLACE as IN_PLACE
+from aotcuda.data_folder import WHEEL as WHEEL
 from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
@@ -62,21 +67,6 @@ It rises with `FORMAT`, and with whatever else an older run time cannot launch: 
 the version that first reads such manifests. `tests/unit/test_manifest.py` holds it against the kinds that there are.
 """
 
-FILE_NAME = "manifest.json"
-IN_PLACE = "in-place"
-"""The mark in the data folder of a source that is packaged in place: the digests of the manifests with its kernels.
-
-Where a module is generated, that holds the digest; here nothing but data is. Packages have a mark too, in
-`__init__.aotcuda`, which says that the build imported sources of theirs.
-"""
-
-WHEEL, EDITABLE = "aotcuda in-place 1 wheel", "aotcuda in-place 1 editable"
-"""The first line of a mark; each of the others is the name of a module and the SHA-256 of its manifest.
-
-Text, and not JSON: it is read whenever the source is imported, and `json` costs that import 7 ms.
-"""
-
-FOLDER_SUFFIX = ".aotcuda"
 SOURCES = "sources"
 
 

@@ -7,11 +7,11 @@ which each of them is what it stands for; and one that a kernel of somebody else
 from __future__ import annotations
 
 import sys
-from types import CellType, FunctionType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FunctionType
     from typing import Any
 
 _SNAPSHOT = "__aotcuda_numba__"
@@ -41,7 +41,7 @@ class Deferred:
         if "typeof" not in asking:
             message = f"{self!r} has no type here"
             raise AttributeError(message, name="_numba_type_", obj=self)
-        return asking["types"].Module(found) if isinstance(found, ModuleType) else asking["typeof"](found)
+        return asking["types"].Module(found) if isinstance(found, type(sys)) else asking["typeof"](found)
 
 
 class FromNumba(Deferred):
@@ -144,6 +144,8 @@ def resolved(value: object) -> Any:
 
 def real_function(function: FunctionType) -> FunctionType:
     """A function as Numba can compile it: where names of its module stand for something of Numba's, they are that."""
+    from types import CellType, FunctionType  # noqa: PLC0415 (only who needs Numba comes here)
+
     cells = function.__closure__
     closure = None if cells is None else tuple([CellType(resolved(cell.cell_contents)) for cell in cells])
     found = FunctionType(
@@ -219,7 +221,7 @@ def attribute(owner: Any, name: str) -> Any:
     try:
         return getattr(owner, name)
     except AttributeError:
-        if not isinstance(owner, ModuleType):
+        if not isinstance(owner, type(sys)):
             raise
         from importlib import import_module  # noqa: PLC0415 (as in need)
 

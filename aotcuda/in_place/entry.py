@@ -11,6 +11,7 @@ import os
 import sys
 
 from aotcuda.in_place import sources
+from aotcuda.runtime.module import is_simulated as is_simulated_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def is_numba(package: str, namespace: dict[str, Any]) -> bool:
     return not sources.is_packaged(namespace)
 
 
-def is_simulated(package: str = "numba") -> bool:
-    """Whether Numba's simulator runs kernels, as Numba itself reads the variable."""
-    return package == "numba" and os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip() not in ("", "0")
+def is_simulated(package: str) -> bool:
+    """Whether the simulator runs a compiler's kernels; numba-cuda-mlir has none."""
+    return package == "numba" and is_simulated_here()
 
 
 def _real(package: str, name: str, namespace: dict[str, Any]) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from aotcuda.in_place.deferred import Declaration, Deferred, FromNumba, TypeName, need, of_package
 from aotcuda.in_place.deferred import attribute as of_owner
 from aotcuda.in_place.functions import Decorator, cuda_jit
-from aotcuda.in_place.hints import In, InOut, Out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +128,6 @@ class Cuda(Deferred):
     def __init__(self, package: str) -> None:
         self._package = package
         self.jit = cuda_jit(package)
-        self.In, self.Out, self.InOut = In, Out, InOut
 
     def of_numba(self) -> Any:
         """See Deferred."""
@@ -139,6 +137,10 @@ class Cuda(Deferred):
         if name.startswith("_"):
             message = f"{self!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
+        if name in ("In", "Out", "InOut"):
+            from aotcuda.in_place import hints  # noqa: PLC0415 (few sources name them)
+
+            return getattr(hints, name)
         found = self.__dict__[name] = _made(self._package, f"{self._package}.cuda", name)
         return found
 

@@ -6,17 +6,20 @@ one when it is first launched.
 
 from __future__ import annotations
 
-from types import FunctionType
-
 from aotcuda.in_place import deferred
 from aotcuda.in_place.deferred import Deferred, FromNumba
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FunctionType
     from typing import Any, NoReturn
 
     from aotcuda.in_place.kernel import PackagedKernel
+
+_NONE: dict[Any, Any] = {}  # of options, or of launchers; never written
+
+_FunctionType: Any = type(lambda: None)  # the module types is not needed for it
 
 
 class Function(Deferred):
@@ -29,7 +32,7 @@ class Function(Deferred):
     def __init__(
         self, package: str, decorator: str, function: FunctionType, args: tuple[object, ...], options: dict[str, object]
     ) -> None:
-        self.__dict__.update(function.__dict__)
+        # Few objects are made here, and none that is not needed: the garbage collector counts them.
         self.__module__, self.__name__, self.__qualname__, self.__doc__ = (
             function.__module__,
             function.__name__,
@@ -40,7 +43,7 @@ class Function(Deferred):
         self._package = package
         self._decorator = decorator
         self._args = args
-        self._options = options
+        self._options = options or _NONE
         self._numba: Any = None
 
     def of_numba(self) -> Any:
@@ -51,10 +54,11 @@ class Function(Deferred):
         return self._numba
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("_numba", "_package"):
+        if name.startswith("__") or name == "py_func":
             message = f"{type(self).__name__} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
-        return getattr(self.of_numba(), name)
+        own = vars(self.py_func)
+        return own[name] if name in own else getattr(self.of_numba(), name)
 
     def __reduce__(self) -> str:
         return self.__qualname__
@@ -112,7 +116,7 @@ class Kernel(Function):
         self, package: str, decorator: str, function: FunctionType, args: tuple[object, ...], options: dict[str, object]
     ) -> None:
         super().__init__(package, decorator, function, args, options)
-        self._launchers: dict[object, Any] = {}
+        self._launchers = _NONE
         self._found: PackagedKernel | None = None
         self._itself: Any = None
 
@@ -159,7 +163,7 @@ class Kernel(Function):
         raise ValueError(message)
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in vars(self.py_func):
             packaged = self.packaged()
             if packaged is not None and hasattr(packaged, name):
                 return getattr(packaged, name)
@@ -242,4 +246,4 @@ def _function(value: object) -> FunctionType | None:
     """The Python function that a decorator was given; None if it was given something else."""
     if isinstance(value, Function):
         return value.py_func
-    return value if isinstance(value, FunctionType) else None
+    return value if isinstance(value, _FunctionType) else None

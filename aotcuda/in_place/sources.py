@@ -1,7 +1,7 @@
 """Sources that are packaged in place: what the build has left beside them, and the modules that have their kernels.
 
 Beside `mypkg/solver.py` that is a mark, `mypkg/solver.aotcuda/in-place`, a text of a few lines: whether it is of a
-wheel or of an editable install, and the names of modules with the SHA-256 of their manifests. It does for these what
+wheel or of an editable install, and the names of modules with the SHA-256 of their data_folder. It does for these what
 generated modules do for others. There is none in a source tree that was never built. The mark of a package,
 `mypkg/__init__.aotcuda/in-place`, speaks for those of its modules that have none.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import manifest as manifests
+from aotcuda import data_folder
 from aotcuda.runtime.module import Module
 
 TYPE_CHECKING = False
@@ -85,8 +85,8 @@ class Source:
         folder = os.path.dirname(os.path.dirname(self._path))  # of the source's file
         for _ in range(self.name.count(".")):
             folder = os.path.dirname(folder)
-        path = os.path.join(folder, *name.split(".")) + manifests.FOLDER_SUFFIX
-        path = os.path.join(path, manifests.FILE_NAME)
+        path = os.path.join(folder, *name.split(".")) + data_folder.FOLDER_SUFFIX
+        path = os.path.join(path, data_folder.FILE_NAME)
         if path not in _modules:
             namespace = self.namespace if name == self.name else {}
             _modules[path] = InPlaceModule(name, namespace, path, self._digests[name], editable=self.editable)
@@ -96,11 +96,11 @@ class Source:
         """Read the file; what is wrong with it, None if nothing is."""
         with open(self._path, encoding="utf-8", errors="replace") as file:
             first, *lines = file.read(1 << 16).split("\n") or [""]
-        if first not in (manifests.WHEEL, manifests.EDITABLE):
+        if first not in (data_folder.WHEEL, data_folder.EDITABLE):
             newer = first.startswith("aotcuda in-place ")
             what = "needs a newer aotcuda: pip install --upgrade aotcuda" if newer else "was altered"
             return f"{self._path} {what}{'' if newer else '; install the package again'}"
-        self.editable = first == manifests.EDITABLE
+        self.editable = first == data_folder.EDITABLE
         for line in filter(None, lines):
             name, _, digest = line.partition(" ")
             if len(digest) != 64 or not digest.isalnum():
@@ -148,7 +148,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
 
 def _mark(base: str) -> str:
     """The mark of a source, by its path without the ending."""
-    return os.path.join(base + manifests.FOLDER_SUFFIX, manifests.IN_PLACE)
+    return os.path.join(base + data_folder.FOLDER_SUFFIX, data_folder.IN_PLACE)
 
 
 def _name(namespace: dict[str, Any]) -> str:
