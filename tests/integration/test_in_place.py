@@ -156,6 +156,35 @@ s.scale[1, 64](np.int32(2), Array())
     assert kernels(cuda) == ["scale", "scale__2", "scale"]
 
 
+def test_numba_compiles_what_is_not_packaged_and_what_calls_its_device_functions(installed: Path) -> None:
+    code = """
+from numba import cuda, float32, float64
+from numba.cuda import compiler, dispatcher
+from numba.cuda.memory_management import nrt
+
+class Device:
+    compute_capability = (9, 0)
+
+for module in (dispatcher, compiler, nrt):
+    module.get_current_device = Device
+import inplace.helpers as h, inplace.solver as s
+
+@cuda.jit
+def mine(x):
+    x[0] = h.twice(x[1]) + s.twice(x[2])
+
+for kernel, *types in (
+    (mine, float32[:]), (s.add.of_numba(), *[float32[::1]] * 3), (s.tile.of_numba(), float32[::1]),
+    (s.never_packaged.of_numba(), float64[:]), (h.fill.of_numba(), float64[:], float64),
+):
+    ptx, _ = cuda.compile(kernel.py_func, tuple(types), device=False, abi="numba", cc=(9, 0), output="ptx")
+    print(".entry" in ptx, s.cuda)
+"""
+    path = os.pathsep.join([str(installed), str(projects.CHECKOUT)])
+    done = projects.succeed(installed, sys.executable, "-c", code, PYTHONPATH=path)
+    assert done.out == "True <numba.cuda, in place>\n" * 5
+
+
 def test_sources_that_were_never_built_have_numba_itself(built: Path) -> None:
     code = """
 import inplace.helpers as h, numba, numba.cuda

@@ -130,7 +130,11 @@ class Module:
     key: str
     name: str
     source: Any = field(
-        metadata=setting(OfFrontEnd("source"), "The Python module that holds the functions.", '"mypkg._kernels"')
+        metadata=setting(
+            OfFrontEnd("source"),
+            "The Python module that holds the functions; the very name of this one packages it in place.",
+            '"mypkg._kernels"',
+        )
     )
     frontend: str | None = field(
         default=None,
