@@ -272,3 +272,20 @@ def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> 
         project, sys.executable, "-c", "import pkg.solver as s; print(type(s.scale).__name__)", PYTHONPATH=str(project)
     )
     assert whole.out == "MLIRDispatcher\n"
+
+
+def test_from_a_record_in_the_simulator_to_a_packaged_launch(cuda: StandIn, tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().partition("[tool.aotcuda.modules")[0])
+    launches = (
+        "import numpy as np, inplace.solver as s\nx = np.zeros(64, 'f4')\ns.launch_all(x, x + 1, x + 2)\n"
+        "s.fill[1, 4](np.zeros(4, 'i4'), 7)\n"
+    )
+    record = [sys.executable, "-m", "aotcuda", "record", "--write", "--", sys.executable, "-c", launches]
+    projects.succeed(project, *record, PYTHONPATH=str(project / "src"), NUMBA_ENABLE_CUDASIM="1")
+    with zipfile.ZipFile(projects.build_wheel(project)) as archive:
+        archive.extractall(tmp_path / "site")
+    code = 's.launch_all(Array(), Array(), Array())\ns.fill[1, 4](Array("<i4"), 7)\nprint(s.__aotcuda__.name)'
+    assert run(cuda, tmp_path / "site", code, "-S", AOTCUDA_FALLBACK="error") == "inplace.solver\n"
+    assert kernels(cuda) == ["add", "scale", "shift", "tile", "scale", "fill"]

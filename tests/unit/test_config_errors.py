@@ -225,6 +225,11 @@ source = "pkg..k"
     {M}.source: expected the dotted name of a Python module, found the string "pkg..k"; write for example source =
     "mypkg._kernels"
 
+source = "pkg.k"
+kernels = { f = { python = "g", signature = "void(int32)" }, g = "void(int64)" }
+    {M}.kernels.g: g is packaged already, by {M}.kernels.f, and in place a function is one kernel; list the signatures
+    of both under one of them
+
 source = "pkg.k.x"
     {M}.source: "pkg.k.x" needs a package "pkg.k", but {M} makes a single file of that name; rename one of them
 

@@ -155,6 +155,21 @@ def test_numbers_of_other_types_are_another_signature(cuda: StandIn, value: obje
         s.scale[1, 32](value, cuda.array())
 
 
+def test_a_small_int_is_no_uint64(cuda: StandIn) -> None:
+    s = solver(cuda, SOURCE, {**KERNELS, "scale": ("void(uint64, float32[::1])",)})
+    s.scale[1, 32](np.uint64(7), cuda.array())
+    with pytest.raises(ArgumentError, match="argument 1, a, is int where uint64 is packaged"):
+        s.scale[1, 32](7, cuda.array())
+    s.scale[1, 32](np.uint64(7), cuda.array())
+    assert symbols(cuda) == ["scale_0", "scale_0"]
+
+
+def test_an_int_beyond_int64_is_a_uint64(cuda: StandIn) -> None:
+    s = solver(cuda, SOURCE, {**KERNELS, "scale": ("void(uint64, float32[::1])",)})
+    s.scale[1, 32](2**63, cuda.array())
+    assert symbols(cuda) == ["scale_0"]
+
+
 @pytest.mark.parametrize("value", [2.0, 2, np.float64(2), np.int32(2)])
 def test_a_kernel_with_signatures_of_its_own_converts_numbers_as_numba_does(cuda: StandIn, value: object) -> None:
     s = solver(cuda)

@@ -27,6 +27,8 @@ def check(config: Config) -> None:
         _check_content(module)
         _check_links(module)
         loading.tables(module.frontend or config.frontend).check(module)
+        if is_in_place(module, module.frontend or config.frontend):
+            _check_in_place(module)
     _check_module_names(config)
     _check_linked_modules(config.modules)
     _check_function_names(config.modules)
@@ -92,6 +94,20 @@ def _check_module_names(config: Config) -> None:
                         "a single file of that name; rename one of them"
                     )
                     raise ConfigError(message)
+
+
+def _check_in_place(module: Module) -> None:
+    """In place a Python function is launched by itself, so it stands for one kernel."""
+    seen: dict[str, str] = {}
+    for kernel in module.kernels:
+        python = getattr(kernel, "python", kernel.name)
+        if python in seen:
+            message = (
+                f"{kernel.key}: {python} is packaged already, by {seen[python]}, and in place a function is one "
+                "kernel; list the signatures of both under one of them"
+            )
+            raise ConfigError(message)
+        seen[python] = kernel.key
 
 
 def _check_linked_modules(modules: Sequence[Module]) -> None:

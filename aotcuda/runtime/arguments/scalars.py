@@ -144,8 +144,10 @@ def rank(parameter: Parameter, value: object) -> int | None:
 
 
 def _numba_type(value: object, kind: str) -> tuple[str, str]:
-    """Kind and `struct` character of the type that Numba gives a number; of an int beyond int64 as of any other."""
+    """Kind and `struct` character of the type that Numba gives a number."""
     own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
+    if kind == "int" and not own and isinstance(value, int) and value >= 1 << 63:
+        return kind, "Q"
     return kind, own or {"bool": "?", "int": "q", "float": "d", "complex": "d"}[kind]
 
 
