@@ -226,6 +226,20 @@ def test_an_editable_install_launches_what_was_built_until_the_source_is_edited(
     assert run(cuda, source, compiled, "-W", "ignore", AOTCUDA_CACHE_DIR=str(tmp_path / "cache")) == "sm_90\n"
 
 
+def test_a_source_that_lists_its_folder_is_not_out_of_date_because_it_was_built(cuda: StandIn, tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    source = project / "src" / "inplace" / "solver.py"
+    source.write_text("import os\n\nFILES = os.listdir(os.path.dirname(__file__))\n" + source.read_text())
+    for _ in range(2):
+        projects.succeed(project, *projects.HATCHLING[:-1], "wheel:editable")
+        code = "s.launch_all(Array(), Array(), Array())\nprint(s.__aotcuda__.editable)"
+        assert run(cuda, project / "src", code, "-S", AOTCUDA_FALLBACK="error") == "True\n"
+    (source.parent / "more.py").touch()
+    code = "try:\n    s.launch_all(*[Array()] * 3)\nexcept Exception as error:\n    print(error)"
+    said = run(cuda, project / "src", code, "-S", AOTCUDA_FALLBACK="error")
+    assert "were added or removed; build it again" in said
+
+
 def test_what_an_editable_install_leaves_is_no_part_of_a_wheel_and_can_be_removed(built: Path, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     before = projects.tree(project)
