@@ -67,9 +67,7 @@ _SCALARS = frozenset(
         "bfloat16",
     ]
 )
-_DECLARED = frozenset(
-    ["from_dtype", "typeof", "declare_device", "Archive", "CUSource", "Cubin", "Fatbin", "LTOIR", "Object", "PTXSource"]
-)
+_DECLARED = frozenset(["from_dtype", "typeof", "declare_device"])
 _DECORATORS = frozenset(
     ["jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil", "reduce", "Reduce", "generated_jit"]
 )
@@ -101,11 +99,20 @@ def _made(package: str, owner: str, name: str) -> object:
         return _version(package)
     if name in _SCALARS or name == "types":
         return TypeName(package, words, make)
-    if name in _DECLARED:
+    if name in _DECLARED or _is_linkable(name):
         return Declaration(package, words, make)
     if name in _DECORATORS:
         return Decorator(package, words, make)
     return FromNumba(package, words, make)
+
+
+def _is_linkable(name: str) -> bool:
+    """Whether a name is of a class of what can be linked."""
+    if not name[:1].isupper():
+        return False
+    from aotcuda import linkable  # noqa: PLC0415 (few sources link)
+
+    return name in linkable.CLASSES
 
 
 def _version(package: str) -> str:

@@ -460,6 +460,43 @@ except cuda.CudaSupportError as error:
     assert cuda.run(code, LD_LIBRARY_PATH="/nowhere").splitlines() == ["False 0 []", "NoDriverError"]
 
 
+def test_what_is_declared_at_the_top_of_a_module_needs_no_numba(cuda: StandIn) -> None:
+    text = """
+import math
+from aotcuda.numba import cuda, float32, from_dtype, int32, types, vectorize
+
+SOURCES = [cuda.CUSource("text"), cuda.LTOIR(b"", name="x")]
+add_up = cuda.declare_device("add_up", "float32(float32, float32)", link=SOURCES)
+RECORD = from_dtype([("x", "f4")])[:]
+PAIR = types.UniTuple(float32, 2)
+TABLE = {float32: 1, int32: 2}
+
+
+@cuda.reduce
+def total(a, b):
+    return a + b
+
+
+@vectorize(["float32(float32)"], target="cuda")
+def doubled(x):
+    return x * 2
+
+
+@cuda.jit(link=SOURCES)
+def k(x):
+    x[0] = add_up(x[0], x[1])
+
+
+@cuda.jit(types.void(RECORD, PAIR))
+def records(x, pair):
+    x[0].x = pair[0]
+"""
+    in_place.write(cuda.packages, text, {"k": ("void(float32[::1])",)})
+    code = f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.add_up, s.total.__name__, s.doubled, s.RECORD)"
+    said = "numba.cuda.declare_device(...) total mypkg.solver.doubled numba.from_dtype(...)[:]"
+    assert cuda.run(code) == f"{said}\n"
+
+
 def test_nothing_is_an_instance_of_numbas_classes_before_numba_is_imported(cuda: StandIn) -> None:
     in_place.write(cuda.packages, SOURCE, KERNELS)
     code = f"""{in_place.NO_NUMBA}
