@@ -35,6 +35,7 @@ def test_settings_of_numba_that_change_code_stay_outside() -> None:
         "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "AOTCUDA_BUILDING": "1",
         "AOTCUDA_LOAD": "first-use",
     }
 

@@ -112,7 +112,7 @@ def environment(current: Mapping[str, str]) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
-        "AOTCUDA_BUILDING": "1",
+        "AOTCUDA_BUILDING": "1",  # for sources that have to know
         "AOTCUDA_LOAD": "first-use",  # a source may import other packaged modules, whose images are of no use here
     }
     if toolkit := _toolkit(sys.path):
