@@ -74,7 +74,7 @@ class _Launcher(Launcher):
         copies = _Copies.made(self._loader, args, self.where)
         try:
             super().launch(copies.args)
-            copies.bring_back(self.stream)
+            copies.bring_back(self.stream or 0)
         finally:
             copies.free()
 
@@ -91,7 +91,7 @@ class _ForAll(ForAll):
         copies = _Copies.made(self._loader, args, str(self._kernel))
         try:
             super()._launch(copies.args)
-            copies.bring_back(self._stream)
+            copies.bring_back(self._stream or 0)
         finally:
             copies.free()
 
