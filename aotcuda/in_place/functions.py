@@ -193,10 +193,10 @@ class Kernel(Function):
 
     def _ready(self) -> Any:
         """What launches it: the packaged kernel, or Numba's own."""
-        packaged = self.packaged()
-        if packaged is not None:
-            return packaged
         if self._itself is None:
+            packaged = self.packaged()
+            if packaged is not None:
+                return packaged
             from aotcuda.in_place import lookup  # noqa: PLC0415 (as in packaged)
 
             lookup.allow_numba(self.py_func, self._package)

@@ -24,6 +24,7 @@ MODULE = "__aotcuda__"
 
 _known: dict[str, Source | None] = {}  # by the file that says so
 _packages: dict[str, bool] = {}  # by folder
+_decided: dict[object, tuple[dict[str, Any], bool]] = {}  # by the name of a source
 _modules: dict[str, InPlaceModule] = {}  # by the file of the manifest
 
 
@@ -127,6 +128,14 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
 
     One with kernels gets its `Module` under the name that generated modules have it by.
     """
+    name = namespace.get("__name__")
+    decided = _decided.get(name)
+    if decided is None or decided[0] is not namespace:  # `nb.cuda` asks each time
+        decided = _decided[name] = namespace, _is_packaged(namespace)
+    return decided[1]
+
+
+def _is_packaged(namespace: dict[str, Any]) -> bool:
     found = of(namespace)
     if found is not None:
         own = found.own()

@@ -344,6 +344,7 @@ def test_a_kernel_that_no_table_names_is_numbas_where_that_is_installed(cuda: St
     with pytest.warns(aotcuda.FallbackWarning, match=r"mypkg.solver.missing \(line \d+\) is in no image") as caught:
         assert s.missing[1, 1] == "Numba's"
     assert caught[0].filename == __file__
+    assert s.missing[1, 1] == "Numba's"
     assert made == [s.missing._args]
 
 
