@@ -154,29 +154,6 @@ class TypeName(FromNumba):
         return TypeName(self._package, f"{self._words}.{name}", lambda: attribute(self.of_numba(), name))
 
 
-class Namespace(FromNumba):
-    """A module of Numba's, some names of which are not Numba's here.
-
-    Args:
-        package: As for FromNumba, and so are `words` and `make`.
-        own: Gives those, by their path below the module.
-    """
-
-    def __init__(self, package: str, words: str, make: Callable[[], Any], own: dict[str, Callable[[], Any]]) -> None:
-        super().__init__(package, words, make)
-        object.__setattr__(self, "_own", own)
-
-    _own: dict[str, Callable[[], Any]]
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._own:
-            return self._own[name]()
-        below = {path.partition(".")[2]: make for path, make in self._own.items() if path.startswith(f"{name}.")}
-        if not below:
-            return super().__getattr__(name)
-        return Namespace(self._package, f"{self._words}.{name}", lambda: attribute(self.of_numba(), name), below)
-
-
 def exception(package: str, words: str, make: Callable[[], Any]) -> Any:
     """A class of Numba's errors or warnings: where Numba was not imported, one of which there is never an instance.
 

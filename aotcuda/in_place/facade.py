@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.in_place.deferred import Declaration, Deferred, FromNumba, Namespace, TypeName, exception, need, of_package
+from aotcuda.in_place.deferred import Declaration, Deferred, FromNumba, TypeName, exception, need, of_package
 from aotcuda.in_place.deferred import attribute as of_owner
 from aotcuda.in_place.functions import Decorator, cuda_jit
 
@@ -161,6 +161,8 @@ class Cuda(Deferred):
             return getattr(hints, name)
         found = _made(self._package, f"{self._package}.cuda", name)
         if name == "cudadrv":
+            from aotcuda.in_place.namespace import Namespace  # noqa: PLC0415 (few sources ask)
+
             found = Namespace(self._package, f"{self._package}.cuda.cudadrv", found.of_numba, self._of_driver())
         if not isinstance(found, type):
             self.__dict__[name] = found
