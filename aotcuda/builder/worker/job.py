@@ -33,6 +33,7 @@ class Job:
         carry: The files that are linked are wanted, to be packaged for a JIT build.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
+        extensions: Files of extension modules that are not in the import roots, by their names.
     """
 
     root: str
@@ -47,6 +48,7 @@ class Job:
     carry: bool = False
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
+    extensions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def frontend(self) -> str:

@@ -73,7 +73,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
-    sources.prepare_imports(job.import_roots, job.names)
+    sources.prepare_imports(job.import_roots, job.names, job.extensions)
     finisher = finish.make(job)
     units = [unit for plan in job.plans for unit in plan.units]
     functions: dict[Unit, object] = {}
