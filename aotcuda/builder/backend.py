@@ -37,6 +37,9 @@ PURE_TAG = "py3-none-any"
 """The tag of a wheel that depends on no system: what it gains are data, and a few lines of Python."""
 
 
+_MODULES = frozenset(["prelude", "source"])
+"""Keys that may name a Python module, which need not be in a package of the wheel."""
+
 _HEADERS = frozenset([".h", ".hh", ".hpp", ".cuh", ".inl", ".inc"])
 
 
@@ -193,9 +196,12 @@ def named_files(table: Mapping[str, object], root: Path) -> list[str]:
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """All strings in a table, at any depth, each with the key that it stands under."""
+    """All strings in a table, at any depth, each with the key that it stands under; and the files of modules."""
     if isinstance(value, str):
         yield key, value
+        if key in _MODULES:
+            path = f"{value.replace('.', '/')}.py"
+            yield from ((key, path), (key, f"src/{path}"))
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from _texts(item, name)

@@ -91,8 +91,7 @@ class Project:
             self._check_version()
             table = self.table()
             backend.check_alone(self._pyproject, self.root, "setuptools")
-            needed = self._distribution.install_requires or []
-            packages = self.packages()
+            needed, packages = self._dependencies(), self.packages()
             built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
             _warn(built.warnings)
         return built
@@ -146,6 +145,17 @@ class Project:
         if distribution.py_modules:
             found.append(self.root / build_py.get_package_dir(""))
         return list(dict.fromkeys(found))
+
+    def _dependencies(self) -> list[str]:
+        """What the wheel requires, as its metadata will have it; the earlier versions keep conditions among extras."""
+        distribution = self._distribution
+        conditional = [
+            f"{requirement}; {extra[1:]}"
+            for extra, requirements in (distribution.extras_require or {}).items()
+            if extra.startswith(":")
+            for requirement in requirements
+        ]
+        return [*map(str, distribution.install_requires or ()), *conditional]
 
     def _is_named(self, package: str) -> bool:
         """Whether the table has a module in a package, or one whose source is in there."""

@@ -181,16 +181,18 @@ def test_an_editable_install_of_such_a_package_works(native: Path, with_build_to
 
 def test_an_sdist_is_made_without_compiling_and_has_what_the_table_names(tmp_path: Path) -> None:
     project = projects.copy("foreign", tmp_path / "foreign")
+    (project / "_prelude.py").write_text("")
     for name in ("csrc/generated/from_ptx.ptx", "csrc/headers/deep/inner.h", "data/a.h5", "data/b.txt"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("")
     (tmp_path / "outside.h").write_text("")
-    edit(project, "[tool.aotcuda]\n", '[tool.aotcuda]\nwatch = ["data/*.h5", "../outside.h", "/etc/hostname"]\n')
+    keys = 'watch = ["data/*.h5", "../outside.h", "/etc/hostname"]\nprelude = "_prelude"'
+    edit(project, "[tool.aotcuda]\n", f'[tool.setuptools]\npackages = ["foreign"]\n\n[tool.aotcuda]\n{keys}\n')
     succeed(project, *BUILD, "--sdist", AOTCUDA_ARCH="no arch at all")
     with tarfile.open(project / "dist" / "foreign-1.0.tar.gz") as archive:
         names = {name.removeprefix("foreign-1.0/") for name in archive.getnames()}
     sources = {path.relative_to(project).as_posix() for path in (project / "csrc").glob("*.cu")}
-    wanted = {"csrc/generated/from_ptx.ptx", "csrc/headers/deep/inner.h", "data/a.h5"}
+    wanted = {"_prelude.py", "csrc/generated/from_ptx.ptx", "csrc/headers/deep/inner.h", "data/a.h5"}
     assert sources
     assert sources | wanted <= names
     assert "data/b.txt" not in names
@@ -250,8 +252,10 @@ def test_an_editable_install_of_each_mode_notices_edits(
     assert "axpy" in first
     assert "out of date" not in first
     source = root / "flat" / "_kernels.py"
-    source.write_text(source.read_text() + "\n# edited\n")
-    assert "out of date: flat/_kernels.py was edited" in state(environment)
+    text = source.read_text()
+    source.write_text(f"{text}\n# edited\n")
+    assert f"out of date: {source} was edited" in state(environment)
+    source.write_text(text)
     if mode == "strict":  # the second install replaces its links
         install(flat, environment, mode)
         assert "out of date" not in state(environment)
@@ -396,12 +400,12 @@ def test_a_setuptools_that_is_too_old_is_refused(flat: Path, setuptools: Callabl
 
 
 FAILING = """
-import os, select, sys
+import os, select
 import setuptools
-from setuptools.command.install_data import install_data
+from distutils.command.install_headers import install_headers
 
 
-class Later(install_data):  # which comes after all that is built
+class Later(install_headers):  # which comes after all that is built
     def run(self):
         if "REACHED" not in os.environ:
             raise ValueError("it fails")
@@ -410,7 +414,7 @@ class Later(install_data):  # which comes after all that is built
             select.select([], [], [], 0.05)
 
 
-setuptools.setup(cmdclass={"install_data": Later}, data_files=[("share", ["pyproject.toml"])])
+setuptools.setup(cmdclass={"install_headers": Later}, headers=["pyproject.toml"])
 """
 
 
