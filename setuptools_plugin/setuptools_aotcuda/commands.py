@@ -104,8 +104,10 @@ class Project:
     def install(self, built: Output) -> None:
         """Write the files of an editable build into the source tree; they go again if `packing` fails."""
         with self._in_one_line():
-            said = (self._undo or ExitStack()).enter_context(backend.installed(built, self.root))
-            _warn(said)
+            if self._undo is None:  # somebody has the step run by itself
+                _warn(backend.install(built, self.root))
+            else:
+                _warn(self._undo.enter_context(backend.installed(built, self.root)))
 
     @contextmanager
     def packing(self) -> Iterator[None]:

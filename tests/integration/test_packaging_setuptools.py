@@ -292,8 +292,8 @@ def test_a_module_beside_single_modules_is_found_in_wheels_and_editable_installs
         assert "axpy" in succeed(tmp_path, with_build_tools, "-c", code, PYTHONPATH="").out
 
 
-@pytest.mark.parametrize(("before", "change"), [("editable", "no functions"), ("wheel", "another name")])
-def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, change: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["editable", "wheel"])
+def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, tmp_path: Path) -> None:
     """Setuptools keeps what it packs wheels from, and takes up whatever looks like a module of the source tree."""
     built = []
     for name in ("fresh", "used"):
@@ -301,11 +301,7 @@ def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, change: str, t
         edit(project, "[tool.aotcuda]\n", '[tool.setuptools.package-data]\nflat = ["**/*"]\n\n[tool.aotcuda]\n')
         if name == "used":
             succeed(project, *projects.command(editable=before == "editable"))
-        if change == "another name":
-            edit(project, "flat.kernels", "flat.other")
-        else:
-            edit(project, '[tool.aotcuda.modules."flat.kernels".functions]\n', "")
-            edit(project, 'fused = "float32(float32, float32, float32)"\n', "")
+        edit(project, "flat.kernels", "flat.other")
         built.append(content(build_wheel(project, **THEN)))
     fresh, used = built
     assert sorted(used) == sorted(fresh)
