@@ -14,7 +14,7 @@ from aotcuda import frontends, linkable
 
 PACKAGE = Path(aotcuda.__file__).parent
 ROOT = PACKAGE.parent
-FILES = [*PACKAGE.rglob("*.py"), *(ROOT / "hatch_plugin").rglob("*.py")]
+FILES = [*PACKAGE.rglob("*.py"), *(ROOT / "hatch_plugin").rglob("*.py"), *(ROOT / "setuptools_plugin").rglob("*.py")]
 
 
 # The recorder stands inside of one compiler or another, and says what it can record of which.
