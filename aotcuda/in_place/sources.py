@@ -45,7 +45,7 @@ class InPlaceModule(Module):
     def _kernel(self, name: str) -> Kernel:
         from aotcuda.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before something is launched)
 
-        return self._kernels.setdefault(name, PackagedKernel(name, self._loader, self))
+        return self._kernels.setdefault(name, PackagedKernel(name, self._loader))
 
 
 class Source:

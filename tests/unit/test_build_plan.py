@@ -102,6 +102,6 @@ frontend = "numba-cuda-mlir"
 source = "pkg.mlir"
 kernels.one = "void(int32)"
 """)
-    made = plan.make(config.parse(table, environ={}))
+    made = plan.make(parser.parse(table, environ={}))
     assert [item.in_place for item in made] == [True, False, True]
     assert plan.names(made) == {"pkg.other": ("one",)}
