@@ -11,7 +11,10 @@ import pytest
 from aotcuda import testing
 from aotcuda.errors import FallbackWarning, HostArrayWarning
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:.*GPU under-utilization"),  # Numba's, of small grids
+]
 cupy = pytest.importorskip("cupy")
 
 CASE = """
