@@ -104,7 +104,8 @@ def run_clean(installed: Path) -> Callable[..., object]:
     """Run a script in a process that sees one wheel and aotcuda; returns the JSON that it prints last."""
 
     def run(script: str, wheel: str = "quickstart", **environment: str) -> object:
-        path = os.pathsep.join([str(installed / wheel), str(REPOSITORY), str(REPOSITORY / "tests")])
+        own = [str(installed / wheel), str(REPOSITORY), str(REPOSITORY / "tests")]
+        path = os.pathsep.join([*own, *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PYTHONPATH": path, **environment},

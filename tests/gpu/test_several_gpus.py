@@ -322,7 +322,7 @@ def test_a_launch_waits_for_the_stream_that_its_array_is_on(square, gpu):
                 for _ in range(10):
                     x = x @ x / 4000
                 flat, out = x.ravel()[:N] * scale, cupy.zeros(N, "float32")
-                square[2, 128](flat, out)  # on the default stream, which that one is not ordered with
+                square[2, 128, 0](flat, out)  # on the default stream, which that one is not ordered with
             cupy.cuda.Stream.null.synchronize()
             np.testing.assert_array_equal(out.get(), np.full(N, scale**2, "float32"))
         with torch.cuda.device(gpu):
@@ -331,7 +331,7 @@ def test_a_launch_waits_for_the_stream_that_its_array_is_on(square, gpu):
                 for _ in range(10):
                     x = x @ x / 4000
                 flat, out = x.reshape(-1)[:N] * scale, torch.zeros(N, device="cuda")
-                square[2, 128](flat, out)
+                square[2, 128, 0](flat, out)
             torch.cuda.synchronize()
             np.testing.assert_array_equal(out.cpu().numpy(), np.full(N, scale**2, "float32"))
 

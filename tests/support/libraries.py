@@ -227,7 +227,7 @@ def _fill(tensor: _Tensor, state: State, odd: Any) -> object:
     steps = [step // itemsize if itemsize else 0 for step in _strides(state)]
     strides = (ctypes.c_int64 * max(ndim, 1))(*steps)
     tensor.data, tensor.offset = state.address - 8, 8
-    tensor.device[:] = odd("device", (2, 0))
+    tensor.device[:] = odd("device", (2, odd("gpu", 0)))
     tensor.ndim = odd("ndim", ndim)
     tensor.code = odd("code", 4 if typestr == "bfloat16" else _CODES.get(typestr[1:2], 0))
     tensor.bits, tensor.lanes = odd("bits", 8 * itemsize), odd("lanes", 1)

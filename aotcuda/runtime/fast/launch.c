@@ -89,7 +89,7 @@ enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
 
 static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
     *s_is_contiguous, *s_data_ptr, *s_stride, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
-    *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer;
+    *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer, *s_device_id;
 static PyTypeObject *plan_type, *records_type, *launcher_type;
 
 /* Where a library tells its current stream. Sources are replaced and never freed: another thread may be asking one. A
@@ -209,6 +209,7 @@ static void plan_dealloc(Plan *self) {
 typedef struct {
     uint64_t id; /* of the element type, as the array's library has it; 0 for none */
     uint64_t address;
+    int device; /* the ordinal of the GPU that its library says it is on; -1: the driver has to be asked */
     int ndim, readonly, has_strides; /* without strides: C-contiguous */
     int in_elements;                 /* strides count elements, not bytes, until `settle` */
     int64_t items;                   /* from `settle` on */
@@ -284,6 +285,7 @@ typedef struct {
     uintptr_t stream; /* the launch's, once it is known; 1 for the legacy default stream */
     uintptr_t handle; /* the same as it was told */
     int any_stream;   /* data may be on any stream: nothing is launched */
+    int several;      /* there are several GPUs */
     int known;        /* 0: it is the current stream of the library of the first array of PyTorch's or CuPy's */
     int early;        /* arrays that were read before that */
     Ready early_streams[MOST_ARRAYS];
@@ -297,7 +299,8 @@ typedef struct {
 
 enum { HAS_OWN_LENGTH = 128 }; /* len() of an array of its class is its extent */
 
-static void begin_reading(Reading *reading, int is_given, void *stream) {
+static void begin_reading(Reading *reading, int is_given, void *stream, int several) {
+    reading->several = several;
     reading->handle = (uintptr_t)stream;
     reading->stream = stream ? (uintptr_t)stream : 1;
     reading->known = is_given;
@@ -432,9 +435,11 @@ static int read_cupy(PyObject *array, View *view, Reading *reading) {
     if (!data)
         return 0;
     PyObject *pointer = PyObject_GetAttr(data, s_ptr);
-    Py_DECREF(data);
     view->address = as_address(pointer);
     Py_XDECREF(pointer);
+    if (reading->several && !PyErr_Occurred())
+        view->device = (int)attribute_number(data, s_device_id);
+    Py_DECREF(data);
     return !PyErr_Occurred() && cupy_stream_fits(reading);
 }
 
@@ -504,6 +509,7 @@ static int read_exchange(PyObject *object, const Exchange *exchange, PyCFunction
         return 0;
     view->id = 1 | (uint64_t)tensor.dtype.code << 8 | (uint64_t)tensor.dtype.bits << 16;
     view->address = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    view->device = tensor.device.type == DEVICE_CUDA ? tensor.device.id : -1;
     view->ndim = tensor.ndim;
     view->readonly = 0;
     view->has_strides = tensor.strides != NULL;
@@ -874,6 +880,7 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
             continue;
         PyObject *array = args[i];
         View *view = &views[count++];
+        view->device = -1;
         reading->flags = shape->flags[i];
         int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
                    : shape->kinds[i] == EXCHANGE  ? read_exchange(array, shape->exchanges[i], shape->is_neg[i], view, reading)
@@ -944,8 +951,9 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
 
 static int lie_on(const Record *record, const View *views, int count) {
     for (int i = 0; i < count; i++) {
-        int device;
-        if (views[i].address && (record->attribute(&device, DEVICE_ORDINAL, views[i].address) || device != record->device))
+        int device = views[i].device;
+        if (views[i].address && ((device < 0 && record->attribute(&device, DEVICE_ORDINAL, views[i].address)) ||
+                                 device != record->device))
             return 0;
     }
     return 1;
@@ -1050,7 +1058,7 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     }
     View views[MOST_ARRAYS];
     Reading reading;
-    begin_reading(&reading, self->is_given, self->stream);
+    begin_reading(&reading, self->is_given, self->stream, record->device >= 0);
     int arrays = read_arrays(shape, args, views, &reading);
     if (arrays < 0 || (!reading.known && !know(&reading, 0)))
         return DECLINED;
@@ -1865,7 +1873,7 @@ static int execute(PyObject *module) {
                  {&s_data_ptr, "data_ptr"}, {&s_stride, "stride"},
                  {&s_get_device, "get_device"}, {&s_interface, "__cuda_array_interface__"}, {&s_typestr, "typestr"},
                  {&s_stream, "stream"}, {&s_mask, "mask"}, {&s_fail, "fail"}, {&s_exchange, "__dlpack_c_exchange_api__"},
-                 {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}};
+                 {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}, {&s_device_id, "device_id"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*names[i].place && !(*names[i].place = PyUnicode_InternFromString(names[i].text)))
             return -1;
