@@ -20,10 +20,17 @@ GROUP = "aotcuda.frontends"
 DEFAULT = "numba-cuda"
 
 CUDA = 13
-"""The major version of CUDA whose compilers a build is told to install; the extras in pyproject.toml pin its minor."""
+"""The major version of CUDA whose compilers a build is told to install, where nothing asks for another one."""
 
-TOOLKIT = f"cu{CUDA}"
-"""The folder, below `nvidia` among installed packages, that wheels of that toolkit share."""
+TOOLKITS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
+    "cu13": ((13, 0), (13, 0)),
+    "cu12": ((12, 9), (12, 9)),
+    "wide": ((13, 0), (13, 5)),
+}
+"""The extras that install compilers: the CUDA versions of those and of their linker, as pyproject.toml pins them.
+
+`wide` has those of `cu12` besides, and its newer linker makes images for GPUs that its compilers do not know.
+"""
 
 
 class Registration:
@@ -95,8 +102,12 @@ class Registration:
         self.kernel_abi = kernel_abi or name
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
-        """What pip installs for it: `aotcuda[cu13]`."""
-        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(cuda))
+        """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the newest major version there is."""
+        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(min(cuda, CUDA)))
+
+    def bringing(self, extra: str) -> str:
+        """What pip installs for it with the compilers of one of the extras in `TOOLKITS`: `aotcuda[wide]`."""
+        return self.requires.replace("cu{cuda}", extra)
 
 
 BUILT_IN: Mapping[str, Registration] = {
@@ -173,10 +184,10 @@ def internals(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([package for item in found for package in item.internals]))
 
 
-def requirement(name: str, *, jit: bool = False) -> str:
+def requirement(name: str, *, jit: bool = False, cuda: int = CUDA) -> str:
     """What pip installs for the front end called `name`, which the configuration's check has found."""
     found = find(name)
-    return found.requirement(jit=jit) if found is not None else f"aotcuda[{TOOLKIT}]"
+    return found.requirement(jit=jit, cuda=cuda) if found is not None else f"aotcuda[cu{CUDA}]"
 
 
 def _registered(name: str) -> Registration | None:

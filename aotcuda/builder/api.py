@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aotcuda import dependencies, manifest
 from aotcuda import missing_hook as forgotten
 from aotcuda.builder import manifest_dependencies as depends
-from aotcuda.builder import output, plan, rebuild, stages
+from aotcuda.builder import output, plan, rebuild, stages, toolkits
 from aotcuda.builder import wheel_files as artifacts
 from aotcuda.builder.config import parser as config
 from aotcuda.builder.worker.job import Job
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from aotcuda.builder.worker.job import Result
+    from aotcuda.builder.worker.job import BuiltModule, Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,41 +62,51 @@ def build(
     for module in settings.modules:
         _check_package_exists(module.name, module.key, roots, root)
         _check_name_is_free(module.name, module.key, roots, root)
-    results = stages.run(
-        Job(
-            root=str(root),
-            import_roots=tuple(map(str, roots)),
-            arch_key=settings.arch_key,
-            plans=plans,
-            names=plan.names(plans),
-            jobs=len(os.sched_getaffinity(0)),
-            carry=settings.fallback == "jit" and not editable,
-            trace=editable,
-            watched=depends.patterns(settings.watch, root) if editable else (),
-        )
+    job = Job(
+        root=str(root),
+        import_roots=tuple(map(str, roots)),
+        arch_key=settings.arch_key,
+        plans=plans,
+        names=plan.names(plans),
+        jobs=len(os.sched_getaffinity(0)),
+        carry=settings.fallback == "jit" and not editable,
+        trace=editable,
+        watched=depends.patterns(settings.watch, root) if editable else (),
     )
+    made = _made(job)
     package_root = _package_root(settings.modules[0].name, roots)
     project = depends.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     files: dict[str, bytes] = {}
-    for result in results:
-        found = _dependencies(result, table, project, editable=editable)
-        for built in result.modules:
-            files |= artifacts.files(
-                settings,
-                built,
-                result,
-                version=__version__,
-                dependencies=found,
-                editable=editable,
-                rebuild=rebuild.describe(table, plans, built, root, package_root, editable=editable)
-                if settings.fallback == "jit"
-                else None,
-            )
+    for parts in made.values():
+        found = _dependencies([result for result, _ in parts], table, project, editable=editable)
+        files |= artifacts.files(
+            settings,
+            parts,
+            version=__version__,
+            dependencies=found,
+            editable=editable,
+            rebuild=rebuild.describe(table, plans, parts[-1][1], root, package_root, editable=editable)
+            if settings.fallback == "jit"
+            else None,
+        )
     return Output(
         files=files,
         package_root=os.path.relpath(package_root, root),
-        warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
+        warnings=tuple(
+            dict.fromkeys(text for parts in made.values() for result, _ in parts for text in result.warnings)
+        ),
     )
+
+
+def _made(job: Job) -> dict[str, list[tuple[Result, BuiltModule]]]:
+    """What `job` makes, by module: a result of each toolkit that took part, the last one with all images."""
+    made: dict[str, list[tuple[Result, BuiltModule]]] = {}
+    for toolkit, plans in plan.share(job.plans, toolkits.installed()):
+        images = {name: parts[-1][1].images for name, parts in made.items()}
+        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images)):
+            for built in result.modules:
+                made.setdefault(built.plan.config.name, []).append((result, built))
+    return made
 
 
 def _ignore(text: str) -> None:
@@ -185,10 +195,10 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
 
 
 def _dependencies(
-    result: Result, table: Mapping[str, object], project: depends.Project, *, editable: bool
+    results: Sequence[Result], table: Mapping[str, object], project: depends.Project, *, editable: bool
 ) -> depends.Dependencies:
-    """What the result depends on; in wheels its sources alone, and in an editable install the table as well."""
-    found = depends.of([result], project, lasting=True)
+    """What the results depend on; in wheels their sources alone, and in an editable install the table as well."""
+    found = depends.of(results, project, lasting=True)
     if not editable:
         return depends.Dependencies(sources=found.sources)
     pyproject = project.relative(project.root / "pyproject.toml")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import dependencies as reads
 from aotcuda import manifest
+from aotcuda.builder import toolkits
 from aotcuda.builder.worker import dependency_trace, process
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def of(
             sources[project.relative(path)] = _digest(name, answer)
         else:
             questions.append({"ask": ask, "path": project.relative(path), "answer": answer})
-    taken = {*process.environment({}), *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH", *(_PATHS if lasting else ())}
+    own = {*process.environment({}, next(iter(toolkits.installed()), None)), *own_variables}
+    taken = {*own, "LD_LIBRARY_PATH", "CUDA_PATH", *(_PATHS if lasting else ())}
     variables = {
         name: digest
         for name, digest in sorted(seen.variables.items())

@@ -210,9 +210,9 @@ def _checked(module: BuiltModule, asked_gpus: Sequence[Gpu], asked_drivers: Sequ
 
 
 def _images(manifest: Manifest) -> Iterator[Image]:
-    toolkit = manifest["toolchain"].get("cuda", "")
     for image in manifest["images"]:
         lowest = image.get("min_driver")
+        toolkit = image.get("cuda", manifest["toolchain"].get("cuda", ""))
         if lowest is None and toolkit:
             first = tables.min_driver(arch.parse(image["arch"]), tables.pair(toolkit))
             lowest = tables.short(first) if first else None

@@ -43,8 +43,11 @@ def collect(target: str) -> Report:
 
 def _built(module: targets.BuiltModule) -> Module:
     content = module.manifest
-    kernels = _images(module, "kernels", content["images"])
-    functions = _images(module, "functions", content["ltoir"])
+    kernels = _images(module, "kernels", content["files"].get("kernels"), content["images"])
+    functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
+    for other in content.get("toolchains", ()):
+        file = other.get("functions")
+        functions += _images(module, file["path"] if file else "", file, other["ltoir"])
     linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
     _spend(module.budget, module.where, len(overloads), len(kernels))
@@ -55,6 +58,7 @@ def _built(module: targets.BuiltModule) -> Module:
         name=content["module"],
         where=module.where,
         toolchain=dict(content["toolchain"]),
+        toolchains=tuple(dict(other["versions"]) for other in content.get("toolchains", ())),
         min_driver=content["min_driver"],
         settings={
             "front end": content["frontend"],
@@ -72,7 +76,7 @@ def _built(module: targets.BuiltModule) -> Module:
 
 
 def _images(
-    module: targets.BuiltModule, key: Literal["kernels", "functions"], listed: list[manifest.Image]
+    module: targets.BuiltModule, key: str, file: manifest.File | None, listed: list[manifest.Image]
 ) -> list[Image]:
     """The images of one of the module's fatbins, held against what the manifest lists.
 
@@ -80,7 +84,6 @@ def _images(
     compared, and the size of LTOIR; the digest of the whole file was checked before.
     """
     found: list[Image] = []
-    file = module.manifest["files"].get(key)
     if file is not None:
         where = f"{module.where}/{shown(file['path'])}"
         for entry in _entries(module.files[key], where, module.budget):

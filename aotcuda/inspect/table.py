@@ -36,7 +36,9 @@ def _report(report: Report) -> Iterator[str]:
 def _module(module: Module) -> Iterator[str]:
     yield brief(module.name)
     yield from _field("in", module.where)
-    yield from _field("toolchain", ", ".join(f"{name} {version}" for name, version in sorted(module.toolchain.items())))
+    for number, versions in enumerate((module.toolchain, *module.toolchains)):
+        text = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+        yield from _field("and" if number else "toolchain", text)
     yield from _field("min driver", module.min_driver or "")
     for name, value in module.settings.items():
         yield from _field(name, value)

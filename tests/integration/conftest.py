@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +17,8 @@ from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-__all__ = ["cuda", "environment", "features", "from_checkout", "front_end", "stand_in_library", "wheelhouse"]
+__all__ = ["cuda", "cuda12", "environment", "features", "from_checkout", "front_end", "stand_in_library", "wheelhouse"]
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +27,15 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheelhouse")
     projects.succeed(projects.CHECKOUT, *projects.BUILD, "--wheel", "--outdir", folder, ".")
     return folder
+
+
+@pytest.fixture(scope="session")
+def cuda12() -> str:
+    """A folder with the compilers of CUDA 12.9 as packages: on PYTHONPATH, they serve builds beside those of CUDA 13."""
+    folder = Path(os.environ.get("AOTCUDA_TEST_CUDA12", "") or Path(sys.prefix, "cuda12"))
+    if not (folder / "nvidia").is_dir():
+        pytest.skip(f"the compilers of CUDA 12.9 are not in {folder}; tools/test.py puts them there")
+    return str(folder)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from aotcuda.binary import cubin
 from aotcuda.builder import plan
 from aotcuda.builder import wheel_files as artifacts
 from aotcuda.builder.config import parser as config
+from aotcuda.builder.link.images import Image
 from aotcuda.errors import LinkError
 from support import images
 
@@ -74,13 +75,17 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
     empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": ()}
     lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=())
-    module = SimpleNamespace(plan=lone_plan, images=[(target, b"") for target in targets], ltoir=[], **empty)
+    version = tuple(map(int, cuda.split(".")))
+    made_images = [Image(target, b"", version, version) for target in targets]
+    module = SimpleNamespace(plan=lone_plan, images=made_images, ltoir=[], **empty)
+    result = SimpleNamespace(toolchain={"cuda": cuda, "nvjitlink": cuda})
     # There is no code behind these targets, so no machine code can tell what its kernels take.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(artifacts, "_resources", lambda module: {})
         settings = config.parse(tomllib.loads(TABLE), environ={})
-        found = artifacts.describe(settings, module, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
-        functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": module.images})
-        alone = artifacts.describe(settings, functions_alone, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
+        found = artifacts.describe(settings, module, result, version="1")
+        functions = [(target, b"") for target in targets]
+        functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": functions})
+        alone = artifacts.describe(settings, functions_alone, result, version="1")
     assert found["min_driver"] == alone["min_driver"] == whole
     assert [image["min_driver"] for image in found["images"]] == each

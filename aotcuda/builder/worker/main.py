@@ -67,9 +67,10 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
+    toolchain.load(job.toolkit)
     for plan in job.plans:
         for target in plan.targets:
-            toolchain.check_target(target, job.arch_key)
+            toolchain.check_target(target, job.arch_key, job.frontend)
     front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
@@ -96,6 +97,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
                 job, front, finisher, functions, tell
             )  # reads what is linked, other packages' modules among it
     modules = steps.run()
+    toolchain.check_loaded()
     if seen is not None:
         seen.reads = steps.headers_elsewhere() | seen.reads
     versions_of = {

@@ -18,15 +18,15 @@ from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
 from numba.cuda import compiler as cuda_compiler
-from numba.cuda import cudaimpl, dispatcher, target, types, vectorizers
+from numba.cuda import cuda_paths, cudaimpl, dispatcher, target, types, vectorizers
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
 from numba.cuda.core import bytecode, callconv, config
-from numba.cuda.cudadrv import driver
+from numba.cuda.cudadrv import driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.memory_management import nrt
 
-from aotcuda.builder.frontends.numba import gpu, units
+from aotcuda.builder.frontends.numba import gpu, toolkit_paths, units
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -88,6 +88,7 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
 
 def install() -> None:
     """Make the changes. Called once, before any user module is imported."""
+    _find_the_toolkit()
     _pin_settings()
     _supply_target()
     _order_links()
@@ -99,6 +100,13 @@ def install() -> None:
     _return_nothing_to_c()
     _keep_shims_apart()
     _refuse_recursion()
+
+
+def _find_the_toolkit() -> None:
+    # The first answer is kept, so this one is.
+    if (found := toolkit_paths.found()) is not None:
+        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in found.items()}
+        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 def _pin_settings() -> None:
@@ -322,6 +330,26 @@ def _refuse_recursion() -> None:
         raise CompileError(message)
 
     JITCUDACodegen.insert_unresolved_ref = insert_unresolved_ref
+
+
+@contextmanager
+def verifying_for(arch: str) -> Iterator[None]:
+    """A block in which libNVVM verifies code for `arch`, and compiles it for what it was told to."""
+    original = nvvm.CompilationUnit.verify
+
+    def verify(self: Any) -> None:
+        given = self._options_str
+        self._options_str = [f"-arch={arch}" if option.startswith("-arch=") else option for option in given]
+        try:
+            original(self)
+        finally:
+            self._options_str = given
+
+    nvvm.CompilationUnit.verify = verify
+    try:
+        yield
+    finally:
+        nvvm.CompilationUnit.verify = original
 
 
 _SHIM_MODULES = (cuda_fp16, cuda_bf16, cuda_fp8)

@@ -18,11 +18,12 @@ from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import memref
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering_utilities import context
+from numba_cuda_mlir.numba_cuda import cuda_paths
 from numba_cuda_mlir.numba_cuda.core import config
 from numba_cuda_mlir.numba_cuda.cudadrv import driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from aotcuda.builder.frontends.numba import gpu
+from aotcuda.builder.frontends.numba import gpu, toolkit_paths
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -87,6 +88,7 @@ def compiling(
 
 def install() -> None:
     """Make the changes. Called once, before any user module is imported."""
+    _find_the_toolkit()
     descriptor.mlir_target.ensure_initialized()  # the dispatchers' part, which units are compiled without
     _pin_settings()
     _work_in_one_thread()
@@ -100,6 +102,13 @@ def install() -> None:
     _catch_raises()
     _show_errors()
     _refuse_device_arrays()
+
+
+def _find_the_toolkit() -> None:
+    # The first answer is kept, so this one is.
+    if (found := toolkit_paths.found()) is not None:
+        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in found.items()}
+        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 def _pin_settings() -> None:
