@@ -44,6 +44,7 @@ class Registration:
         requires: What pip installs for builds; `{cuda}` stands for the major version of CUDA.
         jit_requires: Likewise for the JIT fallback.
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
+        tested: The versions of its compiler that it was tested with, the newest last; others are refused.
         distributions: How the names of the installed distributions begin whose versions decide what is compiled.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
         internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
@@ -68,6 +69,7 @@ class Registration:
         "packages",
         "requires",
         "tables",
+        "tested",
     )
 
     def __init__(
@@ -79,6 +81,7 @@ class Registration:
         requires: str,
         jit_requires: str = "",
         package: str = "",
+        tested: tuple[str, ...] = (),
         distributions: tuple[str, ...] = (),
         packages: tuple[str, ...] = (),
         internals: tuple[str, ...] = (),
@@ -93,6 +96,7 @@ class Registration:
         self.requires = requires
         self.jit_requires = jit_requires or requires
         self.package = package
+        self.tested = tested
         self.distributions = distributions
         self.packages = packages
         self.internals = internals
@@ -118,6 +122,7 @@ BUILT_IN: Mapping[str, Registration] = {
         requires="aotcuda[cu{cuda}]",
         jit_requires="aotcuda[jit-cu{cuda}]",
         package="numba_cuda",
+        tested=("0.30.4",),
         distributions=("numba", "llvmlite", "numpy"),
         packages=("numba_cuda", "numba.cuda", "numba.core.types"),
         internals=("numba", "numba_cuda", "llvmlite"),
@@ -133,6 +138,7 @@ BUILT_IN: Mapping[str, Registration] = {
         requires="aotcuda[mlir-cu{cuda}]",
         jit_requires="aotcuda[jit-mlir-cu{cuda}]",
         package="numba_cuda_mlir",
+        tested=("0.6.0",),
         distributions=("numba", "llvmlite", "numpy"),
         packages=("numba_cuda_mlir",),
         internals=("numba_cuda_mlir",),

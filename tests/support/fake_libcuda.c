@@ -401,7 +401,7 @@ static int entry_fits(int kind, unsigned arch, const int capability[2]) {
 EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, void *b, unsigned c, void *d, void *e,
                              unsigned f) {
     (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
-    log_line("{\"call\": \"cuLibraryLoadData\"}\n");
+    log_line("{\"call\": \"cuLibraryLoadData\", \"bytes\": %u}\n", code[0] == 0x50 ? *(const uint32_t *)(code + 8) + 16 : 0);
     ENTER();
     uint32_t magic, header_size, arch;
     uint16_t version, size16, kind;

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.link.images import Image
 
-_SMALL = ["-compress-mode=size"]
+SMALL = ["-compress-mode=size"]
 """Zstandard: code shrinks to about a third. The first drivers for CUDA 12 do not read it, those for CUDA 13 do."""
 
-_READ_BY_ALL = ["-compress-mode=speed", "-compress-all"]
+READ_BY_ALL = ["-compress-mode=speed", "-compress-all"]
 """LZ4, which all drivers for CUDA 12 read: to about a half. Without the second option small images stay as they are."""
 
 
@@ -31,7 +31,7 @@ def version() -> str:
 
 def kernels(images: Sequence[Image], identifier: str) -> bytes:
     """A fatbin of linked images: cubins for `sm_*` targets, PTX for `compute_*` ones; the oldest driver can read it."""
-    options = _READ_BY_ALL if any(image.cuda < (13, 0) for image in images) else _SMALL
+    options = READ_BY_ALL if any(image.cuda < (13, 0) for image in images) else SMALL
     handle = nvfatbin.create(options, len(options))
     try:
         for image in images:
@@ -53,7 +53,7 @@ def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
 
     nvJitLink takes the LTOIR that fits its target when it links with link-time optimisation, and the PTX otherwise.
     """
-    handle = nvfatbin.create(_SMALL, len(_SMALL))  # for linkers, which are as new as the code in it
+    handle = nvfatbin.create(SMALL, len(SMALL))  # for linkers, which are as new as the code in it
     try:
         for target, data in images:
             add = nvfatbin.add_ltoir if target.kind == "sass" else nvfatbin.add_ptx

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+from aotcuda import arch
 from aotcuda import manifest as manifests
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver as drivers
@@ -78,6 +79,8 @@ class LoadedLibrary:
         self.device = 0 if len(self.driver.devices) == 1 else -1
         if not any(choice.arch for choice in self.choices.values()):
             raise self.choices[0].error(self._where)
+        if not image:
+            data = self._for_tegra(manifest, data)
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
             from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
@@ -90,6 +93,20 @@ class LoadedLibrary:
         load = self.driver.call["cuLibraryLoadData"]
         code = load(ctypes.byref(self._library.handle), data, None, None, 0, None, None, 0)
         self.driver.check(code, f"the driver refused the images of {self._where}")
+
+    def _for_tegra(self, manifest: Manifest, data: bytes) -> bytes:
+        """What the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
+
+        The driver might take a desktop GPU's machine code there, which NVIDIA does not promise to run.
+        """
+        if all(device.capability not in arch.TEGRA for device in self.driver.devices):
+            return data
+        taken = {choice.arch for choice in self.choices.values() if choice.arch}
+        if taken == {item["arch"] for item in manifest["images"]}:
+            return data
+        from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
+
+        return subset.only(data, taken, f"the fatbin of {self._where}")
 
     def enter(self, addresses: Sequence[int]) -> int:
         """The ordinal of the GPU to launch on, with a context current in this thread.

@@ -26,7 +26,7 @@ from numba.cuda.cudadrv import driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.memory_management import nrt
 
-from aotcuda.builder.frontends.numba import gpu, toolkit_paths, units
+from aotcuda.builder.frontends.numba import gpu, private_parts, toolkit_paths, units
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -86,8 +86,34 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
         _current.capability = None
 
 
+_USER_EXC = "(self, builder, exc, exc_args=None, loc=None, func_name=None)"
+
+PRIVATE_PARTS = {
+    "numba.cuda.core.bytecode:FunctionIdentity._unique_ids": "count",
+    "numba.cuda.cudaimpl:_get_unique_smem_id": "(name)",
+    "numba.cuda.dispatcher:CUDADispatcher.compile": "(self, sig)",
+    "numba.cuda.dispatcher:CUDADispatcher.disable_compile": "(self, val=True)",
+    "numba.cuda.dispatcher:CUDADispatcher.compile_device": "(self, args, return_type=None)",
+    "numba.cuda.dispatcher:CUDADispatcher.get_call_template": "(self, args, kws)",
+    "numba.cuda.target:CUDATypingContext.resolve_value_type": "(self, val)",
+    "numba.cuda.core.callconv:CUDACABICallConv.return_user_exc": _USER_EXC,
+    "numba.cuda.core.callconv:CUDACABICallConv.return_native_none": "(self, builder)",
+    "numba.cuda.core.callconv:MinimalCallConv.return_user_exc": _USER_EXC,
+    "numba.cuda.core.callconv:CUDACABICallConv.get_return_type": "(self, ty)",
+    "numba.cuda.core.callconv:CUDACABICallConv.return_value": "(self, builder, retval)",
+    "numba.cuda.core.callconv:CUDACABICallConv.call_function": "(self, builder, callee, resty, argtys, args)",
+    "numba.cuda.cudadrv.nvvm:CompilationUnit.verify": "(self)",
+}
+"""What is replaced, with the parameters that it had: see `aotcuda.builder.frontends.numba.private_parts`."""
+
+
 def install() -> None:
-    """Make the changes. Called once, before any user module is imported."""
+    """Make the changes. Called once, before any user module is imported.
+
+    Raises:
+        ToolchainError: The compiler is another one than these were written for.
+    """
+    private_parts.check("numba-cuda", PRIVATE_PARTS)
     _find_the_toolkit()
     _pin_settings()
     _supply_target()
