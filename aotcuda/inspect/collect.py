@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,13 @@ def _built(module: targets.BuiltModule) -> Module:
     content = module.manifest
     kernels = _images(module, "kernels", content["files"].get("kernels"), content["images"])
     functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
+    own = content["toolchain"].get("cuda", "")
+    made = [(image, item.get("linker", own)) for image, item in zip(kernels, content["images"], strict=True)]
+    made += [(image, own) for image in functions]
     for other in content.get("toolchains", ()):
         file = other.get("functions")
-        functions += _images(module, file["path"] if file else "", file, other["ltoir"])
+        found = _images(module, file["path"] if file else "", file, other["ltoir"])
+        made += [(image, other["versions"]["cuda"]) for image in found]
     linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
     _spend(module.budget, module.where, len(overloads), len(kernels))
@@ -66,7 +71,7 @@ def _built(module: targets.BuiltModule) -> Module:
             "fallback": content["fallback"],
             **_callbacks(content),
         },
-        images=tuple(image.packed for image in kernels + functions),
+        images=tuple(replace(image.packed, cuda=cuda) for image, cuda in made),
         symbols=(
             *(_function(function, functions) for function in content["functions"]),
             *(_kernel(kernel, overload, content["frontend"], kernels, module.where) for kernel, overload in overloads),

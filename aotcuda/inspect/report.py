@@ -62,12 +62,13 @@ class Symbol:
 
 @dataclass(frozen=True, kw_only=True)
 class PackedImage:
-    """An image as a whole; `size` before compression and `packed` after it, in bytes."""
+    """An image as a whole; `size` before compression, `packed` after it, in bytes; `cuda` is the toolkit's version."""
 
     arch: str
     kind: Literal["sass", "ptx", "ltoir"]
     size: int
     packed: int
+    cuda: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,8 +43,10 @@ def _module(module: Module) -> Iterator[str]:
     for name, value in module.settings.items():
         yield from _field(name, value)
     yield ""
-    rows = [(image.arch, image.kind, str(image.size), str(image.packed)) for image in module.images]
-    yield from _table(("image", "kind", "bytes", "packed"), rows, indent="  ")
+    rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
+    columns = ("image", "kind", "bytes", "packed", "by CUDA")
+    several = len(columns) if module.toolchains else -1  # of one toolkit there is no more to say
+    yield from _table(columns[:several], [row[:several] for row in rows], indent="  ")
     for symbol in module.symbols:
         yield ""
         yield from _symbol(symbol)

@@ -173,6 +173,9 @@ def test_commands_read_it(wheel: Path, tmp_path: Path) -> None:
     described = json.loads(succeed(tmp_path, *aotcuda, "inspect", wheel, "--json").out)["modules"][0]
     assert [item["cuda"] for item in described["toolchains"]] == ["13.0"]
     assert described["min_driver"] == "525.60"
+    text = succeed(tmp_path, *aotcuda, "inspect", wheel).out
+    assert re.search(r"^  sm_88 +sass +\d+ +\d+ +13\.0$", text, re.MULTILINE)
+    assert re.search(r"^  compute_75 +ptx +\d+ +\d+ +12\.9$", text, re.MULTILINE)
     cells = json.loads(succeed(tmp_path, *aotcuda, "check", wheel, "--json").out)["modules"][0]["cells"]
     served = {(cell["capability"], cell["cuda"]): cell["takes"] for cell in cells if cell["supported"]}
     assert served["7.5", "12.0"] == served["9.0", "13.4"] == served["8.8", "13.0"] == served["11.0", "13.0"] == "exact"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.arch import Target, parse
-from aotcuda.builder import plan, toolchain, toolkits
+from aotcuda.builder import jit, plan, toolchain, toolkits
 from aotcuda.builder.config import parser
 from aotcuda.errors import ToolchainError
 from support.toolkits import toolkit
@@ -137,6 +137,34 @@ def test_what_no_toolkit_knows_goes_to_the_first_to_be_refused(wide: tuple[Toolk
     ((maker, parts),) = plan.share(plans("sm_95"), wide)
     assert maker == wide[0]
     assert parts[0].code_targets == {parse("sm_95"): Target("sass", 9, 5)}
+
+
+def jit_toolkit(target: str, driver: tuple[int, int]) -> Toolkit | None:
+    table = {"arch": [target], "modules": {"pkg.k": {"source": "pkg._s", "kernels": {"k": "void(int32)"}}}}
+    settings = parser.parse(table, environ={})
+    request = jit.Request(
+        table=table, module="pkg.k", kernel=None, signature=None, target=target, driver=driver, root="", package_root=""
+    )
+    return jit._toolkit(settings, request)
+
+
+def test_a_jit_build_takes_a_toolkit_whose_code_the_driver_loads(
+    monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]
+) -> None:
+    old, new = wide
+    monkeypatch.setattr(toolkits, "installed", lambda: wide)
+    assert jit_toolkit("sm_90", (12, 2)) == jit_toolkit("sm_90", (13, 0)) == old
+    assert jit_toolkit("sm_110", (13, 0)) == new
+    monkeypatch.setattr(toolkits, "installed", lambda: wide[1:])
+    assert jit_toolkit("sm_90", (13, 0)) == new
+    with pytest.raises(ToolchainError) as caught:
+        jit_toolkit("sm_90", (12, 2))
+    assert str(caught.value) == (
+        "the compilers that are installed are CUDA 13's, and the driver supports CUDA 12.2: install aotcuda[jit-cu12] "
+        "in their place, or update the driver"
+    )
+    monkeypatch.setattr(toolkits, "installed", tuple)
+    assert jit_toolkit("sm_90", (12, 2)) is None
 
 
 def test_a_toolkit_that_cannot_be_loaded_is_said_in_one_line(wide: tuple[Toolkit, ...]) -> None:
