@@ -32,7 +32,7 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cuda12() -> str:
     """A folder with the packages of CUDA 12.9's compilers: on PYTHONPATH, they serve builds beside those of CUDA 13."""
-    folder = Path(os.environ.get("AOTCUDA_TEST_CUDA12", "") or Path(sys.prefix, "cuda12"))
+    folder = Path(sys.prefix, "cuda12")
     if not (folder / "nvidia").is_dir():
         pytest.skip(f"the compilers of CUDA 12.9 are not in {folder}; tools/test.py puts them there")
     return str(folder)

@@ -1,7 +1,7 @@
 """A fault of CUDA 12's libNVVM: for GPUs from compute capability 10.0 on its verifier refuses what it compiles.
 
 It is the floating-point atomic addition (`atomicrmw fadd`, and the intrinsics that stand for it): "atomicrmw does not
-support operation: 'fadd'", in 12.8 and 12.9. Without the verifier it becomes the same instruction as for older GPUs,
+support operation: 'fadd'" (12.9.86). Without the verifier it becomes the same instruction as for older GPUs,
 and as by CUDA 13. So for those GPUs another text or another target is verified than is compiled.
 """
 
