@@ -416,7 +416,7 @@ EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, vo
     memcpy(&machine, code + 18, 2);
     if (magic == 0x464C457Fu && machine == 190) { /* a cubin: an ELF file of machine EM_CUDA, with its arch in e_flags */
         for (int i = 0; i < count; i++)
-            fits |= entry_fits(2, code[49], capabilities[i]);
+            fits |= entry_fits(2, code[8] < 8 ? code[48] : code[49], capabilities[i]); /* moved with ELF ABI 8 */
         total = 0;
     } else if (magic != 0xBA55ED50u || version != 1 || size16 != 16)
         return INVALID_IMAGE;
