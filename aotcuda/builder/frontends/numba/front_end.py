@@ -196,7 +196,9 @@ class NumbaFrontEnd(ABC):
             externals=declarations.placed(needed.externals, python, self.root),
             exceptions=self._relative(raised) if jit.options.debug else None,
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
-            lazy=bool(getattr(loaded, "_can_compile", True)),  # Numba's own mark, which it sets for eager signatures
+            lazy=bool(
+                getattr(loaded.value, "_can_compile", True)
+            ),  # Numba's own mark, which it sets for eager signatures
         )
 
     def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:
