@@ -97,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         ("files", "the same as plain paths"),
     ):
         wanted.add_argument(f"--{name}", dest="wanted", action="store_const", const=name, help=f"print {text}")
+    config.add_argument("--cuda", metavar="MAJOR", type=int, default=0, help="for a linker of this CUDA, 12 or 13")
     config.set_defaults(run=_config)
 
     record = commands.add_parser(
@@ -185,7 +186,8 @@ def _config(arguments: argparse.Namespace) -> None:
 
     from aotcuda.inspect import flags  # noqa: PLC0415
 
-    found = shlex.join(getattr(flags, arguments.wanted)(arguments.module))
+    of_linker = () if arguments.wanted == "includes" else (arguments.cuda,)
+    found = shlex.join(getattr(flags, arguments.wanted)(arguments.module, *of_linker))
     _set_errors("surrogateescape")  # paths as they are, also those that are no text
     print(found)
 

@@ -20,10 +20,17 @@ GROUP = "aotcuda.frontends"
 DEFAULT = "numba-cuda"
 
 CUDA = 13
-"""The major version of CUDA whose compilers a build is told to install; the extras in pyproject.toml pin its minor."""
+"""The major version of CUDA whose compilers a build is told to install, where nothing asks for another one."""
 
-TOOLKIT = f"cu{CUDA}"
-"""The folder, below `nvidia` among installed packages, that wheels of that toolkit share."""
+TOOLKITS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
+    "cu13": ((13, 0), (13, 0)),
+    "cu12": ((12, 9), (12, 9)),
+    "wide": ((13, 0), (13, 5)),
+}
+"""The extras that install compilers: the CUDA versions of those and of their linker, as pyproject.toml pins them.
+
+`wide` has those of `cu12` besides, and its newer linker makes images for GPUs that its compilers do not know.
+"""
 
 
 class Variables:
@@ -56,6 +63,7 @@ class Registration:
         requires: What pip installs for builds; `{cuda}` stands for the major version of CUDA.
         jit_requires: Likewise for the JIT fallback.
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
+        tested: The versions of its compiler that it was tested with, the newest last; others are refused.
         distributions: How the names of the installed distributions begin whose versions decide what is compiled.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
         internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
@@ -83,6 +91,7 @@ class Registration:
         "packages",
         "requires",
         "tables",
+        "tested",
         "variables",
     )
 
@@ -95,6 +104,7 @@ class Registration:
         requires: str,
         jit_requires: str = "",
         package: str = "",
+        tested: tuple[str, ...] = (),
         distributions: tuple[str, ...] = (),
         packages: tuple[str, ...] = (),
         internals: tuple[str, ...] = (),
@@ -111,6 +121,7 @@ class Registration:
         self.requires = requires
         self.jit_requires = jit_requires or requires
         self.package = package
+        self.tested = tested
         self.distributions = distributions
         self.packages = packages
         self.internals = internals
@@ -122,8 +133,12 @@ class Registration:
         self.in_place = in_place
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
-        """What pip installs for it: `aotcuda[cu13]`."""
-        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(cuda))
+        """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the newest major version there is."""
+        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(min(cuda, CUDA)))
+
+    def bringing(self, extra: str) -> str:
+        """What pip installs for it with the compilers of one of the extras in `TOOLKITS`: `aotcuda[wide]`."""
+        return self.requires.replace("cu{cuda}", extra)
 
 
 _NUMBA = Variables(
@@ -141,6 +156,7 @@ BUILT_IN: Mapping[str, Registration] = {
         requires="aotcuda[cu{cuda}]",
         jit_requires="aotcuda[jit-cu{cuda}]",
         package="numba_cuda",
+        tested=("0.30.4",),
         distributions=("numba", "llvmlite", "numpy"),
         packages=("numba_cuda", "numba.cuda", "numba.core.types"),
         internals=("numba", "numba_cuda", "llvmlite"),
@@ -158,6 +174,7 @@ BUILT_IN: Mapping[str, Registration] = {
         requires="aotcuda[mlir-cu{cuda}]",
         jit_requires="aotcuda[jit-mlir-cu{cuda}]",
         package="numba_cuda_mlir",
+        tested=("0.6.0",),
         distributions=("numba", "llvmlite", "numpy"),
         packages=("numba_cuda_mlir",),
         internals=("numba_cuda_mlir",),
@@ -222,10 +239,10 @@ def variables(names: Iterable[str]) -> Variables:
     )
 
 
-def requirement(name: str, *, jit: bool = False) -> str:
+def requirement(name: str, *, jit: bool = False, cuda: int = CUDA) -> str:
     """What pip installs for the front end called `name`, which the configuration's check has found."""
     found = find(name)
-    return found.requirement(jit=jit) if found is not None else f"aotcuda[{TOOLKIT}]"
+    return found.requirement(jit=jit, cuda=cuda) if found is not None else f"aotcuda[cu{CUDA}]"
 
 
 def _with(names: Iterable[str]) -> list[Registration]:

@@ -6,6 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
+    from aotcuda.manifest import File, Manifest
+
     Kind = Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
 
 _TABLE: tuple[tuple[Kind, str, str], ...] = (
@@ -28,3 +30,20 @@ CLASSES: dict[str, Kind] = {name: kind for kind, _, name in _TABLE}
 
 CLASS_NAMES: dict[str, str] = {suffix: name for _, suffix, name in _TABLE}
 """By the suffix of a file, the class of an object that holds it."""
+
+
+def exported(manifest: Manifest, cuda: int) -> list[File]:
+    """The files to link for a module's device functions: the functions, then what they call; none if it has none.
+
+    LTOIR is for linkers of the major version of CUDA that wrote it. Where the module has none for a linker's, what it
+    has is given anyway: the linker may take it, and says what is wrong if not.
+
+    Args:
+        manifest: The module's manifest.
+        cuda: The major version of CUDA of the linker.
+    """
+    for other in manifest.get("toolchains", ()):
+        if other["versions"]["cuda"].startswith(f"{cuda}.") and "functions" in other:
+            return [other["functions"], *other["function_links"]]
+    functions = manifest["files"].get("functions")
+    return [functions, *manifest["function_links"]] if functions is not None else []

@@ -13,6 +13,8 @@ object in `manifest.json`, inside the data folder that lies beside the generated
         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
                                 lowest, for links without link-time optimisation (likewise)
         link0_name.fatbin ...   what those functions call, if they call foreign code
+        functions_cu13.fatbin   where several toolkits built it: the functions for linkers of that major version of
+        link0_name_cu13.fatbin  CUDA, and what those call (those above are for linkers of the other one)
         mypkg_kernels.h         in C: prototypes of the exported functions, parameter blocks of the kernels
         sources/                what the module links and the headers of that, for the JIT fallback
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest_shape import Rebuild as Rebuild
     from aotcuda.manifest_shape import Resources as Resources
     from aotcuda.manifest_shape import Source as Source
+    from aotcuda.manifest_shape import Toolchain as Toolchain
 
 FORMAT = 1
 """Version of the object's shape. A reader takes its own version and older ones, and refuses newer ones.

@@ -86,6 +86,8 @@ class Image(TypedDict):
     bytes: int
     sha256: str
     min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
+    cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
+    linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
 
 
 class Parameter(TypedDict):
@@ -189,6 +191,15 @@ class Linked(TypedDict):
     symbols: list[str]  # the functions that it defines, as far as they can be told
 
 
+class Toolchain(TypedDict):
+    """Another toolkit that took part in a build, with the exported functions for linkers of its major version."""
+
+    versions: dict[str, str]  # component -> version
+    functions: NotRequired[File]
+    function_links: list[File]
+    ltoir: list[Image]
+
+
 class Source(TypedDict):
     """A file of the project that the build read; its path is relative to the folder that holds the package."""
 
@@ -232,6 +243,7 @@ class Manifest(Head):
     """The whole object."""
 
     generator: str  # "aotcuda 0.1.0"
+    toolchains: NotRequired[list[Toolchain]]  # the others, where several toolkits served one build
     frontend: str
     load: Literal["import", "first-use"]
     options: dict[str, object]
@@ -303,6 +315,8 @@ def _contradictions(value: Any) -> Iterator[str]:
     cuda = value["toolchain"].get("cuda")
     if cuda is not None:
         yield from _problems(cuda, _spec(Version), "toolchain.cuda")
+    for number, other in enumerate(value.get("toolchains", ())):
+        yield from _problems(other["versions"].get("cuda"), _spec(Version), f"toolchains[{number}].versions.cuda")
     archs = [image["arch"] for image in value["images"]]
     if len(set(archs)) < len(archs):
         yield "images lists a target twice"

@@ -6,6 +6,7 @@ import would ask; the rest are paths below it.
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import sys
@@ -43,7 +44,7 @@ class PackagedModule:
         path: The data folder; None if it lies in a wheel.
         manifest: Its manifest.
         files: The content of the files that the manifest names, checked against it: `kernels` and `functions`, which
-            are fatbins, and `header`.
+            are fatbins, and `header`; the functions of other toolchains by their path.
         budget: What is left to be spent on its images.
     """
 
@@ -264,7 +265,13 @@ def _read_module(folder: files.Folder) -> PackagedModule:
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
-    for file in parsed["function_links"]:
+    others = parsed.get("toolchains", [])
+    for other in others:
+        if file := other.get("functions"):
+            _check_plain(file["path"], where)
+            data = contents[file["path"]] = _read(folder, file["path"], files.LARGEST)
+            manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
+    for file in itertools.chain(parsed["function_links"], *(other["function_links"] for other in others)):
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)

@@ -1,1 +1,1 @@
-"""The build: from `[tool.aotcuda]` to the files that a wheel gains. Heavy; its imports are the `cu13` extra."""
+"""The build: from `[tool.aotcuda]` to the files that a wheel gains. Heavy; its imports are those of build extras."""

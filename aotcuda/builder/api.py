@@ -10,7 +10,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest, missing_hook
-from aotcuda.builder import in_place, manifest_dependencies, output, plan, questions, rebuild, stages, wheel_files
+from aotcuda.arch import Target
+from aotcuda.builder import (
+    in_place,
+    manifest_dependencies,
+    output,
+    plan,
+    questions,
+    rebuild,
+    sameness,
+    stages,
+    toolkits,
+    wheel_files,
+)
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import ConfigError
@@ -74,43 +86,41 @@ def build(
         _check_package_exists(module.name, module.key, roots, root)
         if not item.in_place:
             _check_name_is_free(module.name, module.key, roots, root)
-    results = stages.run(
-        Job(
-            root=str(root),
-            import_roots=tuple(map(str, roots)),
-            arch_key=settings.arch_key,
-            plans=plans,
-            names=plan.names(plans),
-            jobs=len(os.sched_getaffinity(0)),
-            carry=settings.fallback == "jit" and not editable,
-            trace=editable,
-            watched=manifest_dependencies.patterns(settings.watch, root) if editable else (),
-            prelude=settings.prelude,
-            extensions={name: str(path.resolve()) for name, path in extensions.items()},
-        )
+    job = Job(
+        root=str(root),
+        import_roots=tuple(map(str, roots)),
+        arch_key=settings.arch_key,
+        plans=plans,
+        names=plan.names(plans),
+        jobs=len(os.sched_getaffinity(0)),
+        carry=settings.fallback == "jit" and not editable,
+        trace=editable,
+        watched=manifest_dependencies.patterns(settings.watch, root) if editable else (),
+        prelude=settings.prelude,
+        extensions={name: str(path.resolve()) for name, path in extensions.items()},
     )
+    results, made = _made(job)
     package_root = _package_root(settings.modules[0].name, roots)
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
-    everything = [built for result in results for built in result.modules]
-    carried = {project.relative(root / path) for built in everything for path, _ in built.carried}
-    for result in results:
-        for built in result.modules:
-            found = _dependencies(result, built, table, project, editable=editable)
-            if settings.fallback == "jit" and not editable:
-                needed |= _needed(built, found, carried, project)
-            files |= wheel_files.files(
-                settings,
-                built,
-                result,
-                version=__version__,
-                dependencies=found,
-                editable=editable,
-                rebuild=rebuild.describe(table, plans, built, root, package_root, editable=editable)
-                if settings.fallback == "jit"
-                else None,
-            )
+    carried = {
+        project.relative(root / path) for parts in made.values() for _, built in parts for path, _ in built.carried
+    }
+    for name, parts in made.items():
+        found = _dependencies(name, [result for result, _ in parts], table, project, editable=editable)
+        if settings.fallback == "jit" and not editable:
+            needed |= _needed(name, found, carried, project)
+        files |= wheel_files.files(
+            settings,
+            parts,
+            version=__version__,
+            dependencies=found,
+            editable=editable,
+            rebuild=rebuild.describe(table, plans, parts[-1][1], root, package_root, editable=editable)
+            if settings.fallback == "jit"
+            else None,
+        )
     files |= in_place.files(results, files, package_root, editable=editable)
     return Output(
         files=files,
@@ -119,6 +129,34 @@ def build(
         notes=questions.report(question for result in results for question in result.questions),
         needed=needed,
     )
+
+
+def _made(job: Job) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
+    """What `job` makes: all results, and by module a result of each toolkit that took part, the last with all images.
+
+    Raises:
+        AotcudaError: As for `build`.
+    """
+    results: list[Result] = []
+    made: dict[str, list[tuple[Result, BuiltModule]]] = {}
+    for toolkit, plans in plan.share(job.plans, toolkits.installed()):
+        images = {name: parts[-1][1].images for name, parts in made.items()}
+        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images)):
+            results.append(result)
+            for built in result.modules:
+                made.setdefault(built.plan.config.name, []).append((result, built))
+    for parts in made.values():
+        sameness.check(_import(built) for _, built in parts)
+    return results, made
+
+
+def _import(built: BuiltModule) -> sameness.Import:
+    """A module as one toolkit has built it."""
+    item = built.plan
+    pairs = [*zip(item.kernels, built.kernels, strict=True), *zip(item.functions, built.functions, strict=True)]
+    compiled = {(unit, item.compiled_for(unit)[0]): found for unit, found in pairs}
+    first = min((target for _, target in compiled), key=Target.sort_key)
+    return sameness.Import(first, frozenset(item.units), compiled)
 
 
 def _ignore(text: str) -> None:
@@ -207,11 +245,11 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
 
 
 def _needed(
-    built: BuiltModule, found: Dependencies, carried: Collection[str], project: manifest_dependencies.Project
+    module: str, found: Dependencies, carried: Collection[str], project: manifest_dependencies.Project
 ) -> dict[str, str]:
     """The files that the wheel must have so that the JIT fallback can compile a module, with the module's name."""
     paths = [item["path"] for item in found.sources if item["path"] not in carried]
-    return {path: built.plan.config.name for path in paths if not _is_of_another(path, project)}
+    return {path: module for path in paths if not _is_of_another(path, project)}
 
 
 def _is_of_another(path: str, project: manifest_dependencies.Project) -> bool:
@@ -225,15 +263,15 @@ def _is_of_another(path: str, project: manifest_dependencies.Project) -> bool:
 
 
 def _dependencies(
-    result: Result,
-    built: BuiltModule,
+    module: str,
+    results: Sequence[Result],
     table: Mapping[str, object],
     project: manifest_dependencies.Project,
     *,
     editable: bool,
 ) -> Dependencies:
     """What a module depends on; in wheels its sources alone, and in an editable install the table as well."""
-    found = manifest_dependencies.of([result], project, lasting=True, module=built.plan.config.name)
+    found = manifest_dependencies.of(results, project, lasting=True, module=module)
     if not editable:
         return manifest_dependencies.Dependencies(sources=found.sources)
     pyproject = project.relative(project.root / "pyproject.toml")

@@ -10,16 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest
-from aotcuda.builder import jit_older, manifest_dependencies, plan, stages, wheel_files
+from aotcuda import dependencies, frontends, manifest
+from aotcuda.builder import jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
+from aotcuda.compatibility import tables
+from aotcuda.errors import ToolchainError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aotcuda.builder.config.model import Config, Module
+    from aotcuda.builder.toolkits import Toolkit
 
 CUBIN = "kernels.cubin"
 
@@ -38,6 +41,7 @@ class Request:
         kernel: Which of its kernels; None for all of them.
         signature: That kernel's types; None for those in the table.
         target: `sm_XY`, the GPU.
+        driver: The CUDA version that the driver supports.
         root: The folder that paths in the table are relative to.
         package_root: The folder that holds the package.
         names: Every module that the project's wheel gains, with its names; None to take them from the table.
@@ -49,6 +53,7 @@ class Request:
     kernel: str | None
     signature: str | None
     target: str
+    driver: tuple[int, int]
     root: str
     package_root: str
     names: Mapping[str, tuple[str, ...]] | None = None
@@ -80,7 +85,8 @@ def build(request: Request) -> Built:
     settings = replace(settings, modules=_wanted(settings.modules, settings.frontend, request))
     root = Path(request.root if Path(request.root).is_dir() else request.package_root).resolve()
     package_root = Path(request.package_root).resolve()
-    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, _ENVIRONMENT)
+    toolkit = _toolkit(settings, request)
+    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, _ENVIRONMENT)
     names = dict(request.names or plan.names(whole))
     results = stages.run(
         jit_older.job(
@@ -88,6 +94,7 @@ def build(request: Request) -> Built:
             root=root,
             package_root=package_root,
             names=names,
+            toolkit=toolkit,
             watched=manifest_dependencies.patterns(settings.watch, root if request.project else package_root),
             linkable={name: item for result in linked for name, item in result.linkable.items()},
         ),
@@ -96,7 +103,7 @@ def build(request: Request) -> Built:
     (result, built), *_ = [
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
-    ((_, image),) = built.images
+    image = built.images[0].data
     described = wheel_files.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
     project = manifest_dependencies.Project(
@@ -112,6 +119,25 @@ def build(request: Request) -> Built:
     described["reads"] = found.reads
     described["variables"] = found.variables
     return Built(manifest=described, image=image)
+
+
+def _toolkit(settings: Config, request: Request) -> Toolkit | None:
+    """The installed toolkit that is used: the oldest that knows the GPU, of those whose machine code the driver loads.
+
+    Raises:
+        ToolchainError: The driver loads nothing that those make that are installed.
+    """
+    installed = toolkits.installed()
+    usable = [toolkit for toolkit in installed if toolkit.linker[0] <= request.driver[0]]
+    if installed and not usable:
+        front_end = settings.modules[0].frontend or settings.frontend
+        have, known = installed[0].linker[0], frontends.requirement(front_end, jit=True, cuda=request.driver[0])
+        message = (
+            f"the compilers that are installed are CUDA {have}'s, and the driver supports CUDA "
+            f"{tables.dotted(request.driver)}: install {known} in their place, or update the driver"
+        )
+        raise ToolchainError(message)
+    return toolkits.choose(settings.arch[0], usable)
 
 
 def _wanted(modules: Sequence[Module], front_end: str, request: Request) -> tuple[Module, ...]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.link.inputs import Linked
+    from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Result
 
 
@@ -35,6 +36,7 @@ def job(
     root: Path,
     package_root: Path,
     names: Mapping[str, tuple[str, ...]],
+    toolkit: Toolkit | None,
     watched: tuple[str, ...] = (),
     linkable: Mapping[str, Linked],
     wanted: tuple[str, ...] = (),
@@ -43,11 +45,13 @@ def job(
     # Beside a wheel's package lies what its prelude needs, which is imported from the folder that has come along.
     beside = settings.prelude is not None or not root.is_relative_to(package_root)
     roots = dict.fromkeys([package_root, root] if beside else [package_root])
+    ((_, plans),) = plan.share(plan.make(settings), (toolkit,) if toolkit is not None else ())
     return Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
         arch_key="this machine's GPU",
-        plans=plan.make(settings),
+        plans=plans,
+        toolkit=toolkit,
         names=dict(names),
         jobs=len(os.sched_getaffinity(0)),
         product="jit",
@@ -60,7 +64,11 @@ def job(
 
 
 def compiled(
-    modules: Iterable[Module], target: Target, package_root: Path, variables: Mapping[str, str]
+    modules: Iterable[Module],
+    target: Target,
+    package_root: Path,
+    toolkit: Toolkit | None,
+    variables: Mapping[str, str],
 ) -> list[Result]:
     """The functions of packaged modules that `modules` link and that have no code for `target`, compiled for it.
 
@@ -68,6 +76,7 @@ def compiled(
         modules: What is being built.
         target: The GPU.
         package_root: The folder that holds the package; modules of the same wheel are found there.
+        toolkit: Whose compilers are used.
         variables: More environment variables for workers.
 
     Raises:
@@ -80,11 +89,13 @@ def compiled(
     for module in modules:
         for item in module.link:
             if item.module is not None and item.module not in own and item.module not in results:
-                results[item.module] = _again(item.module, module.name, target, package_root, variables)
+                results[item.module] = _again(item.module, module.name, target, package_root, toolkit, variables)
     return [result for found in results.values() for result in found]
 
 
-def _again(name: str, asker: str, target: Target, package_root: Path, variables: Mapping[str, str]) -> list[Result]:
+def _again(
+    name: str, asker: str, target: Target, package_root: Path, toolkit: Toolkit | None, variables: Mapping[str, str]
+) -> list[Result]:
     """What `compiled` gives for one packaged module; none if its code can be linked as it is, or it is not there."""
     folder = _folder(name, package_root)
     if folder is None:
@@ -110,12 +121,13 @@ def _again(name: str, asker: str, target: Target, package_root: Path, variables:
     own_root = folder.parents[name.count(".")]
     root = Path(own_root, rebuild["root"])
     try:
-        linked = compiled(settings.modules, target, own_root, variables)
+        linked = compiled(settings.modules, target, own_root, toolkit, variables)
         results = stages.run(
             job(
                 settings,
                 root=(root if root.is_dir() else own_root).resolve(),
                 package_root=own_root,
+                toolkit=toolkit,
                 names={module: tuple(found) for module, found in rebuild["names"].items()},
                 linkable={name: item for result in linked for name, item in result.linkable.items()},
                 wanted=(name,),

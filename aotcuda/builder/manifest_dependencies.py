@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, frontends, manifest
+from aotcuda.builder import toolkits
 from aotcuda.builder.worker import dependency_trace, process
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def of(
     front_ends = {module.plan.frontend for result in results for module in result.modules}
     compilers = frontends.variables(sorted(front_ends))
     taken = {
-        *process.environment({}, *front_ends),
+        *process.environment({}, *front_ends, toolkit=next(iter(toolkits.installed()), None)),
         *own_variables,
         "LD_LIBRARY_PATH",
         "CUDA_PATH",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotcuda.arch import Target
+from aotcuda.builder import toolkits
 from aotcuda.builder.config import checks
 from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.frontends.protocol import Unit
+    from aotcuda.builder.toolkits import Toolkit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,9 @@ class ModulePlan:
         frontend_key: The key that names it, or would.
         units: Its kernels', then its functions', in the configuration's order.
         targets: What to link the kernels for, in order.
-        ltoir_targets: The compute capabilities that the exported functions are compiled for, as `sm_*` targets.
+        code_targets: For each of them the `sm_*` target whose code is linked: code is compiled for a capability.
+        ltoir_targets: The compute capabilities that the exported functions are compiled for, likewise; those of
+            `code_targets` are among them.
         in_place: The module is its own source, and gains data alone.
     """
 
@@ -36,8 +40,13 @@ class ModulePlan:
     frontend_key: str
     units: tuple[Unit, ...]
     targets: tuple[Target, ...]
+    code_targets: Mapping[Target, Target]
     ltoir_targets: tuple[Target, ...]
     in_place: bool = False
+
+    def compiled_for(self, unit: Unit) -> tuple[Target, ...]:
+        """What a unit is compiled for; never nothing."""
+        return self.ltoir_targets if unit.kind == "function" else _ordered(self.code_targets.values())
 
     @property
     def kernels(self) -> tuple[Unit, ...]:
@@ -121,6 +130,40 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
         frontend_key=f"{module.key}.frontend" if module.frontend else config.frontend_key,
         units=tuple(units),
         targets=config.arch,
-        ltoir_targets=tuple(sorted({code_target(target) for target in config.arch}, key=Target.sort_key)),
+        code_targets={target: code_target(target) for target in config.arch},
+        ltoir_targets=_ordered(code_target(target) for target in config.arch),
         in_place=checks.is_in_place(module, frontend),
     )
+
+
+def _ordered(targets: Iterable[Target]) -> tuple[Target, ...]:
+    return tuple(sorted(set(targets), key=Target.sort_key))
+
+
+def share(
+    plans: Sequence[ModulePlan], installed: Sequence[Toolkit]
+) -> list[tuple[Toolkit | None, tuple[ModulePlan, ...]]]:
+    """What each of the installed toolkits builds of `plans`, those that build nothing left out; the newest first.
+
+    A kernel's image is made by one of them, exported functions by each, for linkers of its own major version.
+    """
+    if not installed:
+        return [(None, tuple(plans))]
+    found: list[tuple[Toolkit | None, tuple[ModulePlan, ...]]] = []
+    for toolkit in reversed(installed):
+        mine = tuple(part for plan in plans if (part := _part(plan, toolkit, installed)) is not None)
+        if mine:
+            found.append((toolkit, mine))
+    return found
+
+
+def _part(plan: ModulePlan, toolkit: Toolkit, installed: Sequence[Toolkit]) -> ModulePlan | None:
+    """What a toolkit builds of a module; None if that is nothing."""
+    targets = tuple(target for target in plan.targets if toolkits.choose(target, installed) is toolkit)
+    # A target that no toolkit knows is the first one's, whose worker refuses it.
+    code = {target: toolkit.code_target(target) or code_target(target) for target in targets}
+    ltoir = _ordered([*code.values(), *filter(None, map(toolkit.code_target, plan.targets))])
+    units = plan.units if targets else plan.functions
+    if not units or not ltoir:
+        return None
+    return replace(plan, units=units, targets=targets, code_targets=code, ltoir_targets=ltoir)

@@ -1,16 +1,82 @@
-"""The toolkit whose compilers a build uses: its version, and which GPUs it builds for."""
+"""The toolkit whose compilers a worker uses: loading it, its version, and which GPUs it builds for."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda.bindings import nvrtc
+from cuda import pathfinder
+from cuda.bindings import nvjitlink, nvrtc
 
+from aotcuda import frontends
+from aotcuda.builder import toolkits
 from aotcuda.compatibility import tables
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
     from aotcuda.arch import Target
+    from aotcuda.builder.toolkits import Toolkit
+
+_loaded: list[Toolkit] = []
+
+
+def load(toolkit: Toolkit | None) -> None:
+    """Load the libraries of `toolkit`, so that everything in this process uses them; None leaves that to the bindings.
+
+    The bindings take a library that is loaded already, whatever its version: `cuda.pathfinder` asks for that first.
+
+    Raises:
+        ToolchainError: A library cannot be loaded, or another toolkit's was loaded before.
+    """
+    if toolkit is None:
+        return
+    for path in toolkit.libraries.values():
+        try:
+            ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+        except OSError as error:
+            message = f"{path} cannot be loaded ({error}); install the extra that you build with again"
+            raise ToolchainError(message) from error
+    _loaded.append(toolkit)
+    check_loaded()
+
+
+def check_loaded() -> None:
+    """Make sure that the libraries in use are those of the toolkit that was loaded, and of no other.
+
+    Raises:
+        ToolchainError: They are not.
+    """
+    if (toolkit := loaded()) is None:
+        return
+    found = {"NVRTC": (toolkit_version(), toolkit.cuda), "nvJitLink": (nvjitlink.version(), toolkit.linker)}
+    for name, (version, wanted) in found.items():
+        if tuple(version) != wanted:
+            message = (
+                f"this build is to use {name} {tables.dotted(wanted)}, and {tables.dotted(version)} is loaded; run it "
+                "in a fresh environment, with one of aotcuda's extras and no other CUDA on LD_LIBRARY_PATH"
+            )
+            raise ToolchainError(message)
+    own = Path(toolkit.libraries["nvvm"]).resolve()
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        mapped = line.split(maxsplit=5)[-1]
+        if "libnvvm.so" in mapped and Path(mapped) != own:
+            message = f"this build is to use the libNVVM of {toolkit.home}, and {mapped} is loaded as well"
+            raise ToolchainError(message)
+
+
+def loaded() -> Toolkit | None:
+    """The toolkit that was loaded; None if the bindings have found one."""
+    return _loaded[0] if _loaded else None
+
+
+def include_dirs() -> tuple[str, ...]:
+    """The folders of the toolkit's own headers and of libcu++."""
+    if (toolkit := loaded()) is not None:
+        return toolkit.include_dirs
+    found = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
+    return tuple(dict.fromkeys(path for path in found if path))
 
 
 def toolkit_version() -> tuple[int, int]:
@@ -20,16 +86,16 @@ def toolkit_version() -> tuple[int, int]:
 
 
 def supported_capabilities() -> tuple[tuple[int, int], ...]:
-    """The compute capabilities that the toolchain builds for, in order."""
+    """The compute capabilities that the toolchain compiles for, in order."""
     _, numbers = nvrtc.nvrtcGetSupportedArchs()
     return tuple(sorted((number // 10, number % 10) for number in numbers))
 
 
-def check_target(target: Target, where: str) -> None:
-    """Refuse a target that the toolchain does not know.
+def check_target(target: Target, where: str, frontend: str = frontends.DEFAULT) -> None:
+    """Refuse a target that the toolchain does not know; `frontend` is for what the message says to install.
 
     Raises:
-        ToolchainError: It does not; the message lists what it knows.
+        ToolchainError: It does not; the message lists what it knows, and names the extra that brings what does.
     """
     known = supported_capabilities()
     # Architecture-specific code exists from 9.0 on, family-specific code from 10.0 on (CUDA C++ Programming Guide,
@@ -37,8 +103,16 @@ def check_target(target: Target, where: str) -> None:
     first = {"": (0, 0), "a": (9, 0), "f": (10, 0)}[target.suffix]
     if target.capability in known and target.capability >= first:
         return
-    version = ".".join(map(str, toolkit_version()))
+    toolkit = loaded()
+    if toolkit is not None and toolkit.links(target):
+        return
+    version = tables.dotted(toolkit_version())
     kind = str(target).partition("_")[0]
     listed = ", ".join(f"{kind}_{major}{minor}{target.suffix}" for major, minor in known if (major, minor) >= first)
     message = f"{where}: {target} is not known to the CUDA {version} toolchain, which builds for {listed}"
-    raise ToolchainError(message + (f"; {target} needs {other}" if (other := tables.builders(target)) else ""))
+    if other := tables.builders(target):
+        message += f"; {target} needs {other}"
+        extra = next((name for name, one in frontends.TOOLKITS.items() if toolkits.knows(one, target)), None)
+        asker = frontends.find(frontend)
+        message += f": install {asker.bringing(extra)}" if extra and asker else ", which no extra of aotcuda brings"
+    raise ToolchainError(message)

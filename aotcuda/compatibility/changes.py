@@ -31,6 +31,7 @@ _TOLD = frozenset(
             "generator",
             "module",
             "toolchain",
+            "toolchains",
             "min_driver",
             "fallback",
             "options",
@@ -69,11 +70,14 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
                 name = f"functions as {kind.upper()}"
                 text = f"links for compute capability {tables.dotted(row.number)} found some, and find none"
                 yield Change(kind="link", name=name, text=text, breaks=True, old=tables.dotted(row.number))
-    was, now = _cuda(before), _cuda(after)
-    if was is not None and now is not None and now > was:
-        text = f"linkers of CUDA {tables.dotted(was)} refuse LTOIR of CUDA {tables.dotted(now)}"
-        name = "functions as LTOIR"
-        yield Change(kind="link", name=name, text=text, breaks=True, old=tables.dotted(was), new=tables.dotted(now))
+    written = _ltoir(after)
+    for was in _ltoir(before):
+        if written and not any(now[0] == was[0] and now <= was for now in written):
+            # The nearest: of the same major version, or what there is.
+            now = next((one for one in written if one[0] == was[0]), written[0])
+            text = f"linkers of CUDA {tables.dotted(was)} refuse LTOIR of CUDA {tables.dotted(now)}"
+            name = "functions as LTOIR"
+            yield Change(kind="link", name=name, text=text, breaks=True, old=tables.dotted(was), new=tables.dotted(now))
 
 
 def _code(image: Image) -> Target:
@@ -88,7 +92,10 @@ def _gpus() -> list[tables.Capability]:
 
 def reach(before: Manifest, after: Manifest) -> Iterator[Change]:
     """GPUs and drivers that the old build's images serve and the new one's do not, or in another way."""
-    decides = [([image["arch"] for image in side["images"]], side["toolchain"]) for side in (before, after)]
+    decides = [
+        ([(image["arch"], image.get("cuda")) for image in side["images"]], side["toolchain"])
+        for side in (before, after)
+    ]
     if not (before["kernels"] and after["kernels"]) or decides[0] == decides[1]:
         return
     drivers = [Driver(str(branch), branch.cuda) for branch in tables.branches()]
@@ -158,6 +165,9 @@ def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
     yield from _run_time(before, after)
     for tool, was, now in others(before["toolchain"], after["toolchain"], frozenset()):
         yield Change(kind="toolchain", name=tool, text=became(was, now), old=was, new=now)
+    old, new = ([other["versions"] for other in side.get("toolchains", ())] for side in (before, after))
+    if old != new:
+        yield Change(kind="toolchain", name="others", text=became(old or None, new or None), old=old, new=new)
 
 
 def _run_time(before: Manifest, after: Manifest) -> Iterator[Change]:
@@ -236,6 +246,7 @@ def sizes(before: Manifest, after: Manifest) -> Iterator[Change]:
             yield Change(kind="size", name=name, text=f"{was} -> {now} bytes", old=was, new=now)
 
 
-def _cuda(manifest: Manifest) -> tuple[int, int] | None:
-    text = manifest["toolchain"].get("cuda")
-    return tables.pair(text) if text else None
+def _ltoir(manifest: Manifest) -> list[tuple[int, int]]:
+    """The CUDA versions of the exported functions' LTOIR, which linkers of the same major version take from then on."""
+    versions = [manifest["toolchain"], *(one["versions"] for one in manifest.get("toolchains", ()) if one["ltoir"])]
+    return [tables.pair(one["cuda"]) for one in versions if "cuda" in one]

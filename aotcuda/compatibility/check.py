@@ -40,6 +40,7 @@ class Checked:
         name: `mypkg.kernels`.
         where: Its data folder.
         toolkit: The CUDA version that its images were built with.
+        others: Those of other toolkits that made some of them.
         min_driver: The lowest driver that loads any of them.
         fallback: `jit` or `error`.
         recipe: Whether it carries what the JIT fallback builds from.
@@ -50,6 +51,7 @@ class Checked:
     name: str
     where: str
     toolkit: str
+    others: tuple[str, ...]
     min_driver: str | None
     fallback: str
     recipe: bool
@@ -201,6 +203,7 @@ def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: S
         name=_string(manifest["module"]),
         where=module.where,
         toolkit=_string(manifest["toolchain"].get("cuda", "")),
+        others=tuple(_string(other["versions"]["cuda"]) for other in manifest.get("toolchains", ())),
         min_driver=None if manifest["min_driver"] is None else _string(manifest["min_driver"]),
         fallback=_string(manifest["fallback"]),
         recipe="rebuild" in manifest,
@@ -210,9 +213,9 @@ def _checked(module: PackagedModule, asked_gpus: Sequence[Gpu], asked_drivers: S
 
 
 def _images(manifest: Manifest) -> Iterator[Image]:
-    toolkit = manifest["toolchain"].get("cuda", "")
     for image in manifest["images"]:
         lowest = image.get("min_driver")
+        toolkit = image.get("cuda", manifest["toolchain"].get("cuda", ""))
         if lowest is None and toolkit:
             first = tables.min_driver(arch.parse(image["arch"]), tables.pair(toolkit))
             lowest = tables.short(first) if first else None
@@ -239,6 +242,7 @@ def _module(module: Checked) -> dict[str, object]:
         "name": module.name,
         "where": module.where,
         "cuda": module.toolkit,
+        **({"also": list(module.others)} if module.others else {}),
         "min_driver": module.min_driver,
         "fallback": module.fallback,
         "recipe": module.recipe,

@@ -50,7 +50,7 @@ def _one(module: Checked) -> Iterator[str]:
 def _module(module: Checked) -> Iterator[str]:
     yield module.name
     yield from _field("in", module.where)
-    yield from _field("toolkit", f"CUDA {module.toolkit}" if module.toolkit else "")
+    yield from _field("toolkit", " and ".join(f"CUDA {cuda}" for cuda in (module.toolkit, *module.others) if cuda))
     yield from _field("min driver", module.min_driver or "")
     images = (f"{image.arch} from {image.min_driver or 'a driver that is not known'}" for image in module.images)
     yield from _field("images", ", ".join(images))

@@ -137,12 +137,27 @@ def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "
     return max(floors)
 
 
-def lowest_driver(targets: Iterable[Target], toolkit: tuple[int, int]) -> str | None:
-    """The lowest driver that loads any machine code among images, or any PTX if that is all; `"580.65"`."""
-    listed = list(targets)
-    code = [target for target in listed if target.kind == "sass"] or listed
-    found = [first for target in code if (first := min_driver(target, toolkit)) is not None]
+def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | None:
+    """The lowest driver that loads any machine code among images, or any PTX if that is all; `"580.65"`.
+
+    Args:
+        images: For each image its target and the CUDA version that it is written for.
+    """
+    listed = list(images)
+    code = [image for image in listed if image[0].kind == "sass"] or listed
+    found = [first for target, cuda in code if (first := min_driver(target, cuda)) is not None]
     return short(min(found)) if found else None
+
+
+@functools.cache
+def ptx_versions() -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """The versions of PTX, lowest first, each with the first CUDA version that reads it."""
+    return tuple((pair(row["isa"]), pair(row["cuda"])) for row in data()["ptx"]["rows"])
+
+
+def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
+    """The first CUDA version whose drivers read a version of PTX; None for one that is not listed."""
+    return dict(ptx_versions()).get(isa)
 
 
 def builders(target: Target) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,15 @@ def collect(target: str) -> Report:
 
 def _built(module: targets.PackagedModule) -> Module:
     content = module.manifest
-    kernels = _images(module, "kernels", content["images"])
-    functions = _images(module, "functions", content["ltoir"])
+    kernels = _images(module, "kernels", content["files"].get("kernels"), content["images"])
+    functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
+    own = content["toolchain"].get("cuda", "")
+    made = [(image, item.get("linker", own)) for image, item in zip(kernels, content["images"], strict=True)]
+    made += [(image, own) for image in functions]
+    for other in content.get("toolchains", ()):
+        file = other.get("functions")
+        found = _images(module, file["path"] if file else "", file, other["ltoir"])
+        made += [(image, other["versions"]["cuda"]) for image in found]
     linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
     _spend(module.budget, module.where, len(overloads), len(kernels))
@@ -55,6 +63,7 @@ def _built(module: targets.PackagedModule) -> Module:
         name=content["module"],
         where=module.where,
         toolchain=dict(content["toolchain"]),
+        toolchains=tuple(dict(other["versions"]) for other in content.get("toolchains", ())),
         min_driver=content["min_driver"],
         settings={
             "front end": content["frontend"],
@@ -62,7 +71,7 @@ def _built(module: targets.PackagedModule) -> Module:
             "fallback": content["fallback"],
             **_callbacks(content),
         },
-        images=tuple(image.packed for image in kernels + functions),
+        images=tuple(replace(image.packed, cuda=cuda) for image, cuda in made),
         symbols=(
             *(_function(function, functions) for function in content["functions"]),
             *(_kernel(kernel, overload, content["frontend"], kernels, module.where) for kernel, overload in overloads),
@@ -72,7 +81,7 @@ def _built(module: targets.PackagedModule) -> Module:
 
 
 def _images(
-    module: targets.PackagedModule, key: Literal["kernels", "functions"], listed: list[manifest.Image]
+    module: targets.PackagedModule, key: str, file: manifest.File | None, listed: list[manifest.Image]
 ) -> list[Image]:
     """The images of one of the module's fatbins, held against what the manifest lists.
 
@@ -80,7 +89,6 @@ def _images(
     compared, and the size of LTOIR; the digest of the whole file was checked before.
     """
     found: list[Image] = []
-    file = module.manifest["files"].get(key)
     if file is not None:
         where = f"{module.where}/{shown(file['path'])}"
         for entry in _entries(module.files[key], where, module.budget):

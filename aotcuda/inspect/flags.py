@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aotcuda import linkable
 from aotcuda.binary import targets
 from aotcuda.errors import TargetError
 
@@ -23,18 +24,22 @@ def includes(target: str) -> list[str]:
     return [f"-I{folder}" for folder, _ in _installed(target)]
 
 
-def libs(target: str) -> list[str]:
+def libs(target: str, cuda: int = 0) -> list[str]:
     """`-Xnvlink <file>` for each of `files`: nvcc itself takes no fatbin in a link, its device linker does.
 
     Raises:
         TargetError: As for `files`.
         ManifestError: As for `files`.
     """
-    return [word for file in files(target) for word in ("-Xnvlink", file)]
+    return [word for file in files(target, cuda) for word in ("-Xnvlink", file)]
 
 
-def files(target: str) -> list[str]:
+def files(target: str, cuda: int = 0) -> list[str]:
     """The files to link for the device functions of each module in `target`: the functions, then what they call.
+
+    Args:
+        target: A module, package or folder.
+        cuda: The linker's major version of CUDA, which matters where a wheel was built by several toolkits.
 
     Raises:
         TargetError: As for `includes`; or no module of it exports functions.
@@ -42,9 +47,8 @@ def files(target: str) -> list[str]:
     """
     found = []
     for folder, content in _installed(target):
-        functions = content["files"].get("functions")
-        if functions is not None:  # a package may well have modules with kernels alone
-            found += [str(folder / file["path"]) for file in (functions, *content["function_links"])]
+        # A package may well have modules with kernels alone.
+        found += [str(folder / file["path"]) for file in linkable.exported(content, cuda)]
     if not found:
         message = f"{target} exports no device functions, so there is nothing to link"
         raise TargetError(message)

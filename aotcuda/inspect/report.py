@@ -62,12 +62,13 @@ class Symbol:
 
 @dataclass(frozen=True, kw_only=True)
 class PackedImage:
-    """An image as a whole; `size` before compression and `packed` after it, in bytes."""
+    """An image as a whole; `size` before compression, `packed` after it, in bytes; `cuda` is the toolkit's version."""
 
     arch: str
     kind: Literal["sass", "ptx", "ltoir"]
     size: int
     packed: int
+    cuda: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,7 @@ class Module:
         name: `mypkg.kernels`, or a file's name.
         where: The folder, file or wheel that it was found in.
         toolchain: Version of each component that took part.
+        toolchains: Likewise of other toolkits, where several served the build.
         min_driver: The lowest driver that can load the images.
         settings: Front end, `load`, `fallback` and callbacks, as the manifest has them.
         images: All of them, those of the kernels first.
@@ -91,6 +93,7 @@ class Module:
     settings: dict[str, str]
     images: tuple[PackedImage, ...]
     symbols: tuple[Symbol, ...]
+    toolchains: tuple[dict[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,7 @@ def _module(module: Module) -> dict[str, object]:
     return {
         "name": module.name,
         "toolchain": module.toolchain,
+        **({"toolchains": list(module.toolchains)} if module.toolchains else {}),
         "min_driver": module.min_driver,
         "symbols": [_symbol(symbol) for symbol in module.symbols],
     }

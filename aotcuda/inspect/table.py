@@ -36,13 +36,17 @@ def _report(report: Report) -> Iterator[str]:
 def _module(module: Module) -> Iterator[str]:
     yield brief(module.name)
     yield from _field("in", module.where)
-    yield from _field("toolchain", ", ".join(f"{name} {version}" for name, version in sorted(module.toolchain.items())))
+    for number, versions in enumerate((module.toolchain, *module.toolchains)):
+        text = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+        yield from _field("and" if number else "toolchain", text)
     yield from _field("min driver", module.min_driver or "")
     for name, value in module.settings.items():
         yield from _field(name, value)
     yield ""
-    rows = [(image.arch, image.kind, str(image.size), str(image.packed)) for image in module.images]
-    yield from _table(("image", "kind", "bytes", "packed"), rows, indent="  ")
+    rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
+    columns = ("image", "kind", "bytes", "packed", "by CUDA")
+    several = len(columns) if module.toolchains else -1  # of one toolkit there is no more to say
+    yield from _table(columns[:several], [row[:several] for row in rows], indent="  ")
     for symbol in module.symbols:
         yield ""
         yield from _symbol(symbol)

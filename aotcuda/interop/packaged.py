@@ -39,7 +39,8 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
     key = (module.path, classes.__name__)
     if key not in _items:
         folder, manifest = os.path.dirname(module.path), module.manifest
-        packaged = manifests.read_file(folder, manifest["files"]["functions"])
+        functions, *needed = linkable.exported(manifest, _linker())
+        packaged = manifests.read_file(folder, functions)
         callbacks = link_callbacks(manifest["callbacks"])
         first = classes.Fatbin(
             packaged, name=module.name, setup_callback=callbacks.setup, teardown_callback=callbacks.teardown
@@ -47,10 +48,18 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
         # A build that links it has to package the names, not the two functions above.
         first.aotcuda_callbacks = manifest["callbacks"]
         _items[key] = [first]
-        for file in manifest["function_links"]:
+        for file in needed:
             made = getattr(classes, linkable.CLASS_NAMES[os.path.splitext(file["path"])[1]])
             _items[key].append(made(manifests.read_file(folder, file), name=f"{module.name} {file['path']}"))
     return _items[key]
+
+
+def _linker() -> int:
+    """The major version of CUDA of the linker that this process has."""
+    from cuda.bindings import nvjitlink  # noqa: PLC0415 (both compilers link by it)
+
+    major: int = nvjitlink.version()[0]
+    return major
 
 
 def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:

@@ -1,6 +1,8 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
-With `--mlir` behind the folder: only those of the second front end, for environments that have no other.
+With `--mlir` behind the folder: only those of the second front end, for environments that have no other. With
+`--without foreign`: all of the first one's but that, whose binaries are of the nvcc that is installed, and too new for
+the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
 
 The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
 A machine that was given wheels needs no compiler.
@@ -57,10 +59,16 @@ def make_binaries(project: Path) -> None:
 def build(folder: Path) -> None:
     """Build every wheel into a folder of its own below `folder`."""
     make_binaries(WHEELS["foreign"][0])
-    for name, (project, arch) in WHEELS.items():
-        build_one(project, folder / name, arch)
+    build_without(folder, "")
     build_mlir(folder)
     build_mixed(folder)
+
+
+def build_without(folder: Path, left_out: str) -> None:
+    """Build the first front end's wheels but one."""
+    for name, (project, arch) in WHEELS.items():
+        if name != left_out:
+            build_one(project, folder / name, arch)
 
 
 def build_mixed(folder: Path) -> None:
@@ -85,11 +93,15 @@ def build_mlir(folder: Path) -> None:
 
 def build_one(project: Path, folder: Path, arch: str) -> None:
     """Build a project's wheel into `folder`, for the targets `arch` if there are any."""
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"]
+    command += ["--outdir", str(folder)]  # by whichever of aotcuda's extras is installed
     environment = {**os.environ, "AOTCUDA_ARCH": arch}
     subprocess.run([*command, str(project)], check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
-    only_mlir = sys.argv[2:] == ["--mlir"]
-    (build_mlir if only_mlir else build)(Path(sys.argv[1]).resolve())
+    target, options = Path(sys.argv[1]).resolve(), sys.argv[2:]
+    if options[:1] == ["--without"]:
+        build_without(target, options[1])
+    else:
+        (build_mlir if options == ["--mlir"] else build)(target)

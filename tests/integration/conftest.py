@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +18,11 @@ from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 __all__ = [
     "back_end",
     "cuda",
+    "cuda12",
     "environment",
     "features",
     "from_checkout",
@@ -38,6 +39,15 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheelhouse")
     projects.succeed(projects.CHECKOUT, *projects.BUILD, "--wheel", "--outdir", folder, ".")
     return folder
+
+
+@pytest.fixture(scope="session")
+def cuda12() -> str:
+    """A folder with the packages of CUDA 12.9's compilers: on PYTHONPATH, they serve builds beside those of CUDA 13."""
+    folder = Path(sys.prefix, "cuda12")
+    if not (folder / "nvidia").is_dir():
+        pytest.skip(f"the compilers of CUDA 12.9 are not in {folder}; tools/test.py puts them there")
+    return str(folder)
 
 
 @pytest.fixture

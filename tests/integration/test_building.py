@@ -316,7 +316,7 @@ def test_a_late_build_makes_the_same_from_what_the_wheel_has(front_end: str, tmp
     }
 
     def kernels(**case: str | None) -> dict[str, list[str]]:
-        built = late.build(late.Request(**asked, target="sm_90", **case)).manifest
+        built = late.build(late.Request(**asked, target="sm_90", driver=(13, 0), **case)).manifest
         return {item["name"]: [overload["signature"] for overload in item["overloads"]] for item in built["kernels"]}
 
     whole = kernels(kernel=None, signature=None)

@@ -420,7 +420,7 @@ static int entry_fits(int kind, unsigned arch, const int capability[2]) {
 EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, void *b, unsigned c, void *d, void *e,
                              unsigned f) {
     (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
-    log_line("{\"call\": \"cuLibraryLoadData\"}\n");
+    log_line("{\"call\": \"cuLibraryLoadData\", \"bytes\": %u}\n", code[0] == 0x50 ? *(const uint32_t *)(code + 8) + 16 : 0);
     ENTER();
     uint32_t magic, header_size, arch;
     uint16_t version, size16, kind;
@@ -435,7 +435,7 @@ EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, vo
     memcpy(&machine, code + 18, 2);
     if (magic == 0x464C457Fu && machine == 190) { /* a cubin: an ELF file of machine EM_CUDA, with its arch in e_flags */
         for (int i = 0; i < count; i++)
-            fits |= entry_fits(2, code[49], capabilities[i]);
+            fits |= entry_fits(2, code[8] < 8 ? code[48] : code[49], capabilities[i]); /* moved with ELF ABI 8 */
         total = 0;
     } else if (magic != 0xBA55ED50u || version != 1 || size16 != 16)
         return INVALID_IMAGE;

@@ -169,14 +169,17 @@ def write(
 ) -> Path:
     """Write a packaged module under `root`, which belongs on `sys.path`; gives the folder of its data.
 
-    `data` replaces the fatbin's bytes, and `changes` keys of the manifest.
+    `data` replaces the fatbin's bytes, and `changes` keys of the manifest. A target such as `compute_75@12.0` is an
+    image that is written for that CUDA, and not for the toolchain's.
     """
     *packages, module = name.split(".")
     folder = root.joinpath(*packages)
     folder.mkdir(parents=True, exist_ok=True)
     for depth in range(1, len(packages) + 1):
         root.joinpath(*packages[:depth], "__init__.py").touch()
-    images = [image(target) for target in targets]
+    images = [image(target.partition("@")[0]) for target in targets]
+    for (described, _), target in zip(images, targets, strict=True):
+        described.update({"cuda": target.partition("@")[2]} if "@" in target else {})
     binary = fatbin([entry for _, entry in images]) if data is None else data
     record = whole(
         module=name,

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder import toolchain
+from aotcuda.builder import toolchain, toolkits
 from aotcuda.builder.config import overrides
 from aotcuda.builder.config.keys import Key
 from aotcuda.builder.config.target_list import TargetList
@@ -154,6 +154,7 @@ def test_all_is_what_the_toolchain_builds_for_and_ptx_of_its_highest_major_versi
 
 
 def test_all_leaves_out_what_came_before_turing_and_what_was_renamed(monkeypatch):
+    monkeypatch.setattr(toolkits, "installed", tuple)  # the machine's own is asked then
     monkeypatch.setattr(toolchain, "supported_capabilities", lambda: [divmod(number, 10) for number in CUDA_12_9])
     assert read("all") == [*(f"sm_{number}" for number in CUDA_12_9 if number >= 75 and number != 101), "compute_120"]
     assert read("all-major") == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120"]
@@ -184,7 +185,16 @@ def test_native_without_a_gpu_is_said_in_words(cuda):
 def test_a_target_that_the_toolchain_does_not_know_says_which_toolchain_does():
     with pytest.raises(toolchain.ToolchainError, match=r"sm_107 is not known to the CUDA 13\.0 toolchain") as caught:
         toolchain.check_target(parse("sm_107"), "tool.aotcuda.arch")
-    assert str(caught.value).endswith("; sm_107 needs CUDA 13.4 or newer")
+    assert str(caught.value).endswith("; sm_107 needs CUDA 13.4 or newer: install aotcuda[wide]")
+    with pytest.raises(toolchain.ToolchainError) as caught:
+        toolchain.check_target(parse("sm_107"), "tool.aotcuda.arch", "numba-cuda-mlir")
+    assert str(caught.value).endswith(": install aotcuda[mlir-wide]")
+    with pytest.raises(toolchain.ToolchainError) as caught:
+        toolchain.check_target(parse("sm_101"), "tool.aotcuda.arch")
+    assert str(caught.value).endswith("; sm_101 needs CUDA 12.8 to 12.9: install aotcuda[cu12]")
+    with pytest.raises(toolchain.ToolchainError) as caught:
+        toolchain.check_target(parse("sm_107a"), "tool.aotcuda.arch")
+    assert str(caught.value).endswith(", which no extra of aotcuda brings")
     with pytest.raises(toolchain.ToolchainError) as caught:
         toolchain.check_target(parse("sm_95"), "tool.aotcuda.arch")
     assert "needs" not in str(caught.value)

@@ -11,6 +11,7 @@ from aotcuda import arch
 from aotcuda.binary import cubin
 from aotcuda.builder import plan, wheel_files
 from aotcuda.builder.config import parser
+from aotcuda.builder.link.images import Image
 from aotcuda.errors import LinkError
 from support import images
 
@@ -73,13 +74,17 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
     empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": ()}
     lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=(), in_place=False)
-    module = SimpleNamespace(plan=lone_plan, images=[(target, b"") for target in targets], ltoir=[], **empty)
+    version = tuple(map(int, cuda.split(".")))
+    made_images = [Image(target, b"", version, version) for target in targets]
+    module = SimpleNamespace(plan=lone_plan, images=made_images, ltoir=[], **empty)
+    result = SimpleNamespace(toolchain={"cuda": cuda, "nvjitlink": cuda})
     # There is no code behind these targets, so no machine code can tell what its kernels take.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wheel_files, "_resources", lambda module: {})
         settings = parser.parse(tomllib.loads(TABLE), environ={})
-        found = wheel_files.describe(settings, module, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
-        functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": module.images})
-        alone = wheel_files.describe(settings, functions_alone, SimpleNamespace(toolchain={"cuda": cuda}), version="1")
+        found = wheel_files.describe(settings, module, result, version="1")
+        functions = [(target, b"") for target in targets]
+        functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": functions})
+        alone = wheel_files.describe(settings, functions_alone, result, version="1")
     assert found["min_driver"] == alone["min_driver"] == whole
     assert [image["min_driver"] for image in found["images"]] == each

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from aotcuda import frontends
+from aotcuda.builder import toolkits
 from aotcuda.builder.worker import process
 from aotcuda.frontends import Registration, Variables
+from support.toolkits import toolkit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-@pytest.fixture
-def no_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [])
+    import pytest
 
 
-@pytest.mark.usefixtures("no_toolkit")
 def test_settings_of_numba_that_change_code_stay_outside() -> None:
     given = {
         "PATH": "/bin",
@@ -42,7 +37,6 @@ def test_settings_of_numba_that_change_code_stay_outside() -> None:
     }
 
 
-@pytest.mark.usefixtures("no_toolkit")
 def test_a_front_end_from_outside_says_what_concerns_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = Variables(prefixes=("TOY_",), kept=("TOY_HEADERS",), given=(("TOY_QUIET", "1"),))
     registered = Registration("toy", tables="toy.tables", compiler="toy.compiler", requires="toy", variables=toy)
@@ -57,25 +51,19 @@ def test_a_front_end_from_outside_says_what_concerns_its_compiler(monkeypatch: p
     assert process.environment(given)["TOY_LEVEL"] == "3"
 
 
-@pytest.mark.usefixtures("no_toolkit")
 def test_the_hash_seed_is_fixed_and_the_path_of_pip_is_left_to_its_own_site() -> None:
     found = process.environment({"PYTHONHASHSEED": "17", "PYTHONPATH": "/overlay/site"})
     assert found["PYTHONHASHSEED"] == "0"
     assert found["PYTHONPATH"] == "/overlay/site"
 
 
-def test_the_toolkit_among_the_packages_comes_before_that_of_the_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = tmp_path / "second" / "nvidia" / "cu13" / "lib"
-    library.mkdir(parents=True)
-    (library / "libnvrtc.so.13").touch()
-    (library / "libnvvm.so.4").touch()
-    without_compilers = tmp_path / "first" / "nvidia" / "cu13" / "lib"
-    without_compilers.mkdir(parents=True)
-    (without_compilers / "libnvrtc.so.13").touch()  # as other packages install it for themselves
-    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "first"), str(tmp_path / "second")])
-    found = process.environment({"CUDA_PATH": "/usr/local/cuda", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64"})
-    assert found["CUDA_PATH"] == str(library.parent)
-    assert found["LD_LIBRARY_PATH"] == f"{library}:/usr/local/cuda/lib64"
-    assert process.environment({})["LD_LIBRARY_PATH"] == str(library)
+def test_the_toolkit_of_a_worker_comes_before_that_of_the_machine(tmp_path: Path) -> None:
+    toolkit(tmp_path, 13, "13.0.88")
+    (found,) = toolkits.installed([str(tmp_path)])
+    given = {"CUDA_PATH": "/usr/local/cuda", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}
+    variables = process.environment(given, toolkit=found)
+    home = tmp_path / "nvidia" / "cu13"
+    assert variables["CUDA_PATH"] == variables["CUDA_HOME"] == str(home)
+    assert variables["LD_LIBRARY_PATH"] == f"{home / 'lib'}:/usr/local/cuda/lib64"
+    assert process.environment({}, toolkit=found)["LD_LIBRARY_PATH"] == str(home / "lib")
+    assert process.environment(given).items() >= given.items()

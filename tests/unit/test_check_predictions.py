@@ -24,6 +24,10 @@ WHEELS = {
         "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_103 sm_107 sm_110 sm_120 sm_121 compute_75",
         {"cuda": "13.4"},
     ),
+    "two toolkits'": (
+        "sm_75 sm_80 sm_87 sm_90 sm_100 sm_120 sm_88@13.5 sm_107@13.5 sm_110@13.5 compute_75@12.0",
+        {"cuda": "12.9"},
+    ),
     "suffixes": ("sm_90a sm_100f sm_103a sm_120f compute_100f compute_90", {"cuda": "12.9"}),
     "PTX alone": ("compute_80", {"cuda": "12.6"}),
     "PTX of a newer toolkit": ("sm_80 compute_86 compute_100", {"cuda": "13.3"}),

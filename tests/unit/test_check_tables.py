@@ -97,7 +97,21 @@ def test_the_lowest_driver_of_an_image(target, toolkit, compression, lowest):
     ],
 )
 def test_the_lowest_driver_of_a_module_is_that_of_any_of_its_machine_code(targets, toolkit, lowest):
-    assert tables.lowest_driver([parse(text) for text in targets.split()], toolkit) == lowest
+    assert tables.lowest_driver((parse(text), toolkit) for text in targets.split()) == lowest
+
+
+def test_each_image_counts_with_the_cuda_that_it_is_written_for():
+    images = [("sm_110", (13, 5)), ("sm_120", (12, 9)), ("compute_75", (12, 0))]
+    assert tables.lowest_driver((parse(text), cuda) for text, cuda in images) == "570.26"
+    assert tables.lowest_driver([(parse("compute_75"), (12, 0))]) == "525.60"
+
+
+def test_versions_of_ptx_are_those_of_the_bindings():
+    from cuda.bindings.utils import get_minimal_required_cuda_ver_from_ptx_ver as wanted
+
+    for isa, (major, minor) in tables.ptx_versions():
+        assert wanted(tables.dotted(isa)) == 1000 * major + 10 * minor, isa
+    assert tables.cuda_of_ptx((9, 9)) is None
 
 
 @pytest.mark.parametrize(

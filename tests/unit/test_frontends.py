@@ -66,16 +66,29 @@ def test_suffixes_of_linkable_items_stand_in_the_table_alone() -> None:
 
 
 def test_the_major_version_of_cuda_stands_in_the_table_and_the_extras_alone() -> None:
-    named = [path for path in FILES if re.search(r"\bcu1\d\b", "\n".join(strings(path)))]
-    assert named == []
-    assert f"cu{frontends.CUDA}" == frontends.TOOLKIT
+    named = [str(path.relative_to(ROOT)) for path in FILES if re.search(r"\bcu1\d\b", "\n".join(strings(path)))]
+    assert sorted(named) == ["aotcuda/builder/toolkits.py", "aotcuda/frontends.py"]  # its folders; its extras
+
+
+def test_extras_pin_the_compilers_that_the_table_says() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for name, versions in frontends.TOOLKITS.items():
+        for extra in (name, f"mlir-{name}"):
+            lines = [*extras[extra], *(extras["wide-compilers"] if name == "wide" else [])]
+            compiler, linker = (
+                [found[1] for line in lines if (found := re.match(rf"{wanted}==(\S+)\.\*$", line))]
+                for wanted in (r"cuda-toolkit\[.*\]", r"nvidia-nvjitlink(?:-cu12)?")
+            )
+            assert compiler == [".".join(map(str, versions[0]))]
+            assert ".".join(map(str, versions[1])) in linker
 
 
 @pytest.mark.parametrize("name", frontends.BUILT_IN)
 @pytest.mark.parametrize("jit", [False, True])
-def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool) -> None:
+@pytest.mark.parametrize("cuda", [12, 13, 14])
+def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool, cuda: int) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    found = re.fullmatch(r"aotcuda\[(.+)\]", frontends.requirement(name, jit=jit))
+    found = re.fullmatch(r"aotcuda\[(.+)\]", frontends.requirement(name, jit=jit, cuda=cuda))
     assert found is not None
     assert found[1] in extras
     compiler = frontends.BUILT_IN[name].package.replace("_", "-")

@@ -12,6 +12,7 @@ import pytest
 
 from aotcuda import cli, manifest, manifest_index
 from aotcuda.errors import ManifestError
+from aotcuda.runtime.images.choice import choose
 from support import manifests
 
 SIGNATURE = "void(float32, float32[::1])"
@@ -44,6 +45,25 @@ def test_every_part_says_what_the_whole_says(folder):
     assert {key: whole[key] for key in found.head} == found.head
     assert found.whole() == whole
     assert found.kernel("k7") == whole["kernels"][7]
+
+
+def test_a_choice_by_the_index_is_the_one_by_the_whole(tmp_path):
+    """Also where several toolkits made the images."""
+    versions = {"cuda": "13.0", "nvjitlink": "13.5"}
+    folder = manifests.write(
+        tmp_path,
+        KERNELS,
+        targets=("sm_75", "sm_110@13.5", "compute_75@12.0"),
+        toolchain={"cuda": "12.9", "nvjitlink": "12.9"},
+        toolchains=[{"versions": versions, "function_links": [], "ltoir": []}],
+    )
+    found = outline(folder)
+    whole = found.whole()
+    assert whole["toolchains"][0]["versions"] == versions
+    for capability in ((7, 5), (8, 0), (11, 0), (7, 0)):
+        for driver in ((11, 8), (12, 0), (12, 9), (13, 0), (13, 5)):
+            by_index, by_whole = (choose(one, capability, driver=driver) for one in (found.head, whole))
+            assert (by_index.arch, str(by_index)) == (by_whole.arch, str(by_whole))
 
 
 def test_a_whole_manifest_answers_alike(folder):

@@ -91,3 +91,36 @@ def test_no_driver_is_named_for_ptx_of_a_later_minor_version(manifest):
 
 def test_without_a_driver_the_rules_of_the_gpu_alone_decide(manifest):
     assert choose(manifest("compute_75", toolchain={"cuda": "99.0"}), (12, 0)).arch == "compute_75"
+
+
+def test_each_image_has_the_cuda_that_it_is_written_for(manifest):
+    built = manifest("sm_75", "sm_110", "compute_75", toolchain={"cuda": "12.9"})
+    for image, changes in zip(
+        built["images"], ({}, {"cuda": "13.5"}, {"cuda": "12.0", "min_driver": "525.60"}), strict=True
+    ):
+        image.update(changes)
+    assert choose(built, (7, 5), driver=(12, 0)).arch == "sm_75"
+    assert choose(built, (8, 0), driver=(12, 0)).arch == "compute_75"
+    assert choose(built, (11, 0), driver=(13, 0)).arch == "sm_110"
+    choice = choose(built, (11, 0), driver=(12, 9))
+    assert (choice.arch, dict(choice.rejected)["sm_110"]) == ("compute_75", "needs a driver for CUDA 13.0")
+    choice = choose(built, (8, 0), driver=(11, 8))
+    assert choice.arch is None
+    assert choice.why == (
+        "the driver supports CUDA 11.8, and the images need CUDA 12.0, which driver 525.60 or newer has; "
+        "update the driver"
+    )
+
+
+@pytest.mark.parametrize(("driver", "loaded"), [(12090, False), (13000, True)])
+def test_code_for_exactly_the_gpu_is_taken_by_drivers_for_its_own_cuda(cuda, driver, loaded):
+    cuda.set(devices="11.0", version=driver)
+    module = cuda.package(
+        manifests.kernel("axpy", "void(float32)"), targets=("sm_75", "sm_110@13.0"), toolchain={"cuda": "12.9"}
+    )
+    if loaded:
+        module.axpy[1, 1](1.0)
+    else:
+        with pytest.raises(DriverTooOldError, match=r"supports CUDA 12\.9, and the images need CUDA 13\.0"):
+            module.axpy[1, 1](1.0)
+    assert len(cuda.calls("cuLibraryLoadData")) == loaded

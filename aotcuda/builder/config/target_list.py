@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import arch, frontends
 from aotcuda.arch import Target
+from aotcuda.builder import toolkits
 from aotcuda.builder.config import keys
 from aotcuda.errors import AotcudaError
 
@@ -166,6 +167,8 @@ def _keyword(key: Key, text: str) -> Iterator[Target]:
 
 def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
     """The compute capabilities that the toolchain builds for, in order."""
+    if found := toolkits.capabilities(toolkits.installed()):
+        return found
     try:
         from aotcuda.builder import toolchain  # noqa: PLC0415 (most lists name their targets, and need no toolchain)
 

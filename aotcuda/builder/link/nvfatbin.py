@@ -12,12 +12,16 @@ except ImportError:  # the extras of JIT builds, which pack nothing, do without 
     nvfatbin = None
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from aotcuda.arch import Target
+    from aotcuda.builder.link.images import Image
 
-# Machine code and PTX shrink to about a third. Drivers read this (zstandard) from CUDA 12.4 on.
-_OPTIONS = ["-compress-mode=size"]
+SMALL = ["-compress-mode=size"]
+"""Zstandard: code shrinks to about a third. The first drivers for CUDA 12 do not read it, those for CUDA 13 do."""
+
+READ_BY_ALL = ["-compress-mode=speed", "-compress-all"]
+"""LZ4, which all drivers for CUDA 12 read: to about a half. Without the second option small images stay as they are."""
 
 
 def version() -> str:
@@ -25,11 +29,13 @@ def version() -> str:
     return ".".join(map(str, nvfatbin.version()))
 
 
-def kernels(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
-    """A fatbin of linked images: cubins for `sm_*` targets, PTX for `compute_*` ones."""
-    handle = nvfatbin.create(_OPTIONS, len(_OPTIONS))
+def kernels(images: Sequence[Image], identifier: str) -> bytes:
+    """A fatbin of linked images: cubins for `sm_*` targets, PTX for `compute_*` ones; the oldest driver can read it."""
+    options = READ_BY_ALL if any(image.cuda < (13, 0) for image in images) else SMALL
+    handle = nvfatbin.create(options, len(options))
     try:
-        for target, data in images:
+        for image in images:
+            target, data = image.target, image.data
             if target.kind == "sass":
                 nvfatbin.add_cubin(handle, data, len(data), target.number, identifier)
             else:
@@ -47,7 +53,7 @@ def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
 
     nvJitLink takes the LTOIR that fits its target when it links with link-time optimisation, and the PTX otherwise.
     """
-    handle = nvfatbin.create(_OPTIONS, len(_OPTIONS))
+    handle = nvfatbin.create(SMALL, len(SMALL))  # for linkers, which are as new as the code in it
     try:
         for target, data in images:
             add = nvfatbin.add_ltoir if target.kind == "sass" else nvfatbin.add_ptx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 from cuda.bindings import nvjitlink
 
 from aotcuda.binary import fatbin
-from aotcuda.builder.link import nvrtc
+from aotcuda.builder.link import images, nvrtc
+from aotcuda.compatibility import tables
 from aotcuda.errors import CompileError, LinkError
 
 if TYPE_CHECKING:
@@ -35,7 +37,13 @@ _OPTIMISATION = {0: ["-O0"], 1: ["-Xptxas=-O1"], 2: ["-Xptxas=-O2"], 3: []}
 
 def version() -> str:
     """The linker's version."""
-    return ".".join(map(str, nvjitlink.version()))
+    return tables.dotted(number())
+
+
+def number() -> tuple[int, int]:
+    """The linker's version, `(13, 0)`."""
+    major, minor = nvjitlink.version()
+    return major, minor
 
 
 def of_module(name: str) -> str:
@@ -96,12 +104,30 @@ def link(
         if as_ptx:
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
-            return bytes(buffer).rstrip(b"\x00 \n") + b"\n"
+            text = bytes(buffer).rstrip(b"\x00 \n") + b"\n"
+            return images.for_older_drivers(text, functools.partial(_assembled, target))
         buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, buffer)
         return bytes(buffer)
     except nvjitlink.nvJitLinkError as error:
         raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _assembled(target: Target, text: bytes) -> bytes | None:
+    """Machine code of PTX for its own target; None if the assembler refuses it."""
+    handle = nvjitlink.create(1, [f"-arch=sm_{target.number}"])
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text, len(text), "image")
+        nvjitlink.complete(handle)
+        if "error" in _log(handle).lower():
+            return None
+        buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, buffer)
+        return bytes(buffer)
+    except nvjitlink.nvJitLinkError:
+        return None
     finally:
         nvjitlink.destroy(handle)
 

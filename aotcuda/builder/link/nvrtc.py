@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
-from cuda import pathfinder
 from cuda.bindings import nvrtc
 
+from aotcuda.builder import toolchain
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import LinkInput
-
-
-@functools.cache
-def toolkit_include_dirs() -> tuple[str, ...]:
-    """The folders of the toolkit's own headers and of libcu++."""
-    found = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
-    return tuple(dict.fromkeys(path for path in found if path))
 
 
 def compile_source(
@@ -36,7 +28,7 @@ def compile_source(
     arguments = [f"--gpu-architecture={'compute' if lto else 'sm'}_{target.number}", "--relocatable-device-code=true"]
     arguments += ["--dlink-time-opt"] if lto else []
     folders = [source.folder] if source.folder else []
-    arguments += [f"--include-path={path}" for path in (*folders, *include_dirs, *toolkit_include_dirs())]
+    arguments += [f"--include-path={path}" for path in (*folders, *include_dirs, *toolchain.include_dirs())]
     arguments += [f"--define-macro={name}={value}" if value else f"-D{name}" for name, value in options.defines]
     arguments += ["--use_fast_math"] if options.fastmath else []
     arguments += ["--generate-line-info"] if options.lineinfo and not source.internal else []

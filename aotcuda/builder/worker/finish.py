@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
+    from aotcuda.builder.link.images import Image
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job
     from aotcuda.manifest import Source
@@ -45,7 +46,7 @@ class Parts:
     """
 
     plan: ModulePlan
-    images: tuple[tuple[Target, bytes], ...]
+    images: tuple[Image, ...]
     kernels: tuple[CompiledKernel, ...]
     functions: tuple[CompiledFunction, ...]
     merged: dict[Target, bytes]
@@ -105,14 +106,15 @@ class WheelFinisher:
     def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
         """See Finisher."""
         ltoir = tuple(parts.merged.items())
+        images = (*parts.images, *self._job.images.get(parts.name, ()))
         root = Path(self._job.root)
         return BuiltModule(
             plan=parts.plan,
-            images=parts.images,
+            images=images,
             kernels=parts.kernels,
             ltoir=ltoir,
             functions=parts.functions,
-            kernel_fatbin=nvfatbin.kernels(parts.images, parts.name) if parts.images else b"",
+            kernel_fatbin=nvfatbin.kernels(images, parts.name) if images else b"",
             function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
             callbacks=parts.callbacks,
             foreign=parts.foreign,

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, Question
+    from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.manifest import Source
 
@@ -35,6 +37,8 @@ class Job:
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
         extensions: Files of extension modules that are not in the import roots, by their names.
+        toolkit: Whose compilers are used; None for those that the bindings find.
+        images: Images of its modules that another toolkit has made, to be packed with these.
     """
 
     root: str
@@ -51,6 +55,8 @@ class Job:
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     extensions: Mapping[str, str] = field(default_factory=dict)
+    toolkit: Toolkit | None = None
+    images: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
 
     @property
     def frontend(self) -> str:
@@ -62,9 +68,11 @@ class Job:
 class BuiltModule:
     """One module's images, as they came from the linker.
 
+    Those of several toolkits are together in the last one that is built.
+
     Attributes:
         plan: The module's plan.
-        images: Its kernels linked for each target (a cubin or PTX); empty when it has none.
+        images: Its kernels linked for each target; empty when it has none.
         kernels: What was compiled for each kernel unit.
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
         functions: What was compiled for each function unit.
@@ -77,7 +85,7 @@ class BuiltModule:
     """
 
     plan: ModulePlan
-    images: tuple[tuple[Target, bytes], ...]
+    images: tuple[Image, ...]
     kernels: tuple[CompiledKernel, ...]
     ltoir: tuple[tuple[Target, bytes], ...] = ()
     functions: tuple[CompiledFunction, ...] = ()

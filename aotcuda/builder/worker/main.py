@@ -66,9 +66,10 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
+    toolchain.load(job.toolkit)
     for item in job.plans:
         for target in item.targets:
-            toolchain.check_target(target, job.arch_key)
+            toolchain.check_target(target, job.arch_key, job.frontend)
     front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
@@ -90,6 +91,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
             tell(step="importing the sources for each target", done=0, total=0)
             steps.elsewhere = spare()
     modules = steps.run()
+    toolchain.check_loaded()
     seen = loaded.trace
     if seen is not None:
         seen = dependency_trace.joined([seen, *(other.trace for other in steps.elsewhere if other.trace is not None)])

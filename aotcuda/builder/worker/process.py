@@ -22,6 +22,7 @@ from aotcuda.errors import AotcudaError, BuildError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Job, Result
 
 # The worker finds modules where this process finds them. PYTHONPATH must not say so: pip's isolation starts Python by a
@@ -86,7 +87,7 @@ def _start(job: Job, variables: Mapping[str, str], arguments: list[str]) -> subp
         stdin=subprocess.PIPE,
         pass_fds=[int(descriptor) for descriptor in arguments[1:3]],
         cwd=job.root,
-        env={**environment(os.environ, job.frontend), **variables},
+        env={**environment(os.environ, job.frontend, toolkit=job.toolkit), **variables},
         start_new_session=True,  # Ctrl-C on a terminal is this process's to answer
     )
 
@@ -101,10 +102,10 @@ def _stop(worker: subprocess.Popen[bytes]) -> None:
     worker.wait()
 
 
-def environment(current: Mapping[str, str], *front_ends: str) -> dict[str, str]:
+def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit | None = None) -> dict[str, str]:
     """The environment of workers for such front ends: `current`, less what would make two builds of one project differ.
 
-    The compilers' settings change the code that is built.
+    The compilers' settings change the code that is built. Of `toolkit` the libraries are found first.
     """
     known = frontends.variables(front_ends)
     found = {
@@ -117,25 +118,13 @@ def environment(current: Mapping[str, str], *front_ends: str) -> dict[str, str]:
         "AOTCUDA_BUILDING": "1",  # for sources that have to know
         "AOTCUDA_LOAD": "first-use",  # a source may import other packaged modules, whose images are of no use here
     }
-    if toolkit := _toolkit(sys.path):
+    if toolkit is not None:
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is
         # installed on the machine must not take the place of the one that the build asked for.
-        found["CUDA_PATH"] = found["CUDA_HOME"] = str(toolkit)
-        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(toolkit / "lib"), current.get("LD_LIBRARY_PATH")]))
+        folders = dict.fromkeys(str(Path(path).parent) for path in toolkit.libraries.values())
+        found["CUDA_PATH"] = found["CUDA_HOME"] = toolkit.home
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*folders, current.get("LD_LIBRARY_PATH")]))
     return found
-
-
-def _toolkit(paths: list[str]) -> Path | None:
-    """The CUDA toolkit among the installed packages: the folder that `nvidia-*` wheels of one CUDA share.
-
-    A folder without compilers, as other packages need it for their libraries, is none: there the machine's toolkit is
-    the one to use.
-    """
-    for path in paths:
-        candidate = Path(path, "nvidia", frontends.TOOLKIT)
-        if any(candidate.glob("lib/libnvrtc.so.*")) and any(candidate.glob("lib/libnvvm.so.*")):
-            return candidate
-    return None
 
 
 @dataclass(slots=True)

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import frontends
+from aotcuda.arch import Target
 from aotcuda.builder import plan
 from aotcuda.builder.frontends import loading, python_source
 from aotcuda.builder.worker import dependency_trace, imports, pool
 from aotcuda.builder.worker.import_graph import ImportGraph
-from aotcuda.errors import CompileError, ConfigError
+from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
@@ -202,9 +202,9 @@ def targets(job: Job) -> list[list[Target]]:
     """The targets that units are compiled for, those of one compute capability together, the lowest first."""
     found: dict[tuple[int, int], dict[Target, None]] = {}
     for item in job.plans:
-        for target in item.ltoir_targets:
+        for target in (target for unit in item.units for target in item.compiled_for(unit)):
             found.setdefault(target.capability, {})[target] = None
-    return [list(found[capability]) for capability in sorted(found)]
+    return [sorted(found[capability], key=Target.sort_key) for capability in sorted(found)]
 
 
 def elsewhere(job: Job, front: FrontEnd, which: Sequence[Sequence[Target]]) -> list[Elsewhere]:
@@ -243,7 +243,7 @@ def compile_tasks(
     for item in job.plans:
         for unit in item.units:
             compiler: Callable[..., Any] = front.compile_kernel if unit.kind == "kernel" else front.compile_function
-            for target in item.ltoir_targets:
+            for target in item.compiled_for(unit):
                 if target in own:
                     tasks[unit, target] = _task(compiler, unit, functions[unit], target)
     return tasks
@@ -251,44 +251,3 @@ def compile_tasks(
 
 def _task(compiler: Callable[..., Any], unit: Unit, function: object, target: Target) -> pool.Task:
     return pool.Task(f"{unit.title} for {target}", lambda: compiler(unit, function, target), key=unit.key)
-
-
-# What a manifest says once, whatever the target.
-_ALIKE = {
-    "signature": "signature",
-    "parameters": "parameters",
-    "layout": "parameters",
-    "cooperative": "cooperative launch",
-    "launch_bounds": "launch bounds",
-    "carveout": "shared-memory carveout",
-    "prototype": "prototype",
-    "result": "result",
-}
-
-
-def check_alike(units: Iterable[Unit], first: Target, compiled: Compiled, others: Iterable[Elsewhere]) -> None:
-    """Refuse sources that make something else for another target which a module has but one of.
-
-    Raises:
-        CompileError: They do.
-    """
-    units = list(units)
-    for other in others:
-        (target, *_) = [target for _, target in other.compiled]
-        if differing := set(units) ^ set(other.units):
-            unit = min(differing, key=lambda unit: unit.key)
-            message = (
-                f"{unit.key}: {unit.origin} has other signatures when it is imported for {target} than for {first}; "
-                "write them in the table"
-            )
-            raise CompileError(message)
-        for unit in units:
-            one, two = compiled[unit, first], other.compiled[unit, target]
-            for name, what in _ALIKE.items():
-                if getattr(one, name, None) != getattr(two, name, None):
-                    message = (
-                        f"{unit.key}: {unit.origin} has another {what} when it is imported for {target} "
-                        f"({getattr(two, name)}) than for {first} ({getattr(one, name)}), and a module has one for all "
-                        "GPUs; make them the same"
-                    )
-                    raise CompileError(message)

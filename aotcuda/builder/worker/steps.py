@@ -9,9 +9,12 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda import dependencies, manifest
+from aotcuda.arch import Target
+from aotcuda.builder import sameness
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions
 from aotcuda.builder.link import inputs as link_inputs
+from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import pool, source_loading
 from aotcuda.builder.worker.finish import Parts
@@ -19,7 +22,6 @@ from aotcuda.builder.worker.finish import Parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
@@ -65,7 +67,7 @@ class Steps:
         }
         self.done = 0
         self.total = sum(
-            len(plan.units) * len(plan.ltoir_targets)
+            sum(len(plan.compiled_for(unit)) for unit in plan.units)
             + (len(plan.targets) if plan.kernels else 0)
             + (len(plan.function_targets) if plan.functions else 0)
             for plan in job.plans
@@ -118,7 +120,11 @@ class Steps:
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
         compiled = self._round(source_loading.compile_tasks(self.job, self.front, self.functions, own))
-        source_loading.check_alike(self.functions, own[0], compiled, self.elsewhere)
+        imports = [sameness.Import(own[0], frozenset(self.functions), compiled)]
+        for other in self.elsewhere:
+            target = next(target for _, target in other.compiled)
+            imports.append(sameness.Import(target, frozenset(other.units), other.compiled))
+        sameness.check(imports)
         for other in self.elsewhere:
             compiled |= other.compiled
         return compiled
@@ -137,10 +143,11 @@ class Steps:
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
-        first = plan.ltoir_targets[0]
-        wanted = {unit: compiled[unit, first].externals for unit in plan.units}
+        built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
+        first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
+        wanted = {unit: found.externals for unit, found in built.items()}
         externals = [external for found in wanted.values() for external in found]
-        foreign = self._foreign(plan, [compiled[unit, first] for unit in plan.units])
+        foreign = self._foreign(plan, built.values())
         if not foreign and not externals:
             return {}
         asked_by = {item: self._asked_by(plan, item, compiled) for item in foreign}
@@ -160,7 +167,8 @@ class Steps:
             name = given.module or PurePath(given.path or "").as_posix()
             if item.name == name or item.name.startswith(f"{given.module} "):
                 return given.key
-        users = [unit for unit in plan.units if item.identity in _identities(compiled[unit, plan.ltoir_targets[0]])]
+        built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
+        users = [unit for unit, found in built.items() if item.identity in _identities(found)]
         return users[0].key if users else plan.config.key
 
     def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
@@ -183,7 +191,7 @@ class Steps:
         return self._round(tasks)
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
-        code = _code_target(target, plan)
+        code = plan.code_targets[target]
         kernels = [compiled[unit, code] for unit in plan.kernels]
         foreign = self._foreign(plan, kernels)
         inputs = [item for kernel in kernels for item in kernel.code]
@@ -223,11 +231,12 @@ class Steps:
         images: PerTarget,
         surveyed: dict[LinkInput, Symbols],
     ) -> Parts:
-        name, first = plan.config.name, plan.ltoir_targets[0]
-        kernels = tuple(compiled[unit, first] for unit in plan.kernels)
-        functions = tuple(compiled[unit, first] for unit in plan.functions)
+        name = plan.config.name
+        kernels = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.kernels)
+        functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        linked = tuple((target, images[name, target]) for target in plan.targets if plan.kernels)
+        linker = nvjitlink.number()
+        linked = tuple(described(target, images[name, target], linker) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -275,7 +284,3 @@ def _link(*arguments: Any) -> bytes:
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
     return nvjitlink.link(*arguments)
-
-
-def _code_target(target: Target, plan: ModulePlan) -> Target:
-    return next(item for item in plan.ltoir_targets if item.number == target.number)

@@ -1,7 +1,7 @@
 """Which packaged image a GPU takes, and why: the tiers of `aotcuda.arch.preference` plus what the driver can load.
 
 SASS runs on any driver of the CUDA major version it was built with, and on newer ones. PTX carries the version of the
-toolkit that wrote it, and a driver for an older CUDA refuses it.
+CUDA that it is written for, and a driver for an older one refuses it.
 """
 
 from __future__ import annotations
@@ -108,10 +108,15 @@ def choose(
         gpu: The GPU in words.
     """
     gpu = gpu or f"a GPU of compute capability {_dotted(capability)}"
-    targets = [arch.parse(image["arch"]) for image in manifest["images"] if image["kind"] != "ltoir"]
-    toolkit = _version(manifest["toolchain"].get("cuda", "0.0"))
+    general = manifest["toolchain"].get("cuda", "0.0")
+    written = {
+        arch.parse(image["arch"]): _version(image.get("cuda", general))
+        for image in manifest["images"]
+        if image["kind"] != "ltoir"
+    }
+    targets = list(written)
     fitting = sorted((key, str(target), target) for target in targets if (key := arch.preference(target, capability)))
-    loadable = [target for _, _, target in fitting if driver is None or _loads(target, toolkit, driver)]
+    loadable = [target for _, _, target in fitting if driver is None or _loads(target, written[target], driver)]
     taken = loadable[0] if loadable else None
     rejected = []
     for target in targets:
@@ -126,19 +131,21 @@ def choose(
                 and target.major == capability[0]
             ):
                 reason += f", and {_dotted(capability)} is Tegra's, which takes machine code of its own alone"
-        elif driver is not None and not _loads(target, toolkit, driver):
-            reason = f"needs a driver for CUDA {_floor(target, toolkit)}"
+        elif driver is not None and not _loads(target, written[target], driver):
+            reason = f"needs a driver for CUDA {_dotted(_floor(target, written[target]))}"
         else:
             reason = f"would also run here, but {taken} is preferred"
         rejected.append((str(target), reason))
     if taken is not None:
         return Choice(gpu, capability, taken, _why(taken, capability), tuple(rejected))
     if fitting and driver is not None:
-        lowest = manifest["min_driver"]
-        floor = min(_floor(target, toolkit) for _, _, target in fitting)
+        floor, first = min((_floor(target, written[target]), str(target)) for _, _, target in fitting)
+        needed = next(image.get("min_driver") for image in manifest["images"] if image["arch"] == first)
+        if needed is None and floor[1] == 0:
+            needed = manifest["min_driver"]
         why = (
-            f"the driver supports CUDA {_dotted(driver)}, and the images need CUDA {floor}"
-            + (f", which driver {lowest} or newer has" if lowest and floor == _dotted((toolkit[0], 0)) else "")
+            f"the driver supports CUDA {_dotted(driver)}, and the images need CUDA {_dotted(floor)}"
+            + (f", which driver {needed} or newer has" if needed else "")
             + "; update the driver"
         )
         return Choice(gpu, capability, None, why, tuple(rejected), too_old=True)
@@ -146,13 +153,13 @@ def choose(
     return Choice(gpu, capability, None, why, tuple(rejected))
 
 
-def _loads(target: Target, toolkit: tuple[int, int], driver: tuple[int, int]) -> bool:
-    return driver >= toolkit if target.kind == "ptx" else driver[0] >= toolkit[0]
+def _loads(target: Target, cuda: tuple[int, int], driver: tuple[int, int]) -> bool:
+    return driver >= _floor(target, cuda)
 
 
-def _floor(target: Target, toolkit: tuple[int, int]) -> str:
-    """The lowest CUDA version whose driver loads the image."""
-    return _dotted(toolkit if target.kind == "ptx" else (toolkit[0], 0))
+def _floor(target: Target, cuda: tuple[int, int]) -> tuple[int, int]:
+    """The lowest CUDA version whose drivers load an image that is written for `cuda`."""
+    return cuda if target.kind == "ptx" else (cuda[0], 0)
 
 
 def _needs(target: Target) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.images.choice import Choice
 
+TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0))
+"""`aotcuda.arch.TEGRA`, without the import of that: most launches need nothing else of it."""
+
 
 class LoadedLibrary:
     """The images of a module, loaded.
@@ -77,6 +80,8 @@ class LoadedLibrary:
         self.device = 0 if len(self.driver.devices) == 1 else -1
         if not any(self.has_image(device.index) for device in self.driver.devices):
             raise self.choices[0].error(self._where)
+        if not image:
+            data = self._for_tegra(data)
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
             from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
@@ -109,10 +114,26 @@ class LoadedLibrary:
         Most packages have it where they run, and need not weigh anything up then.
         """
         wanted = "sm_{}{}".format(*device.capability)
-        major = self._head["toolchain"].get("cuda", "").partition(".")[0]
-        if not major.isdecimal() or self.driver.version[0] < int(major):
-            return False
-        return any(image["arch"] == wanted for image in self._head["images"])
+        general = self._head["toolchain"].get("cuda", "")
+        for image in self._head["images"]:
+            if image["arch"] == wanted:
+                major = image.get("cuda", general).partition(".")[0]
+                return major.isdecimal() and self.driver.version[0] >= int(major)
+        return False
+
+    def _for_tegra(self, data: bytes) -> bytes:
+        """What the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
+
+        The driver might take a desktop GPU's machine code there, which NVIDIA does not promise to run.
+        """
+        if all(device.capability not in TEGRA for device in self.driver.devices):
+            return data
+        taken = {choice.arch for choice in self.choices.values() if choice.arch}
+        if taken == {item["arch"] for item in self._head["images"]}:
+            return data
+        from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
+
+        return subset.only(data, taken, f"the fatbin of {self._where}")
 
     def enter(self, addresses: Sequence[int]) -> int:
         """The ordinal of the GPU to launch on, with a context current in this thread.

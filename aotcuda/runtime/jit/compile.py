@@ -9,6 +9,7 @@ import warnings
 from aotcuda import frontends
 from aotcuda import manifest as manifests
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
+from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
@@ -56,7 +57,8 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     found = kept.get(name)
     if found is not None and cache_key.is_good(found, recipe):
         return found
-    _check_installed(recipe, what)
+    driver = drivers.get().version
+    _check_installed(recipe, what, driver[0])
     because = str(cause).partition("\n")[0]
     warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
     lock = kept.lock(name)
@@ -66,7 +68,7 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
             return found
         if lock is not None:
             kept.discard(name)
-        found = _build(recipe, kernel, signature, target)
+        found = _build(recipe, kernel, signature, target, driver)
         kept.put(name, found)
         return found
     finally:
@@ -97,7 +99,7 @@ def warn(text: str) -> None:
     warnings.warn(text, FallbackWarning, stacklevel=level)
 
 
-def _check_installed(recipe: Recipe, what: str) -> None:
+def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
     front_end = frontends.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
     package = front_end.package if front_end is not None else ""
     if (
@@ -108,7 +110,7 @@ def _check_installed(recipe: Recipe, what: str) -> None:
     ):
         message = (
             f"{what}: compiling it here needs {front_end.name}, which is not installed: "
-            f"pip install {front_end.requirement(jit=True)!r}"
+            f"pip install {front_end.requirement(jit=True, cuda=cuda)!r}"
         )
         raise DependencyError(message)
     if not sys.executable:
@@ -127,7 +129,7 @@ def _is_importable(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> Artifact:
+def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str, driver: tuple[int, int]) -> Artifact:
     try:
         from aotcuda.builder import jit  # noqa: PLC0415 (the one place where the run time meets the build)
     except ImportError as error:
@@ -140,6 +142,7 @@ def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: st
         kernel=kernel,
         signature=signature,
         target=target,
+        driver=driver,
         root=recipe.root,
         package_root=recipe.package_root,
         names=None if names is None else {module: tuple(found) for module, found in names.items()},

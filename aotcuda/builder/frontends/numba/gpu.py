@@ -209,6 +209,24 @@ def _refusal(error: type[Exception], asked: str, reason: str) -> Exception:
     return error(message)
 
 
+PRIVATE_PARTS = {
+    "cudadrv.driver:Driver.is_available": "(self)",
+    "cudadrv.driver:Driver.__getattr__": "(self, fname)",
+    "cudadrv.driver:Driver.get_version": "(self)",
+    "cudadrv.driver:Driver.get_device_count": "(self)",
+    "cudadrv.driver:Driver.get_device": "(self, devnum=0)",
+    "cudadrv.driver:Driver.list_devices": "(self)",
+    "cudadrv.devices:_DeviceContextManager.__init__": "(self, device)",
+    "cudadrv.devices:_DeviceList.lst": "(self)",
+    "cudadrv.devices:_DeviceList.current": "(self)",
+    "cudadrv.devices:_Runtime.get_or_create_context": "(self, devnum)",
+    "cudadrv.devices:_Runtime.ensure_context": "(self)",
+    "cudadrv.devices:_Runtime.reset": "(self)",
+    "api:detect": "()",
+}
+"""What `answer` replaces or calls, below a compiler's `numba.cuda`, with the parameters that both compilers have."""
+
+
 def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterable[Any]) -> None:
     """Have a compiler's driver answer for a GPU of the target, and say `MISSING`, by an `error`, to all else.
 

@@ -16,6 +16,7 @@ from numba.cuda import types
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
+from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
@@ -163,16 +164,25 @@ def _generate(
         warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
         if options.debug:
             # Modules with debug information cannot be merged by NVVM: each becomes PTX of its own.
-            texts = [nvvm.compile_ir(text, **settings) for text in irs]
+            texts = [_compile(text, settings, target) for text in irs]
             return tuple(
                 LinkInput(kind="ptx", name=f"code of {name} ({number})", data=data.rstrip(b"\x00 \n") + b"\n")
                 for number, data in enumerate(texts)
             )
         if form == "ltoir":
             settings["gen_lto"] = None
-        data = nvvm.compile_ir(irs, **settings)
+        data = _compile(irs, settings, target)
         data = data if form == "ltoir" else data.rstrip(b"\x00 \n") + b"\n"
         return (LinkInput(kind=form, name=f"code of {name}", data=data),)
+
+
+def _compile(texts: str | list[str], settings: dict[str, Any], target: Target) -> bytes:
+    if verification.misjudges(target):
+        with patches.verifying_for(verification.OLDER):
+            found: bytes = nvvm.compile_ir(texts, **settings)
+    else:
+        found = nvvm.compile_ir(texts, **settings)
+    return found
 
 
 def _annotate(entry: Any, name: str, value: int) -> None:

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
-from numba.cuda import api, cudaimpl, dispatcher, target, types, vectorizers
+from numba.cuda import api, cuda_paths, cudaimpl, dispatcher, target, types, vectorizers
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
 from numba.cuda.core import bytecode, callconv, config
-from numba.cuda.cudadrv import devices, driver
+from numba.cuda.cudadrv import devices, driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.memory_management import nrt
 
-from aotcuda.builder.frontends.numba import foreign, found, gpu, patches
+from aotcuda.builder.frontends.numba import foreign, found, gpu, patches, private_parts, toolkit_paths
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -86,8 +86,41 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
         _current.capability = None
 
 
+_USER_EXC = "(self, builder, exc, exc_args=None, loc=None, func_name=None)"
+
+PRIVATE_PARTS = {
+    "numba.cuda.core.bytecode:FunctionIdentity._unique_ids": "count",
+    "numba.cuda.cudaimpl:_get_unique_smem_id": "(name)",
+    "numba.cuda.dispatcher:CUDADispatcher.compile": "(self, sig)",
+    "numba.cuda.dispatcher:CUDADispatcher.disable_compile": "(self, val=True)",
+    "numba.cuda.dispatcher:CUDADispatcher.compile_device": "(self, args, return_type=None)",
+    "numba.cuda.dispatcher:CUDADispatcher.get_call_template": "(self, args, kws)",
+    "numba.cuda.target:CUDATypingContext.resolve_value_type": "(self, val)",
+    "numba.cuda.core.callconv:CUDACABICallConv.return_user_exc": _USER_EXC,
+    "numba.cuda.core.callconv:CUDACABICallConv.return_native_none": "(self, builder)",
+    "numba.cuda.core.callconv:MinimalCallConv.return_user_exc": _USER_EXC,
+    "numba.cuda.core.callconv:CUDACABICallConv.get_return_type": "(self, ty)",
+    "numba.cuda.core.callconv:CUDACABICallConv.return_value": "(self, builder, retval)",
+    "numba.cuda.core.callconv:CUDACABICallConv.call_function": "(self, builder, callee, resty, argtys, args)",
+    "numba.cuda.cudadrv.nvvm:CompilationUnit.verify": "(self)",
+    "numba.cuda.dispatcher:get_current_device": "()",
+    "numba.cuda.compiler:get_current_device": "()",
+    "numba.cuda.memory_management.nrt:get_current_device": "()",
+    "numba.cuda.dispatcher:CUDADispatcher.call": "(self, args, launch_config)",
+    "numba.cuda.dispatcher:ForAll.__call__": "(self, *args)",
+    **{f"numba.cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
+}
+"""What is replaced, with the parameters that it had: see `aotcuda.builder.frontends.numba.private_parts`."""
+
+
 def install() -> None:
-    """Make the changes. Called once, before any user module is imported."""
+    """Make the changes. Called once, before any user module is imported.
+
+    Raises:
+        ToolchainError: The compiler is another one than these were written for.
+    """
+    private_parts.check("numba-cuda", PRIVATE_PARTS)
+    _find_the_toolkit()
     patches.pin_settings(config)
     _supply_target()
     _order_links()
@@ -99,6 +132,13 @@ def install() -> None:
     _return_nothing_to_c()
     _keep_shims_apart()
     _refuse_recursion()
+
+
+def _find_the_toolkit() -> None:
+    # The first answer is kept, so this one is.
+    if (paths := toolkit_paths.found()) is not None:
+        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
+        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 class _TargetDevice:
@@ -297,6 +337,26 @@ def _refuse_recursion() -> None:
         raise CompileError(message)
 
     JITCUDACodegen.insert_unresolved_ref = insert_unresolved_ref
+
+
+@contextmanager
+def verifying_for(arch: str) -> Iterator[None]:
+    """A block in which libNVVM verifies code for `arch`, and compiles it for what it was told to."""
+    original = nvvm.CompilationUnit.verify
+
+    def verify(self: Any) -> None:
+        given = self._options_str
+        self._options_str = [f"-arch={arch}" if option.startswith("-arch=") else option for option in given]
+        try:
+            original(self)
+        finally:
+            self._options_str = given
+
+    nvvm.CompilationUnit.verify = verify
+    try:
+        yield
+    finally:
+        nvvm.CompilationUnit.verify = original
 
 
 _SHIM_MODULES = (cuda_fp16, cuda_bf16, cuda_fp8)

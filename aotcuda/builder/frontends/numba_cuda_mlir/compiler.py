@@ -12,6 +12,7 @@ from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core.errors import NumbaError
 from numba_cuda_mlir.numba_cuda.cudadrv import nvvm
 
+from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir, patches
@@ -154,10 +155,11 @@ def _generate(
         settings["gen-lto"] = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
-        unit = nvvm.CompilationUnit(settings)
-        for text in texts:
-            unit.add_module(text.encode())
-        unit.verify()
+        unit = _program(texts, settings)
+        if verification.misjudges(target):
+            _program([verification.without_additions(text) for text in texts], settings).verify()
+        else:
+            unit.verify()
         unit.lazy_add_module(nvvm.LibDevice().get())
         data: bytes = unit.compile()
     return LinkInput(
@@ -165,6 +167,13 @@ def _generate(
         name=f"code of {name}",
         data=data if form == "ltoir" else data.rstrip(b"\x00 \n") + b"\n",
     )
+
+
+def _program(texts: list[str], settings: dict[str, Any]) -> Any:
+    unit = nvvm.CompilationUnit(settings)
+    for text in texts:
+        unit.add_module(text.encode())
+    return unit
 
 
 def _warm_up() -> None:

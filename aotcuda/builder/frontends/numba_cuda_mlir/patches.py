@@ -27,12 +27,12 @@ from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import memref
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering_utilities import context
-from numba_cuda_mlir.numba_cuda import api
+from numba_cuda_mlir.numba_cuda import api, cuda_paths
 from numba_cuda_mlir.numba_cuda.core import config, sigutils
 from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from aotcuda.builder.frontends.numba import found, gpu, patches
+from aotcuda.builder.frontends.numba import found, gpu, patches, private_parts, toolkit_paths
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -93,8 +93,48 @@ def compiling(
         _current.target = None
 
 
+PRIVATE_PARTS = {
+    "numba_cuda_mlir.tools:_cached_cc": "NoneType",
+    "numba_cuda_mlir.lowering.cuda:shmem_id": "int",
+    "numba_cuda_mlir.mlir_lowering:constant_array_id": "int",
+    "numba_cuda_mlir.tools:resolve_gpu_target": "(targetoptions=None)",
+    "numba_cuda_mlir.mlir_lowering:resolve_gpu_target": "(targetoptions=None)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower._create_resolved_linker": "(self)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower._record_ltoirs_from_linker": "(self, linker)",
+    "numba_cuda_mlir.mlir_optimization:_call_llvm70_capi": "(module, target_options, gen_lto=False, gen_llvmir=False)",
+    "numba_cuda_mlir.mlir_optimization:_compile_to_ltoir": "(llvm_ir, libdevice, nvvm_opts)",
+    "numba_cuda_mlir.mlir_optimization:_compile_to_ptx": "(llvm_ir, cc, libdevice, nvvm_opts=None)",
+    "numba_cuda_mlir.descriptor:MLIRDispatcher._compile_public": "(self, sig, abi_info=None, output=None)",
+    "numba_cuda_mlir.descriptor:MLIRDispatcher.compile_device": "(self, sig)",
+    "numba_cuda_mlir.descriptor:MLIRDispatcher.get_call_template": "(self, args, kws)",
+    "numba_cuda_mlir.descriptor:MLIRDispatcher.disable_compile": "(self, val=True)",
+    "numba_cuda_mlir.descriptor:MLIRTypingContext.resolve_value_type": "(self, val)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.store_var": "(self, var, value)",
+    "numba_cuda_mlir.mlir_lowering:get_mlir_module_str": "(metadata)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.build_user_defined_function_call": "(self, target, fn, args, kws=None)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.lower_static_raise": "(self, static_raise_inst)",
+    "numba_cuda_mlir.mlir_lowering:KERNEL_ERROR_CODES": "dict",
+    "numba_cuda_mlir.mlir_compiler:handle_lowering_error": "(lower, func_ir)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.verify_mlir_module": "(self)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.lower_captured_array_to_memref": "(self, target, pyval)",
+    "numba_cuda_mlir.decorators:sigutils": "module",
+    "numba_cuda_mlir.numba_cuda.core.sigutils:normalize_signature": "(sig)",
+    "numba_cuda_mlir.descriptor:MLIRDispatcher._compile": "(self, args)",
+    "numba_cuda_mlir.descriptor:_ArgMarshaller.__call__": "(self, *args)",
+    "numba_cuda_mlir.descriptor:_ForAll.__call__": "(self, *args)",
+    **{f"numba_cuda_mlir.numba_cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
+}
+"""What is replaced, with the parameters that it had: see `aotcuda.builder.frontends.numba.private_parts`."""
+
+
 def install() -> None:
-    """Make the changes. Called once, before any user module is imported."""
+    """Make the changes. Called once, before any user module is imported.
+
+    Raises:
+        ToolchainError: The compiler is another one than these were written for.
+    """
+    private_parts.check("numba-cuda-mlir", PRIVATE_PARTS)
+    _find_the_toolkit()
     descriptor.mlir_target.ensure_initialized()  # the dispatchers' part, which units are compiled without
     patches.pin_settings(config)
     _work_in_one_thread()
@@ -109,6 +149,13 @@ def install() -> None:
     _catch_raises()
     _show_errors()
     _refuse_device_arrays()
+
+
+def _find_the_toolkit() -> None:
+    # The first answer is kept, so this one is.
+    if (paths := toolkit_paths.found()) is not None:
+        answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}
+        cuda_paths.get_cuda_paths._cached_result = answer
 
 
 def _work_in_one_thread() -> None:

@@ -1,0 +1,69 @@
+"""The self-check of what is changed in Numba's compilers: whether they still have what the changes were written for.
+
+The changes replace private functions of theirs, which may be others in any version. So before one is made, the version
+is held against those that were tested, and the parameters of each function that is replaced against those that it had:
+with another compiler a build ends in one line, and not in an image that is wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import frontends
+from aotcuda.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+UNTESTED = "AOTCUDA_UNTESTED"
+"""The environment variable that lets a build go on with a compiler of another version."""
+
+
+def check(frontend: str, parts: Mapping[str, str]) -> None:
+    """Hold the installed compiler of a front end against what was tested.
+
+    Args:
+        frontend: The front end's name, which is that of the compiler's distribution.
+        parts: For each function that is replaced or called, `package.module:Class.function`, its parameters.
+
+    Raises:
+        ToolchainError: It is of another version, and `AOTCUDA_UNTESTED` is not set; or a function is not as it was.
+    """
+    tested, installed = frontends.BUILT_IN[frontend].tested, version(frontend)
+    wanted = f"pip install {frontend}=={tested[-1]}"
+    if installed not in tested and os.environ.get(UNTESTED) != "1":
+        message = (
+            f"{frontend} {installed} was not tested with this aotcuda, {' and '.join(tested)} was: {wanted}, or set "
+            f"{UNTESTED}=1 to go on"
+        )
+        raise ToolchainError(message)
+    for name, parameters in parts.items():
+        found = _parameters(name)
+        if found != parameters:
+            has = f"has {found}" if found is not None else "is not there"
+            message = (
+                f"{frontend} {installed} cannot be used: {name}, which aotcuda replaces, {has} where {tested[-1]} had "
+                f"{parameters}; {wanted}"
+            )
+            raise ToolchainError(message)
+
+
+def _parameters(name: str) -> str | None:
+    """The parameters of a function, `(self, fnty)`; None if there is no such thing."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = inspect.getattr_static(found, part)
+    except (ImportError, AttributeError):
+        return None
+    found = getattr(found, "fget", None) or getattr(found, "__func__", found)
+    if not callable(found):
+        return type(found).__name__
+    signature = inspect.signature(found)
+    plain = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+    return str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))

@@ -1,0 +1,63 @@
+"""Linked images, and the CUDA version that each is written for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from aotcuda.compatibility import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aotcuda.arch import Target
+
+_VERSION = re.compile(rb"^\.version\s+(\d+\.\d+)", re.MULTILINE)
+
+
+class Image(NamedTuple):
+    """A linked image of a module.
+
+    Attributes:
+        target: What it is for.
+        data: A cubin, or PTX.
+        cuda: The CUDA version that it is written for: drivers of that one load PTX, those of its major version a cubin.
+        linker: The version of nvJitLink that made it.
+    """
+
+    target: Target
+    data: bytes
+    cuda: tuple[int, int]
+    linker: tuple[int, int]
+
+
+def described(target: Target, data: bytes, linker: tuple[int, int]) -> Image:
+    """What came out of the linker of that version, with the CUDA version that it is written for."""
+    cuda = None
+    if target.kind == "ptx" and (found := _VERSION.search(data)):
+        cuda = tables.cuda_of_ptx(tables.pair(found[1].decode()))
+    return Image(target, data, cuda or linker, linker)
+
+
+def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -> bytes:
+    """PTX under the lowest version of its language, of the same major one, under which it means the same.
+
+    A toolkit writes its own version into all PTX, and older drivers refuse that, whatever stands below it. The
+    assembler refuses an instruction that is newer than the version above it, so what it takes under a lower one is of
+    that one; the machine code has to be the same besides.
+
+    Args:
+        text: PTX, as the linker wrote it.
+        assembled: Gives the machine code of PTX for its own target, None if the assembler refuses it.
+    """
+    found = _VERSION.search(text)
+    if found is None:
+        return text
+    own = tables.pair(found[1].decode())
+    lower = [isa for isa, _ in tables.ptx_versions() if isa[0] == own[0] and isa < own]
+    wanted = assembled(text) if lower else None
+    for isa in lower:
+        candidate = text[: found.start(1)] + tables.dotted(isa).encode() + text[found.end(1) :]
+        if wanted is not None and assembled(candidate) == wanted:
+            return candidate
+    return text

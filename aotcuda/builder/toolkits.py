@@ -1,0 +1,183 @@
+"""The CUDA toolkits that a build may use: what is installed of each, and which of them makes which image.
+
+A toolkit is what NVIDIA's wheels put below `nvidia` among installed packages. Those of CUDA 12 and of CUDA 13 have
+other names and other folders, so both may be installed at once (extra `wide`), and one set of bindings drives either:
+it takes the libraries that the process has loaded already. A worker loads those of one toolkit before anything asks for
+one (`aotcuda.builder.toolchain.load`), so all that it makes is of that toolkit.
+
+Where no toolkit is complete, the machine's own is used, as the bindings find it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from aotcuda.arch import Target
+from aotcuda.compatibility import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+class _Layout(NamedTuple):
+    """Where the wheels of one major version of CUDA have what a build needs, below `nvidia`.
+
+    Attributes:
+        home: What takes the place of a toolkit's folder, with `nvvm/libdevice` in it.
+        libraries: By name, the libraries that are loaded; nvFatbin may be missing, since JIT builds pack nothing.
+        include_dirs: The folders of headers that there may be, in the order in which they are searched.
+        compiler: The distribution whose version is the toolkit's.
+        linker: The distribution of nvJitLink, which may be newer.
+    """
+
+    home: str
+    libraries: Mapping[str, str]
+    include_dirs: tuple[str, ...]
+    compiler: str
+    linker: str
+
+
+_LAYOUTS: Mapping[int, _Layout] = {
+    12: _Layout(
+        home="cuda_nvcc",
+        libraries={
+            "nvrtc": "cuda_nvrtc/lib/libnvrtc.so.12",
+            "nvvm": "cuda_nvcc/nvvm/lib64/libnvvm.so",
+            "nvjitlink": "nvjitlink/lib/libnvJitLink.so.12",
+            "nvfatbin": "nvfatbin/lib/libnvfatbin.so.12",
+        },
+        include_dirs=("cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"),
+        compiler="nvidia-cuda-nvrtc-cu12",
+        linker="nvidia-nvjitlink-cu12",
+    ),
+    13: _Layout(
+        home="cu13",
+        libraries={
+            "nvrtc": "cu13/lib/libnvrtc.so.13",
+            "nvvm": "cu13/lib/libnvvm.so.4",
+            "nvjitlink": "cu13/lib/libnvJitLink.so.13",
+            "nvfatbin": "cu13/lib/libnvfatbin.so.13",
+        },
+        include_dirs=("cu13/include", "cu13/include/cccl"),
+        compiler="nvidia-cuda-nvrtc",
+        linker="nvidia-nvjitlink",
+    ),
+}
+_OPTIONAL = ("nvfatbin",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit:
+    """A complete set of compilers among installed packages.
+
+    Attributes:
+        cuda: The CUDA version of its compilers, `(12, 9)`.
+        linker: That of nvJitLink.
+        home: What takes the place of a toolkit's folder.
+        libraries: Absolute paths of its libraries, by name.
+        include_dirs: Its folders of headers.
+        libdevice: The file of libdevice.
+    """
+
+    cuda: tuple[int, int]
+    linker: tuple[int, int]
+    home: str
+    libraries: Mapping[str, str]
+    include_dirs: tuple[str, ...]
+    libdevice: str
+
+    def links(self, target: Target) -> bool:
+        """Whether it makes images for a target: its linker knows that, and its compilers what it is linked from."""
+        return self.code_target(target) is not None
+
+    def code_target(self, target: Target) -> Target | None:
+        """What is compiled to be linked for `target`, which a newer linker may know alone; None if there is nothing.
+
+        LTOIR links for all later GPUs, so the nearest lower compute capability stands in. What a suffix promises is not
+        in code that was compiled for another one.
+        """
+        return _code_target(target, self.cuda, self.linker)
+
+
+def knows(versions: tuple[tuple[int, int], tuple[int, int]], target: Target) -> bool:
+    """Whether images for a target are made by compilers and a linker of these CUDA versions."""
+    return _code_target(target, *versions) is not None
+
+
+def _code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int]) -> Target | None:
+    if _knows(cuda, target):
+        return Target("sass", target.major, target.minor, target.suffix)
+    if target.suffix or not _knows(linker, target):
+        return None
+    lower = [row.number for row in tables.capabilities() if row.number < target.capability and not row.renamed]
+    known = [number for number in lower if _is_known(number, cuda)]
+    return Target("sass", *max(known)) if known else None
+
+
+def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
+    """Whether compilers of a CUDA version know a compute capability; those below Turing's are CUDA 12's."""
+    row = tables.capability(number)
+    return row.known_to(cuda) if row is not None else number < (7, 5) and cuda < (13, 0)
+
+
+def _knows(cuda: tuple[int, int], target: Target) -> bool:
+    first = {"": (0, 0), "a": (9, 0), "f": (10, 0)}[target.suffix]
+    return target.capability >= first and _is_known(target.capability, cuda)
+
+
+def installed(paths: Sequence[str] | None = None) -> tuple[Toolkit, ...]:
+    """The complete toolkits among the packages in `paths`, by default those of this process; the oldest first."""
+    found = []
+    for layout in _LAYOUTS.values():
+        toolkits = (_toolkit(path, layout) for path in (sys.path if paths is None else paths) if path)
+        if (first := next((toolkit for toolkit in toolkits if toolkit is not None), None)) is not None:
+            found.append(first)
+    return tuple(found)
+
+
+def _toolkit(path: str, layout: _Layout) -> Toolkit | None:
+    folder = Path(path, "nvidia")
+    if not folder.is_dir():
+        return None
+    libraries = {name: str(folder / file) for name, file in layout.libraries.items() if (folder / file).is_file()}
+    libdevice = folder / layout.home / "nvvm" / "libdevice" / "libdevice.10.bc"
+    # A folder without compilers, as other packages need it for their libraries, is no toolkit.
+    if not {*layout.libraries} - {*_OPTIONAL} <= libraries.keys() or not libdevice.is_file():
+        return None
+    versions = [_version(path, name) for name in (layout.compiler, layout.linker)]
+    if None in versions:
+        return None
+    compiler, linker = (tables.pair(text) for text in versions if text is not None)
+    return Toolkit(
+        cuda=compiler,
+        linker=linker,
+        home=str(folder / layout.home),
+        libraries=libraries,
+        include_dirs=tuple(str(folder / name) for name in layout.include_dirs if (folder / name).is_dir()),
+        libdevice=str(libdevice),
+    )
+
+
+def _version(path: str, name: str) -> str | None:
+    for distribution in metadata.distributions(path=[path], name=name):
+        return distribution.version
+    return None
+
+
+def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
+    """Which of `toolkits` makes the image for a target: the oldest that can, since most drivers load what it makes.
+
+    If none can it is the first, whose worker says what is wrong; None if there are none.
+    """
+    return next((toolkit for toolkit in toolkits if toolkit.links(target)), toolkits[0] if toolkits else None)
+
+
+def capabilities(toolkits: Iterable[Toolkit]) -> tuple[tuple[int, int], ...]:
+    """The compute capabilities from Turing on that any of `toolkits` makes images for, in order."""
+    listed = list(toolkits)
+    rows = [row.number for row in tables.capabilities() if row.renamed is None]
+    return tuple(number for number in rows if any(one.links(Target("sass", *number)) for one in listed))

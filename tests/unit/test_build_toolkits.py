@@ -1,0 +1,179 @@
+"""Which toolkits are installed, and which of them makes what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.arch import Target, parse
+from aotcuda.builder import jit, plan, toolchain, toolkits
+from aotcuda.builder.config import parser
+from aotcuda.errors import ToolchainError
+from support.toolkits import toolkit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aotcuda.builder.toolkits import Toolkit
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> tuple[Toolkit, ...]:
+    toolkit(tmp_path, 13, "13.0.88", linker="13.5.37")
+    toolkit(tmp_path, 12, "12.9.86")
+    return toolkits.installed([str(tmp_path)])
+
+
+def test_the_oldest_toolkit_comes_first_with_its_versions_and_files(wide: tuple[Toolkit, ...], tmp_path: Path) -> None:
+    old, new = wide
+    assert (old.cuda, old.linker, new.cuda, new.linker) == ((12, 9), (12, 9), (13, 0), (13, 5))
+    folder = tmp_path / "nvidia"
+    assert old.libraries["nvjitlink"] == str(folder / "nvjitlink/lib/libnvJitLink.so.12")
+    assert new.include_dirs == (str(folder / "cu13/include"), str(folder / "cu13/include/cccl"))
+    assert old.libdevice == str(folder / "cuda_nvcc/nvvm/libdevice/libdevice.10.bc")
+
+
+def test_libraries_without_compilers_are_no_toolkit(tmp_path: Path) -> None:
+    toolkit(tmp_path / "libraries", 13, "13.1.1", without="nvvm")  # as other packages need them
+    toolkit(tmp_path / "whole", 13, "13.0.88")
+    paths = ["", str(tmp_path / "nowhere"), str(tmp_path / "libraries"), str(tmp_path / "whole")]
+    assert [one.cuda for one in toolkits.installed(paths)] == [(13, 0)]
+    assert toolkits.installed(paths[:3]) == ()
+
+
+def test_a_jit_environment_has_no_packer(tmp_path: Path) -> None:
+    toolkit(tmp_path, 12, "12.8.93", without="nvfatbin")
+    (found,) = toolkits.installed([str(tmp_path)])
+    assert sorted(found.libraries) == ["nvjitlink", "nvrtc", "nvvm"]
+
+
+@pytest.mark.parametrize(
+    ("target", "maker"),
+    [
+        *((f"sm_{number}", 12) for number in (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)),
+        *((f"sm_{number}", 13) for number in (88, 107, 110)),
+        *((text, 12) for text in ("compute_75", "compute_120", "sm_90a", "sm_100f", "sm_70")),
+        *((text, 13) for text in ("compute_110", "compute_107", "sm_110a")),
+        ("sm_95", 12),
+        ("sm_107a", 12),
+    ],
+)
+def test_the_oldest_toolkit_that_can_makes_an_image(target: str, maker: int, wide: tuple[Toolkit, ...]) -> None:
+    chosen = toolkits.choose(parse(target), wide)
+    assert chosen is not None
+    assert chosen.cuda[0] == maker
+
+
+def test_a_newer_linker_makes_images_of_code_for_the_nearest_lower_gpu(wide: tuple[Toolkit, ...]) -> None:
+    old, new = wide
+    assert new.code_target(parse("sm_107")) == parse("sm_103")
+    assert new.code_target(parse("compute_107")) == parse("sm_103")
+    assert new.code_target(parse("sm_110")) == parse("sm_110")
+    assert [one.code_target(parse("sm_107a")) for one in wide] == [None, None]
+    assert [old.code_target(parse(f"sm_{number}")) for number in (88, 107, 110)] == [None, None, None]
+
+
+def test_all_targets_are_those_of_all_toolkits(wide: tuple[Toolkit, ...]) -> None:
+    every = [75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121]
+    assert [10 * major + minor for major, minor in toolkits.capabilities(wide)] == every
+    alone = [number for number in every if number not in {88, 107, 110}]
+    assert [10 * major + minor for major, minor in toolkits.capabilities(wide[:1])] == alone
+
+
+def plans(*targets: str) -> tuple[plan.ModulePlan, ...]:
+    table = {
+        "arch": list(targets),
+        "modules": {
+            "pkg.both": {"source": "pkg._s", "kernels": {"k": "void(int32)"}, "functions": {"f": "int32(int32)"}},
+            "pkg.kernels": {"source": "pkg._s", "kernels": {"k": "void(int32)"}},
+        },
+    }
+    return plan.make(parser.parse(table, environ={}))
+
+
+def described(parts: tuple[plan.ModulePlan, ...]) -> list[tuple[str, str, str, str]]:
+    def words(items: object) -> str:
+        return " ".join(map(str, items))  # type: ignore[call-overload]
+
+    return [
+        (part.config.name, words(unit.name for unit in part.units), words(part.targets), words(part.ltoir_targets))
+        for part in parts
+    ]
+
+
+def test_kernels_are_shared_out_and_functions_are_built_by_each(wide: tuple[Toolkit, ...]) -> None:
+    old, new = wide
+    (first, hers), (second, his) = plan.share(plans("sm_75", "sm_107", "compute_75"), wide)
+    assert (first, second) == (new, old)
+    assert described(hers) == [
+        ("pkg.both", "k f", "sm_107", "sm_75 sm_103"),
+        ("pkg.kernels", "k", "sm_107", "sm_75 sm_103"),
+    ]
+    assert described(his) == [
+        ("pkg.both", "k f", "sm_75 compute_75", "sm_75"),
+        ("pkg.kernels", "k", "sm_75 compute_75", "sm_75"),
+    ]
+    (kernel, function) = hers[0].units
+    assert hers[0].compiled_for(kernel) == (parse("sm_103"),)
+    assert hers[0].compiled_for(function) == (parse("sm_75"), parse("sm_103"))
+
+
+def test_a_toolkit_without_targets_builds_the_functions_alone(wide: tuple[Toolkit, ...]) -> None:
+    (_, hers), (_, his) = plan.share(plans("sm_90"), wide)
+    assert described(hers) == [("pkg.both", "f", "", "sm_90")]
+    assert described(his) == [("pkg.both", "k f", "sm_90", "sm_90"), ("pkg.kernels", "k", "sm_90", "sm_90")]
+
+
+def test_one_toolkit_builds_everything_as_it_is_listed(tmp_path: Path) -> None:
+    whole = plans("sm_90", "sm_75", "compute_75")
+    assert plan.share(whole, ()) == [(None, whole)]
+    toolkit(tmp_path, 13, "13.0.88")
+    installed = toolkits.installed([str(tmp_path)])
+    assert plan.share(whole, installed) == [(installed[0], whole)]
+
+
+def test_what_no_toolkit_knows_goes_to_the_first_to_be_refused(wide: tuple[Toolkit, ...]) -> None:
+    ((maker, parts),) = plan.share(plans("sm_95"), wide)
+    assert maker == wide[0]
+    assert parts[0].code_targets == {parse("sm_95"): Target("sass", 9, 5)}
+
+
+def jit_toolkit(target: str, driver: tuple[int, int]) -> Toolkit | None:
+    table = {"arch": [target], "modules": {"pkg.k": {"source": "pkg._s", "kernels": {"k": "void(int32)"}}}}
+    settings = parser.parse(table, environ={})
+    request = jit.Request(
+        table=table, module="pkg.k", kernel=None, signature=None, target=target, driver=driver, root="", package_root=""
+    )
+    return jit._toolkit(settings, request)
+
+
+def test_a_jit_build_takes_a_toolkit_whose_code_the_driver_loads(
+    monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]
+) -> None:
+    old, new = wide
+    monkeypatch.setattr(toolkits, "installed", lambda: wide)
+    assert jit_toolkit("sm_90", (12, 2)) == jit_toolkit("sm_90", (13, 0)) == old
+    assert jit_toolkit("sm_110", (13, 0)) == new
+    monkeypatch.setattr(toolkits, "installed", lambda: wide[1:])
+    assert jit_toolkit("sm_90", (13, 0)) == new
+    with pytest.raises(ToolchainError) as caught:
+        jit_toolkit("sm_90", (12, 2))
+    assert str(caught.value) == (
+        "the compilers that are installed are CUDA 13's, and the driver supports CUDA 12.2: install aotcuda[jit-cu12] "
+        "in their place, or update the driver"
+    )
+    monkeypatch.setattr(toolkits, "installed", tuple)
+    assert jit_toolkit("sm_90", (12, 2)) is None
+
+
+def test_a_toolkit_that_cannot_be_loaded_is_said_in_one_line(wide: tuple[Toolkit, ...]) -> None:
+    with pytest.raises(ToolchainError, match=r"libnvrtc\.so\.12 cannot be loaded .*install the extra"):
+        toolchain.load(wide[0])
+
+
+def test_another_toolkits_library_is_found_out(monkeypatch: pytest.MonkeyPatch, wide: tuple[Toolkit, ...]) -> None:
+    monkeypatch.setattr(toolchain, "_loaded", [wide[0]])
+    with pytest.raises(ToolchainError, match=r"is to use NVRTC 12\.9, and 13\.0 is loaded; run it in a fresh env"):
+        toolchain.check_loaded()
+    assert toolchain.include_dirs() == wide[0].include_dirs

@@ -1,0 +1,72 @@
+"""What the driver of a Tegra GPU is handed: nothing of another GPU's machine code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda import arch
+from aotcuda.binary import fatbin
+from aotcuda.builder.link import nvfatbin
+from aotcuda.builder.link.images import Image
+from aotcuda.errors import ManifestError
+from aotcuda.runtime.images import loaded_library, subset
+from support import images, manifests
+
+if TYPE_CHECKING:
+    from support.stand_in import StandIn
+
+TARGETS = ("sm_80", "sm_86", "sm_87", "sm_90", "compute_75")
+ENTRY = len(manifests.image("sm_80")[1])
+
+
+def test_the_table_that_needs_no_import_is_the_table() -> None:
+    assert set(loaded_library.TEGRA) == arch.TEGRA
+
+
+@pytest.mark.parametrize(
+    ("devices", "targets", "handed"),
+    [
+        ("8.7", TARGETS, 1),
+        ("8.7", ("sm_80", "sm_86", "compute_75"), 1),  # the PTX alone: by its number sm_86 would fit better
+        ("8.7", ("sm_87",), 1),
+        ("8.7,9.0", TARGETS, 2),
+        ("8.6", TARGETS, len(TARGETS)),
+        ("8.6,9.0", TARGETS, len(TARGETS)),
+    ],
+)
+def test_tegras_driver_is_handed_what_is_taken(
+    devices: str, targets: tuple[str, ...], handed: int, cuda: StandIn
+) -> None:
+    cuda.set(devices=devices)
+    cuda.package(manifests.kernel("axpy", "void(float32)"), targets=targets)
+    (call,) = cuda.calls("cuLibraryLoadData")
+    assert call["bytes"] == 16 + handed * ENTRY
+
+
+@pytest.fixture(scope="module")
+def packed() -> bytes:
+    made = [Image(arch.parse(name), images.numba_cubin(name), (12, 9), (12, 9)) for name in ("sm_75", "sm_80", "sm_90")]
+    text = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
+    return nvfatbin.kernels([*made, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))], "test")
+
+
+def test_a_part_of_a_fatbin_is_one_with_the_same_images(packed: bytes) -> None:
+    whole = {entry.arch: entry.content for entry in fatbin.read(packed, "whole")}
+    part = subset.only(packed, {"sm_80", "compute_75"}, "it")
+    assert {entry.arch: entry.content for entry in fatbin.read(part, "part")} == {
+        arch: whole[arch] for arch in ("sm_80", "compute_75")
+    }
+    assert images.cuobjdump(part, "--list-elf").count("ELF file") == 1
+    assert subset.only(packed, whole.keys(), "it") == packed
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:40], lambda data: b"\0" + data[1:], lambda data: b""])
+def test_a_fatbin_that_cannot_be_taken_apart_is_said_in_one_line(damage: object, packed: bytes) -> None:
+    with pytest.raises(
+        ManifestError, match=r"^it does not hold the images that its manifest lists; install the package"
+    ):
+        subset.only(damage(packed), {"sm_80"}, "it")  # type: ignore[operator]
+    with pytest.raises(ManifestError):
+        subset.only(packed, {"sm_87"}, "it")

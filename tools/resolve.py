@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Whether the `jit-` extras install beside libraries that people use them with: a run of uv's resolver for each pair.
+
+`python tools/resolve.py --out docs/results/resolver.json`. Nothing is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from environments import ROOT, environment
+
+LIBRARIES = {
+    12: ("torch", "cupy-cuda12x", "cuda-cccl[cu12]", "nvmath-python[cu12]"),
+    13: ("torch", "cupy-cuda13x", "cuda-cccl[cu13]", "nvmath-python[cu13]"),
+}
+EXTRAS = {"jit-cu12": 12, "jit-mlir-cu12": 12, "jit-cu13": 13, "jit-mlir-cu13": 13}
+PYTHON = "3.12"
+_TOLD = ("cuda-bindings", "cuda-toolkit", "numba-cuda", "numba-cuda-mlir", "nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+
+
+def resolve(extra: str, library: str, folder: Path) -> dict[str, object]:
+    """What the resolver makes of an extra and a library: the versions, or what it says."""
+    wanted = folder / "wanted.txt"
+    wanted.write_text(f"aotcuda[{extra}] @ {ROOT.as_uri()}\n{library}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+    done = subprocess.run(
+        [*command, "--python-version", PYTHON, str(wanted)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    if done.returncode:
+        return {"refused": " ".join(done.stderr.split())[:500]}
+    found = dict(line.split("==", 1) for line in done.stdout.splitlines() if "==" in line)
+    told = (library.partition("[")[0], *_TOLD)
+    return {name: found[name] for name in told if name in found}
+
+
+def main() -> None:
+    """Resolve every pair and print what came out; the exit status tells whether all can be installed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        found = {
+            f"{extra} beside {library}": resolve(extra, library, Path(name))
+            for extra, cuda in EXTRAS.items()
+            for library in LIBRARIES[cuda]
+        }
+    report = {"date": datetime.now(UTC).date().isoformat(), "python": PYTHON, "results": found}
+    text = json.dumps(report, indent=1)
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text + "\n", encoding="utf-8")
+    sys.exit(any("refused" in one for one in found.values()))
+
+
+if __name__ == "__main__":
+    main()
