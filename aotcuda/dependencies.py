@@ -77,7 +77,7 @@ def names(folder: str) -> str:
     with os.scandir(folder) as entries:
         found = {entry.name: entry.is_dir() for entry in entries}
     suffix = manifests.FOLDER_SUFFIX
-    generated = {name.removesuffix(suffix) for name in found if name.endswith(suffix)}
+    generated = {name.removesuffix(suffix) for name in found if name.endswith(suffix) and not is_mark(folder, name)}
     listed = [
         f"{name}/" if is_folder else name
         for name, is_folder in sorted(found.items())
@@ -89,6 +89,11 @@ def names(folder: str) -> str:
         )
     ]
     return manifests.digest("\0".join(listed).encode(errors="surrogateescape"))
+
+
+def is_mark(folder: str, name: str) -> bool:
+    """Whether a data folder lies beside a source that is packaged in place, and not beside a generated module."""
+    return os.path.isfile(os.path.join(folder, name, manifests.IN_PLACE))
 
 
 def variable(name: str) -> str | None:

@@ -65,6 +65,7 @@ class Registration:
         caller: The package whose code asks a device function for its type; empty if kernels cannot call any.
         interop: The module that answers.
         kernel_abi: What inspection calls the way in which its kernels take arguments.
+        in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Registration:
         "compiler",
         "distributions",
         "imports",
+        "in_place",
         "internals",
         "interop",
         "jit_requires",
@@ -101,6 +103,7 @@ class Registration:
         interop: str = "",
         kernel_abi: str = "",
         variables: Variables = Variables(),  # noqa: B008 (it is never changed)
+        in_place: str = "",
     ) -> None:
         self.name = name
         self.tables = tables
@@ -116,6 +119,7 @@ class Registration:
         self.interop = interop
         self.kernel_abi = kernel_abi or name
         self.variables = variables
+        self.in_place = in_place
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """What pip installs for it: `aotcuda[cu13]`."""
@@ -145,6 +149,7 @@ BUILT_IN: Mapping[str, Registration] = {
         interop="aotcuda.interop.numba_cuda",
         kernel_abi="numba",
         variables=_NUMBA,
+        in_place="aotcuda.numba",
     ),
     "numba-cuda-mlir": Registration(
         "numba-cuda-mlir",
@@ -160,6 +165,7 @@ BUILT_IN: Mapping[str, Registration] = {
         caller="numba_cuda_mlir",
         interop="aotcuda.interop.numba_cuda_mlir",
         variables=_NUMBA,
+        in_place="aotcuda.numba_cuda_mlir",
     ),
 }
 

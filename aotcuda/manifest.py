@@ -8,6 +8,7 @@ object in `manifest.json`, inside the data folder that lies beside the generated
     mypkg/kernels.aotcuda/
         manifest.json
         index.json              of a long manifest: what a launch needs of it, and where in it the kernels are
+        in-place                only where nothing is generated, which would hold it: the manifest's SHA-256
         kernels.fatbin          every image of the module's kernels (absent when it has none)
         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
                                 lowest, for links without link-time optimisation (likewise)
@@ -27,6 +28,11 @@ from __future__ import annotations
 import os
 import sys
 
+from aotcuda.data_folder import EDITABLE as EDITABLE
+from aotcuda.data_folder import FILE_NAME as FILE_NAME
+from aotcuda.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
+from aotcuda.data_folder import IN_PLACE as IN_PLACE
+from aotcuda.data_folder import WHEEL as WHEEL
 from aotcuda.errors import ManifestError
 
 TYPE_CHECKING = False
@@ -65,9 +71,7 @@ It rises with `FORMAT`, and with whatever else an older run time cannot launch: 
 the version that first reads such manifests. `tests/unit/test_manifest.py` holds it against the kinds that there are.
 """
 
-FILE_NAME = "manifest.json"
 INDEX_NAME = "index.json"
-FOLDER_SUFFIX = ".aotcuda"
 SOURCES = "sources"
 
 

@@ -116,6 +116,7 @@ class Parameter(TypedDict):
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
     aligned: NotRequired[bool]
     words: NotRequired[list[str]]
+    exact: NotRequired[bool]  # numbers: it takes those that Numba would give this very type, and adopts no other
     members: NotRequired[list[Parameter]]
 
 
@@ -159,6 +160,7 @@ class Kernel(TypedDict):
     name: str
     origin: str  # "mypkg._kernels:axpy"
     overloads: list[Overload]
+    defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
 
 
 class Function(TypedDict):
@@ -239,6 +241,7 @@ class Manifest(Head):
     linked: list[Linked]
     function_links: list[File]  # what has to be linked together with the exported functions
     sources: list[Source]
+    in_place: NotRequired[bool]  # the module is its own source, and its Python functions launch what is packaged
     rebuild: NotRequired[Rebuild]  # where `fallback` is `jit`
     reads: NotRequired[list[Read]]  # editable installs, and the fallback's cache: what else the images depend on
     variables: NotRequired[dict[str, str | None]]  # likewise: SHA-256 of environment variables, None if not set

@@ -249,8 +249,9 @@ def _read_module(folder: files.Folder) -> PackagedModule:
     where = folder.where
     data = _read(folder, manifest.FILE_NAME, manifest.LARGEST)
     parsed = manifest.parse(data, f"{where}/{manifest.FILE_NAME}")
-    generated = _generated(folder)
-    if generated is not None:
+    if parsed.get("in_place", False):
+        _check_mark(folder, data)
+    elif (generated := _generated(folder)) is not None:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
         if b"\n_aotcuda_index = " in generated:
             index = _read(folder, manifest.INDEX_NAME, manifest.LARGEST)
@@ -293,6 +294,16 @@ def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes
         message = (
             f"{folder.where}/{name} was altered: it is not the one that {shown(f'{folder.stem}.py')} was generated "
             "with; install the package again"
+        )
+        raise ManifestError(message)
+
+
+def _check_mark(folder: files.Folder, data: bytes) -> None:
+    mark = _read(folder, manifest.IN_PLACE, manifest.LARGEST)
+    if f" {manifest.digest(data)}\n".encode() not in mark:
+        message = (
+            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {manifest.IN_PLACE} beside it "
+            "names; install the package again"
         )
         raise ManifestError(message)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest, missing_hook
-from aotcuda.builder import manifest_dependencies, output, plan, questions, rebuild, stages, wheel_files
+from aotcuda.builder import in_place, manifest_dependencies, output, plan, questions, rebuild, stages, wheel_files
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import ConfigError
@@ -62,9 +62,11 @@ def build(
     root = root.resolve()
     roots = _import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
-    for module in settings.modules:
+    for item in plans:
+        module = item.config
         _check_package_exists(module.name, module.key, roots, root)
-        _check_name_is_free(module.name, module.key, roots, root)
+        if not item.in_place:
+            _check_name_is_free(module.name, module.key, roots, root)
     results = stages.run(
         Job(
             root=str(root),
@@ -101,6 +103,7 @@ def build(
                 if settings.fallback == "jit"
                 else None,
             )
+    files |= in_place.files(results, files, package_root, editable=editable)
     return Output(
         files=files,
         package_root=os.path.relpath(package_root, root),

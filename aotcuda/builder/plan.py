@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aotcuda.arch import Target
+from aotcuda.builder.config import checks
 from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
@@ -27,6 +28,7 @@ class ModulePlan:
         units: Its kernels', then its functions', in the configuration's order.
         targets: What to link the kernels for, in order.
         ltoir_targets: The compute capabilities that the exported functions are compiled for, as `sm_*` targets.
+        in_place: The module is its own source, and gains data alone.
     """
 
     config: Module
@@ -35,6 +37,7 @@ class ModulePlan:
     units: tuple[Unit, ...]
     targets: tuple[Target, ...]
     ltoir_targets: tuple[Target, ...]
+    in_place: bool = False
 
     @property
     def kernels(self) -> tuple[Unit, ...]:
@@ -66,11 +69,12 @@ def make(config: Config) -> tuple[ModulePlan, ...]:
 
 
 def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
-    """For every module, the names that it will have."""
+    """For every module that is generated, the names that it will have."""
     return {
         # The functions of one Python function may be called by its name too, unless something else has it.
         item.config.name: tuple(dict.fromkeys([*(unit.name for unit in item.units), *_overloaded(item.functions)]))
         for item in plans
+        if not item.in_place
     }
 
 
@@ -118,4 +122,5 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
         units=tuple(units),
         targets=config.arch,
         ltoir_targets=tuple(sorted({code_target(target) for target in config.arch}, key=Target.sort_key)),
+        in_place=checks.is_in_place(module, frontend),
     )

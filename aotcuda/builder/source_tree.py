@@ -40,6 +40,9 @@ def clean(table: Mapping[str, object], root: Path) -> None:
             data = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
             if (data / manifest.FILE_NAME).is_file():
                 shutil.rmtree(data)
+    for name in leftovers(root):  # beside sources that no table names, which import what packages them in place
+        if name.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}"):
+            shutil.rmtree((root / name).parent)
 
 
 def leftovers(root: Path) -> list[str]:
@@ -67,6 +70,9 @@ def _is_editable(path: Path) -> bool:
     """Whether a module or data folder is what an editable build wrote."""
     if path.suffix == ".py":
         return path.is_file() and api.is_generated(path) and b"editable=True" in path.read_bytes()
+    mark = path / manifest.IN_PLACE
+    if mark.is_file():
+        return mark.read_bytes().startswith(manifest.EDITABLE.encode())
     try:
         sources = manifest.read(str(path / manifest.FILE_NAME))["sources"]
     except ManifestError:

@@ -67,6 +67,8 @@ def files(
         whole["rebuild"] = rebuild
     data = manifest.dump(whole)
     contents[f"{folder}/{manifest.FILE_NAME}"] = data
+    if module.plan.in_place:
+        return contents  # `in_place.files` adds the digest
     index = None if editable else manifest_index.make(whole, data)
     if index is not None:
         contents[f"{folder}/{manifest.INDEX_NAME}"] = index
@@ -90,7 +92,7 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         LinkError: An image is not what the front end said it would be.
     """
     toolkit = tables.pair(result.toolchain["cuda"])
-    return {
+    described: manifest.Manifest = {
         "format": manifest.FORMAT,
         "floor": manifest.FLOOR,
         "generator": f"aotcuda {version}",
@@ -122,6 +124,10 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         "function_links": [],
         "sources": [],
     }
+    if module.plan.in_place:
+        described["load"] = "first-use"
+        described["in_place"] = True
+    return described
 
 
 def _options(module: BuiltModule) -> dict[str, object]:
@@ -149,10 +155,13 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
     resources = _resources(module)
     for unit, built in zip(module.plan.kernels, module.kernels, strict=True):
         kernel = found.setdefault(unit.name, {"name": unit.name, "origin": unit.origin, "overloads": []})
+        exact = module.plan.in_place and built.lazy
+        if module.plan.in_place:
+            kernel["defined"] = built.defined
         overload: manifest.Overload = {
             "signature": built.signature,
             "symbol": unit.symbol,
-            "parameters": list(built.parameters),
+            "parameters": [_exact(parameter) for parameter in built.parameters] if exact else list(built.parameters),
             "parameter_bytes": built.parameter_bytes,
             "cooperative": built.cooperative,
             "launch_bounds": list(built.launch_bounds),
@@ -166,6 +175,13 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
             ]
         kernel["overloads"].append(overload)
     return list(found.values())
+
+
+def _exact(parameter: manifest.Parameter) -> manifest.Parameter:
+    """A parameter that takes the numbers to which Numba gives its very type."""
+    if parameter["kind"] == "tuple":
+        return {**parameter, "members": [_exact(member) for member in parameter["members"]]}
+    return {**parameter, "exact": True} if parameter["kind"] in ("scalar", "complex") else parameter
 
 
 def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:

@@ -73,6 +73,8 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuCtxSetCurrent": (_pointer,),
     "cuCtxGetCurrent": (),  # fast launches ask it, and argtypes take time
     "cuCtxGetDevice": (_out,),
+    "cuCtxSynchronize": (),
+    "cuMemGetInfo_v2": (_out, _out),
     "cuCtxPushCurrent_v2": (_pointer,),
     "cuCtxPopCurrent_v2": (_out,),
     "cuLibraryLoadData": (_out, ctypes.c_char_p, _out, _out, _uint, _out, _out, _uint),

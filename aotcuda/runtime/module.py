@@ -12,6 +12,8 @@ from _thread import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.images.choice import Choice, Tier
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.loader import Loader
+    from aotcuda.runtime.simulator import Simulator
 
 _LOADS = ("import", "first-use")
 
@@ -61,6 +64,7 @@ class Module:
         self._kernels: dict[str, Kernel] = {}
         self._functions: dict[str, DeviceFunction] | None = None
         self._groups: dict[str, DeviceFunctionGroup] = {}
+        self._simulator: Simulator | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -74,11 +78,15 @@ class Module:
     @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels by name."""
+        if is_simulated():
+            return dict(self._simulated().kernels)  # type: ignore[arg-type]  # they are launched alike
         return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.launched.names}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
-        """The exported device functions by name."""
+        """The exported device functions by name; in Numba's simulator the Python functions."""
+        if is_simulated():
+            return dict(self._simulated().functions)
         if self._functions is None:
             self._make_functions()
         return dict(self._functions or {})
@@ -257,9 +265,23 @@ class Module:
 
     def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
         """The export of a name, None if there is none."""
+        if is_simulated():
+            found: Any = self._simulated().kernels.get(name) or self._simulated().functions.get(name)
+            return found  # type: ignore[no-any-return]
         if name in self._loader.launched.names:
             return self._kernels.get(name) or self._kernel(name)
         return self.functions.get(name) or self._groups.get(name)
+
+    def _simulated(self) -> Simulator:
+        """The module's kernels for Numba's simulator, which runs their sources."""
+        if self._simulator is None:
+            from aotcuda.runtime.simulator import Simulator  # noqa: PLC0415 (few programs run in it)
+
+            if self._unbuilt is not None:
+                self._simulator = Simulator.of_table(self.name, self._unbuilt)
+            else:
+                self._simulator = Simulator.of_manifest(self.manifest)
+        return self._simulator
 
     def _kernel(self, name: str) -> Kernel:
         """The one object of a kernel: it stays valid when images are replaced."""
@@ -288,6 +310,11 @@ class Module:
         near = get_close_matches(name, self._exported(), n=1)
         hint = f". Did you mean {near[0]!r}?" if near else ""
         return AttributeError(f"module {self.name!r} has no attribute {name!r}{hint}", name=name)
+
+
+def is_simulated() -> bool:
+    """Whether Numba's simulator runs kernels in this process, as Numba itself reads the variable."""
+    return os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip() not in ("", "0")
 
 
 def load(
@@ -326,7 +353,7 @@ def load(
 
         message = f"AOTCUDA_LOAD is {chosen!r}; write 'import' or 'first-use'"
         raise ConfigError(message)
-    if chosen == "import":
+    if chosen == "import" and not is_simulated():
         module.load_early()
     return module
 

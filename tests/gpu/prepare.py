@@ -32,6 +32,7 @@ WHEELS = {
     "devicefunctions": (REPOSITORY / "tests" / "packages" / "devicefunctions", ""),
     "udf": (REPOSITORY / "examples" / "udf", ""),
     "gpufeatures": (REPOSITORY / "tests" / "packages" / "gpufeatures", ""),
+    "inplace": (REPOSITORY / "tests" / "packages" / "inplace", "sm_80;sm_90;sm_100;sm_120;compute_75"),
 }
 """Folder of each wheel -> its project, and the AOTCUDA_ARCH that it is built with."""
 

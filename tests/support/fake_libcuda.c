@@ -546,6 +546,21 @@ EXPORT int cuMemcpyDtoH_v2(void *host, uint64_t address, size_t size) {
     return SUCCESS;
 }
 
+EXPORT int cuCtxSynchronize(void) {
+    log_line("{\"call\": \"cuCtxSynchronize\"}\n");
+    ENTER();
+    if (!current)
+        return INVALID_CONTEXT;
+    return faulted ? ILLEGAL_ADDRESS : SUCCESS;
+}
+
+EXPORT int cuMemGetInfo_v2(size_t *free, size_t *total) {
+    ENTER();
+    *free = (size_t)3 << 30;
+    *total = (size_t)4 << 30;
+    return current ? SUCCESS : INVALID_CONTEXT;
+}
+
 EXPORT int cuStreamSynchronize(void *stream) {
     log_line("{\"call\": \"cuStreamSynchronize\", \"stream\": %llu}\n", (unsigned long long)(uintptr_t)stream);
     ENTER();

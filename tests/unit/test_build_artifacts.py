@@ -72,7 +72,7 @@ def test_the_manifest_says_the_lowest_driver_of_the_module_and_of_each_image(
     (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
     empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": ()}
-    lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=())
+    lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=(), in_place=False)
     module = SimpleNamespace(plan=lone_plan, images=[(target, b"") for target in targets], ltoir=[], **empty)
     # There is no code behind these targets, so no machine code can tell what its kernels take.
     with pytest.MonkeyPatch.context() as patch:

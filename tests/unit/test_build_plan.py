@@ -86,3 +86,22 @@ def test_a_debug_build_of_kernels_has_no_ptx() -> None:
         make("options.debug = true\n" + KERNELS, AOTCUDA_ARCH="compute_90")
     make("options.debug = true\n" + KERNELS)
     make('options.debug = true\nfunctions.f = "int32(int32)"', '["compute_80"]')  # nothing of it becomes PTX
+
+
+def test_a_module_that_is_its_own_source_is_in_place_and_nothing_of_it_is_generated() -> None:
+    table = tomllib.loads("""
+arch = ["sm_80"]
+[modules."pkg.k"]
+source = "pkg.k"
+kernels.one = "void(int32)"
+[modules."pkg.other"]
+source = "pkg.k"
+kernels.one = "void(int32)"
+[modules."pkg.mlir"]
+frontend = "numba-cuda-mlir"
+source = "pkg.mlir"
+kernels.one = "void(int32)"
+""")
+    made = plan.make(parser.parse(table, environ={}))
+    assert [item.in_place for item in made] == [True, False, True]
+    assert plan.names(made) == {"pkg.other": ("one",)}

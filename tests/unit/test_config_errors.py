@@ -249,7 +249,9 @@ source = "pkg..k"
     "mypkg._kernels"
 
 source = "pkg.k"
-    {M}.source: "pkg.k" is this very module, which the build writes; name the module that holds the Python functions
+kernels = { f = { python = "g", signature = "void(int32)" }, g = "void(int64)" }
+    {M}.kernels.g: g is packaged already, by {M}.kernels.f, and in place a function is one kernel; list the signatures
+    of both under one of them
 
 source = "pkg.k.x"
     {M}.source: "pkg.k.x" needs a package "pkg.k", but {M} makes a single file of that name; rename one of them

@@ -9,6 +9,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
+from aotcuda import frontends
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
@@ -31,6 +32,8 @@ def check(config: Config) -> None:
         _check_content(module)
         _check_links(module)
         loading.tables(module.frontend or config.frontend).check(module)
+        if is_in_place(module, module.frontend or config.frontend):
+            _check_in_place(module)
     _check_module_names(config)
     _check_linked_modules(config.modules)
     _check_function_names(config.modules)
@@ -94,11 +97,21 @@ def _check_links(module: Module) -> None:
         seen[path] = item.key
 
 
+def is_in_place(module: Module, front_end: str) -> bool:
+    """Whether a module, which `front_end` builds, is packaged in place: it is its own source, and nothing is generated.
+
+    Only the sources of some front ends can be; see `aotcuda.frontends.Registration.in_place`.
+    """
+    found = frontends.find(front_end)
+    return bool(found and found.in_place and tuple(loading.tables(front_end).modules(module)) == (module.name,))
+
+
 def _check_module_names(config: Config) -> None:
     """A generated module is a file: it is nobody's source, and no package that could hold another module."""
+    generated = [module for module in config.modules if not is_in_place(module, module.frontend or config.frontend)]
     for module in config.modules:
         sources = loading.tables(module.frontend or config.frontend).modules(module)
-        for other in config.modules:
+        for other in generated:
             if other.name in sources:
                 whose = "this very module" if other is module else f"the module of {other.key}"
                 message = (
@@ -113,6 +126,20 @@ def _check_module_names(config: Config) -> None:
                         "a single file of that name; rename one of them"
                     )
                     raise ConfigError(message)
+
+
+def _check_in_place(module: Module) -> None:
+    """In place a Python function is launched by itself, so it stands for one kernel."""
+    seen: dict[str, str] = {}
+    for kernel in module.kernels:
+        python = getattr(kernel, "python", kernel.name)
+        if python in seen:
+            message = (
+                f"{kernel.key}: {python} is packaged already, by {seen[python]}, and in place a function is one "
+                "kernel; list the signatures of both under one of them"
+            )
+            raise ConfigError(message)
+        seen[python] = kernel.key
 
 
 def _check_linked_modules(modules: Sequence[Module]) -> None:

@@ -135,7 +135,10 @@ class Module:
     name: str
     source: Any = field(
         metadata=setting(
-            OfFrontEnd("source"), "The Python modules that hold the functions: one, or a list.", '"mypkg._kernels"'
+            OfFrontEnd("source"),
+            "The Python modules that hold the functions: one, or a list. "
+            "The very name of this one packages it in place.",
+            '"mypkg._kernels"',
         )
     )
     frontend: str | None = field(

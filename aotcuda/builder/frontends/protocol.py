@@ -161,6 +161,8 @@ class CompiledKernel:
         externals: The functions that it expects others to define.
         exceptions: For a debug build: what each error code that the kernel may store stands for, as
             `(code, exception's name, arguments as text, function, file, line)`.
+        defined: Where its Python function is defined: `mypkg.solver:add:12`, with the line that it begins in.
+        lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
     """
 
     code: tuple[LinkInput, ...]
@@ -175,6 +177,8 @@ class CompiledKernel:
     callbacks: tuple[Callbacks, ...] = ()
     externals: tuple[External, ...] = ()
     exceptions: tuple[tuple[int, str, str, str, str, int], ...] | None = None
+    defined: str = ""
+    lazy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,7 +166,8 @@ class Steps:
     def _elsewhere(self, plan: ModulePlan) -> dict[str, str]:
         """The names that other modules of the wheel have for others to link, with the module's name."""
         functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
-        found = {name: module for module, names in self.job.names.items() for name in functions.get(module, names)}
+        every = {**functions, **self.job.names}
+        found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
     def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:

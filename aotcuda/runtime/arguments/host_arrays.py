@@ -70,10 +70,13 @@ def wanted(args: tuple[object, ...]) -> list[int]:
     if value not in _VALUES:
         message = f"{_VARIABLE} is {value!r}; write 'error' or 'copy'"
         raise ConfigError(message)
+    return [] if value == "error" else [number for number, arg in enumerate(args, 1) if is_numpy(arg)]
+
+
+def is_numpy(arg: object) -> bool:
+    """Whether an argument is an array or a record of NumPy's."""
     numpy = sys.modules.get("numpy")
-    if value == "error" or numpy is None:
-        return []
-    return [number for number, arg in enumerate(args, 1) if isinstance(arg, (numpy.ndarray, numpy.void))]
+    return numpy is not None and isinstance(arg, (numpy.ndarray, numpy.void))
 
 
 class Copies:
@@ -128,14 +131,14 @@ def _warn(where: str, numbers: list[int]) -> None:
         f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; "
         "that takes longer than most kernels, so keep arrays on the GPU, as cupy.asarray does"
     )
-    warnings.warn(message, HostArrayWarning, stacklevel=_depth())
+    warnings.warn(message, HostArrayWarning, stacklevel=depth())
 
 
-def _depth() -> int:
+def depth() -> int:
     """How many frames up the caller of aotcuda is."""
     depth = 1
     frame = sys._getframe(1)  # noqa: SLF001 (warnings have no other way before Python 3.12)
-    here = os.path.dirname(os.path.dirname(__file__))
+    here = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         frame = frame.f_back
         depth += 1

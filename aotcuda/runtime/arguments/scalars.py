@@ -9,6 +9,9 @@ bool, int, float or complex: objects of subclasses of these (`numpy.float64` is 
 NumPy's other scalars and all other objects what the first of `__index__`, `__float__` and `__complex__` that they have
 gives.
 
+A parameter that is `exact`, of a kernel that is packaged in place, takes those numbers alone that Numba compiles to its
+very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are.
+
 Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
 float64 before float32, signed before unsigned).
 """
@@ -126,6 +129,8 @@ def rank(parameter: Parameter, value: object) -> int | None:
     kind = kind_of(value)
     if kind is None:
         return None
+    if parameter.get("exact"):
+        return 0 if _numba_type(value, kind) == _own_type(parameter) else None
     wanted = family(parameter)
     distance = _KINDS.index(wanted) - _KINDS.index(kind)
     if distance < 0:
@@ -136,6 +141,18 @@ def rank(parameter: Parameter, value: object) -> int | None:
     if distance == 0 and own == parameter["format"]:
         return 0
     return 100 * distance + 1 + _BY_WIDTH[wanted].index(parameter["format"])
+
+
+def _numba_type(value: object, kind: str) -> tuple[str, str]:
+    """Kind and `struct` character of the type that Numba gives a number."""
+    own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
+    if kind == "int" and not own and isinstance(value, int) and value >= 1 << 63:
+        return kind, "Q"
+    return kind, own or {"bool": "?", "int": "q", "float": "d", "complex": "d"}[kind]
+
+
+def _own_type(parameter: Parameter) -> tuple[str, str]:
+    return family(parameter), parameter["format"]
 
 
 def fit_plain(number: object, values: list[object]) -> bool:

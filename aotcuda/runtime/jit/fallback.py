@@ -24,6 +24,7 @@ from aotcuda.runtime.jit.compile import obtain, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     from aotcuda.manifest import Manifest
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
 
 WHOLE: Case = (None, None)
+
+observers: list[Callable[[str], None]] = []
+"""Told of whatever is launched that was compiled here; `aotcuda.testing` has one while it looks."""
 
 
 def allowed(setting: str) -> bool:
@@ -117,6 +121,8 @@ class Fallback:
         """
         if not self.may():
             raise cause
+        for tell in observers:
+            tell(_first_line(cause))
         with self._lock:
             key = (case, gpu.capability)
             found = self.loaded.get(key)

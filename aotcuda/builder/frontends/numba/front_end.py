@@ -195,6 +195,8 @@ class NumbaFrontEnd(ABC):
             callbacks=needed.callbacks,
             externals=declarations.placed(needed.externals, python, self.root),
             exceptions=self._relative(raised) if jit.options.debug else None,
+            defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
+            lazy=bool(getattr(loaded, "_can_compile", True)),  # Numba's own mark, which it sets for eager signatures
         )
 
     def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:

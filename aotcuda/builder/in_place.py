@@ -1,0 +1,64 @@
+"""What a wheel gains for sources that are packaged in place: marks, which say which manifests have their kernels.
+
+Each source with kernels has one in the data folder that goes by its name, and so has the `__init__.py` of each package
+that the build imported sources of: what has device functions alone, or nothing, needs no Numba either.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aotcuda.builder.worker.job import Result
+
+
+def files(
+    results: Iterable[Result], built: Mapping[str, bytes], package_root: Path, *, editable: bool
+) -> dict[str, bytes]:
+    """The marks, by their path from the folder that holds the package.
+
+    Args:
+        results: What workers built.
+        built: The files that the build has made so far, with the manifests among them.
+        package_root: The folder that holds the package.
+        editable: They are for an editable install.
+    """
+    digests: dict[str, str] = {}  # of the manifests, by module
+    defined: dict[str, set[str]] = {}  # by source, the modules with its kernels
+    sources: set[Path] = set()
+    for result in results:
+        for module in result.modules:
+            if module.plan.in_place:
+                name = module.plan.config.name
+                data = built[f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"]
+                digests[name] = manifest.digest(data)
+                for source in (name, *(kernel.defined.partition(":")[0] for kernel in module.kernels)):
+                    defined.setdefault(source, set()).add(name)
+        sources |= {Path(item["path"]) for item in result.sources}
+    if not digests:
+        return {}
+    found = {name: {module: digests[module] for module in sorted(modules)} for name, modules in defined.items()}
+    for path in sources:
+        package = _package(path.relative_to(package_root), package_root) if path.is_relative_to(package_root) else None
+        if package is not None:
+            found[f"{package.as_posix()}/__init__"] = {}
+    return {
+        f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": _content(digests_of, editable=editable)
+        for name, digests_of in sorted(found.items())
+    }
+
+
+def _package(path: Path, package_root: Path) -> Path | None:
+    """The outermost package that a file lies in; None if it lies in none."""
+    above = [parent for parent in reversed(path.parents) if parent != Path()]
+    return next((parent for parent in above if (package_root / parent / "__init__.py").is_file()), None)
+
+
+def _content(manifests: dict[str, str], *, editable: bool) -> bytes:
+    lines = [manifest.EDITABLE if editable else manifest.WHEEL, *(" ".join(item) for item in manifests.items())]
+    return "".join(f"{line}\n" for line in lines).encode()

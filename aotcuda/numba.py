@@ -1,0 +1,23 @@
+"""In the place of Numba, in a module that defines and launches kernels: `from aotcuda.numba import cuda, float32`.
+
+Where the module was packaged in place, importing this needs no Numba, and its kernels launch what was packaged. In a
+source tree that was never built, in builds, in Numba's simulator and with `AOTCUDA_IN_PLACE=0` it *is* Numba. See
+docs/in-place.md.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+
+from aotcuda.in_place import entry as _entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numba import *  # noqa: F403, TID251 (what type checkers see)
+    from numba import cuda as cuda  # noqa: PLC0414, TID251
+
+
+def __getattr__(name: str) -> Any:
+    return _entry.attribute("numba", name, _sys._getframe(1).f_globals)  # noqa: SLF001 (who imports it decides)

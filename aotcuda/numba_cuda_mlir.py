@@ -1,0 +1,23 @@
+"""In the place of numba-cuda-mlir, in a module that defines and launches kernels.
+
+Write `from aotcuda.numba_cuda_mlir import cuda` there. Where the module was packaged in place, importing this needs no
+compiler, and its kernels launch what was packaged. In a source tree that was never built, in builds and with
+`AOTCUDA_IN_PLACE=0` it *is* numba-cuda-mlir. See docs/in-place.md.
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+
+from aotcuda.in_place import entry as _entry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numba_cuda_mlir import *  # noqa: F403 (what type checkers see)
+    from numba_cuda_mlir import cuda as cuda  # noqa: PLC0414
+
+
+def __getattr__(name: str) -> Any:
+    return _entry.attribute("numba_cuda_mlir", name, _sys._getframe(1).f_globals)  # noqa: SLF001 (who imports it decides)

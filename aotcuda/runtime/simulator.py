@@ -1,0 +1,239 @@
+"""Packaged kernels in Numba's simulator: their sources, run by the processor with NumPy's arrays.
+
+With `NUMBA_ENABLE_CUDASIM=1` a package's tests need no GPU. Arguments are held against the packaged signatures as at a
+launch: numbers get the types that the kernel was compiled for, and what no signature takes is refused where the package
+forbids the JIT fallback.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from aotcuda import frontends
+from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from aotcuda.manifest import Kernel, Manifest
+    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.runtime.jit.recipe import Recipe
+
+_SIMULATED = frontends.DEFAULT
+"""The one front end that has a simulator."""
+
+
+class Simulator:
+    """The exports of one module, from its sources.
+
+    Attributes:
+        kernels: The kernels by name.
+        functions: The Python functions behind the exported device functions, by name.
+    """
+
+    def __init__(self, module: str, frontend: str, fallback: str) -> None:
+        self.kernels: dict[str, SimulatedKernel] = {}
+        self.functions: dict[str, Any] = {}
+        self._module = module
+        self._fallback = fallback
+        if frontend != _SIMULATED:
+            message = (
+                f"{module} was built with {frontend}, which has no simulator; run without NUMBA_ENABLE_CUDASIM, on a "
+                "machine with a GPU"
+            )
+            raise LaunchError(message)
+
+    @classmethod
+    def of_manifest(cls, manifest: Manifest) -> Simulator:
+        """Of a module that was built.
+
+        Raises:
+            LaunchError: Its front end has no simulator.
+            SourceError: A source cannot be imported, or lacks a function.
+        """
+        found = cls(manifest["module"], manifest["frontend"], manifest["fallback"])
+        for kernel in manifest["kernels"]:
+            found._add(kernel["name"], kernel["origin"], kernel)
+        for function in manifest["functions"]:
+            found.functions[function["name"]] = found._python(function["name"], function["origin"])
+        return found
+
+    @classmethod
+    def of_table(cls, module: str, recipe: Recipe) -> Simulator:
+        """Of a module of a source tree that was never built; its kernels take any arguments. Errors as above."""
+        found = cls(module, recipe.frontend, "jit")
+        modules: Any = recipe.table["modules"]
+        table = modules[module]
+        sources = [table["source"]] if isinstance(table["source"], str) else table["source"]
+        for kind in ("kernels", "functions"):
+            for name, entry in table.get(kind, {}).items():
+                python = entry.get("python", name) if isinstance(entry, dict) else name
+                origin = python if ":" in python else f"{_holder(sources, python)}:{python}"
+                if kind == "kernels":
+                    found._add(name, origin, None)
+                else:
+                    found.functions[name] = found._python(name, origin)
+        return found
+
+    def _add(self, name: str, origin: str, record: Kernel | None) -> None:
+        function = self._python(name, origin)
+        self.kernels[name] = SimulatedKernel(self._module, name, _simulated(function), record, self._fallback)
+
+    def _python(self, name: str, origin: str) -> Any:
+        module, _, path = origin.partition(":")
+        try:
+            found: Any = import_module(module)
+            for part in path.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError) as error:
+            message = (
+                f"{self._module}.{name} cannot run in Numba's simulator: its source {origin} is not here ({error})"
+            )
+            raise SourceError(message) from error
+        return found
+
+
+class SimulatedKernel:
+    """A kernel that Numba's simulator runs: `kernel[grid, block](*args)` and `kernel.forall(n)(*args)`.
+
+    Attributes:
+        signatures: The packaged signatures; empty if the module was never built.
+    """
+
+    def __init__(self, module: str, name: str, kernel: Any, record: Kernel | None, fallback: str) -> None:
+        self.__module__ = module
+        self.__name__ = self.__qualname__ = name
+        self.signatures = [overload["signature"] for overload in record["overloads"]] if record is not None else []
+        self._kernel = kernel
+        self._fallback = fallback
+        self._table: Any = None
+        if record is not None:
+            from aotcuda.runtime import driver  # noqa: PLC0415 (no driver is loaded by it)
+            from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415
+
+            self._table = OverloadTable(record, str(self), driver.live_mark())
+
+    def __getitem__(self, configuration: Any) -> Callable[..., None]:
+        """The kernel with a configuration; the stream means nothing.
+
+        Raises:
+            LaunchError: It is none.
+        """
+        if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
+            message = (
+                f"{self} cannot be launched: write [grid, block], [grid, block, stream] or [grid, block, stream, "
+                f"shared], not [{configuration!r}]"
+            )
+            raise LaunchError(message)
+        grid, block, _, shared = (*configuration, 0, 0)[:4]
+
+        def launch(*args: object) -> None:
+            self._kernel[grid, block, 0, shared](*self._taken(args))
+
+        return launch
+
+    def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> Callable[..., None]:
+        """The kernel over `n` threads."""
+        threads = block or 1  # as Numba's simulator has it: each of them is a thread of the processor's
+        return self[-(-n // threads), threads, stream, shared] if n else self._check
+
+    def _check(self, *args: object) -> None:
+        """A launch over no elements."""
+        self._taken(args)
+
+    def configure(self, grid: object, block: object, *, stream: object = 0, shared: int = 0, **_: object) -> Any:
+        """As in brackets; what else can be said of a launch means nothing here."""
+        return self[grid, block, stream, shared]
+
+    def _taken(self, args: tuple[object, ...]) -> Sequence[object]:
+        """The arguments as the packaged signature takes them that they fit.
+
+        Raises:
+            ArgumentError: There is none, and the package allows no other.
+        """
+        if self._table is None:
+            return args
+        shown = tuple([_Shown(arg) if _is_array(arg) else arg for arg in args])
+        selection = self._table.select(shown, 0)
+        if selection is None:
+            from aotcuda.runtime.jit.fallback import allowed  # noqa: PLC0415 (few launches come here)
+
+            if not allowed(self._fallback):
+                refusal: ArgumentError = self._table.refusal(shown)
+                raise refusal
+            return args
+        overload, slot, *_ = selection
+        overload.slots.append(slot)
+        return _converted(args, overload)
+
+    def __str__(self) -> str:
+        return f"{self.__module__}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<aotcuda kernel {self}, in Numba's simulator>"
+
+
+class _Shown:
+    """A NumPy array that says of itself what an array on a GPU says, so that it is held against signatures."""
+
+    def __init__(self, array: Any) -> None:
+        interface = array.__array_interface__
+        self.__cuda_array_interface__ = {
+            "shape": interface["shape"],
+            "typestr": interface["typestr"],
+            "descr": interface["descr"],
+            "strides": interface["strides"],
+            "data": interface["data"],
+            "version": 3,
+            "stream": None,
+        }
+
+
+def _is_array(value: object) -> bool:
+    import numpy as np  # noqa: PLC0415 (the simulator needs it)
+
+    return isinstance(value, np.ndarray)
+
+
+def _converted(args: tuple[object, ...], overload: PackedOverload) -> list[object]:
+    import numpy as np  # noqa: PLC0415 (as above)
+
+    found = []
+    for parameter, arg in zip(overload.parameters, args, strict=True):
+        if parameter["kind"] == "scalar":
+            found.append(np.dtype(parameter["format"]).type(arg))
+        elif parameter["kind"] == "complex":
+            found.append(np.dtype({"f": "c8", "d": "c16"}[parameter["format"]]).type(arg))
+        else:
+            found.append(arg)
+    return found
+
+
+def _simulated(function: Any) -> Any:
+    """A kernel of the simulator's, made of whatever a source has under the name."""
+    try:
+        cuda: Any = import_module("numba.cuda")
+    except ImportError as error:
+        message = f"Numba's simulator needs {error.name}, which is not installed: pip install numba-cuda"
+        raise DependencyError(message) from None
+    kind = getattr(cuda, "FakeCUDAKernel", ())
+    seen: list[Any] = []
+    while not isinstance(function, kind):
+        if type(function).__name__ == "function":
+            return cuda.jit(function)
+        seen.append(function)
+        held = next((value for value in vars(function).values() if isinstance(value, kind)), None)
+        inner = [getattr(function, name, None) for name in ("py_func", "python_func", "__wrapped__")]
+        function = held if held is not None else next((item for item in inner if item is not None), None)
+        if function is None or len(seen) > 8:
+            message = f"{seen[0]!r} is no kernel; Numba's simulator runs what @cuda.jit makes, and plain functions"
+            raise SourceError(message)
+    return function
+
+
+def _holder(sources: Sequence[str], python: str) -> str:
+    """The one of several sources that has a function."""
+    first = python.partition(".")[0]
+    return next((name for name in sources if hasattr(import_module(name), first)), sources[0])

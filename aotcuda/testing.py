@@ -1,0 +1,158 @@
+"""What the tests of a package want that has packaged kernels: marks for pytest, and a check of what was launched.
+
+    from aotcuda import testing
+
+    @testing.needs_gpu
+    def test_speed(): ...
+
+    @testing.needs_packaged("mypkg.solver")
+    def test_nothing_is_compiled():
+        with testing.only_packaged():
+            mypkg.solve(...)
+
+Marks are made when they are asked for, and ask the driver then. With `NUMBA_ENABLE_CUDASIM=1` kernels run in Numba's
+simulator; what needs a GPU is skipped.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+
+from aotcuda.errors import AotcudaError, ConfigError
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.jit import fallback
+from aotcuda.runtime.module import Module, is_simulated, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    needs_gpu: Any
+    needs_gpu_or_simulator: Any
+
+__all__ = [
+    "has_gpu",
+    "is_packaged",
+    "is_simulated",
+    "needs_gpu",
+    "needs_gpu_or_simulator",
+    "needs_packaged",
+    "only_packaged",
+]
+
+# By the module of a front end's launches: the class and the method that every launch of its own goes through, and how
+# to tell the Python function of the object.
+_LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "numba.cuda.dispatcher": ("_Kernel", "launch", lambda kernel: kernel.py_func),
+    "numba_cuda_mlir.descriptor": ("_ArgMarshaller", "_launch", lambda marshaller: marshaller._dispatcher.py_func),  # noqa: SLF001
+}
+
+
+def has_gpu() -> bool:
+    """Whether kernels can run on a GPU here: there is one, with a driver that works, and no simulator is asked for."""
+    if is_simulated():
+        return False
+    try:
+        drivers.get()
+    except AotcudaError:
+        return False
+    return True
+
+
+def is_packaged(module: str) -> bool:
+    """Whether launches of a module's kernels take a packaged image here, in place or by a generated module.
+
+    Args:
+        module: Its name; it is imported.
+
+    Raises:
+        ImportError: It cannot be imported.
+    """
+    return _why_not_packaged(module) is None
+
+
+def needs_packaged(module: str) -> Any:
+    """A mark for tests that launch what was packaged: they are skipped where it is not, and the reason is said.
+
+    Args:
+        module: The module's name; it is imported.
+
+    Raises:
+        ImportError: It cannot be imported.
+    """
+    import pytest  # noqa: PLC0415 (only tests have it)
+
+    reason = _why_not_packaged(module)
+    return pytest.mark.skipif(reason is not None, reason=reason or "")
+
+
+@contextmanager
+def only_packaged() -> Iterator[None]:
+    """Check that in the block nothing is launched but packaged code: nothing that was compiled here, nor by Numba.
+
+    Packaged modules that were imported are unloaded first, so that what was compiled for them before counts again.
+
+    Raises:
+        ConfigError: The block is in Numba's simulator, which launches nothing that is packaged.
+        AssertionError: Something else was launched; all of it is listed.
+    """
+    if is_simulated():
+        message = "NUMBA_ENABLE_CUDASIM is set, and Numba's simulator launches nothing that is packaged; unset it"
+        raise ConfigError(message)
+    for module in list(sys.modules.values()):
+        packaged = vars(module).get("__aotcuda__") if hasattr(module, "__dict__") else None
+        if isinstance(packaged, Module):
+            packaged.unload()
+    found: dict[str, None] = {}
+    with ExitStack() as stack:
+        fallback.observers.append(found.setdefault)
+        stack.callback(fallback.observers.remove, found.setdefault)
+        for name, (owner, method, function) in _LAUNCHES.items():
+            if find_spec(name.partition(".")[0]) is not None:
+                _watch(stack, getattr(import_module(name), owner), method, function, found)
+        yield
+    if found:
+        lines = "\n  ".join(found)
+        message = f"what was launched was not packaged alone:\n  {lines}"
+        raise AssertionError(message)
+
+
+def _watch(stack: ExitStack, owner: Any, method: str, function: Callable[[Any], Any], found: dict[str, None]) -> None:
+    """Note, until the stack is done, the launches of a front end's own."""
+    original = getattr(owner, method)
+
+    def launch(self: Any, *args: Any, **options: Any) -> Any:
+        python = function(self)
+        found.setdefault(f"{python.__module__}.{python.__qualname__} was compiled by {type(self).__module__}")
+        return original(self, *args, **options)
+
+    setattr(owner, method, launch)
+    stack.callback(setattr, owner, method, original)
+
+
+def _why_not_packaged(module: str) -> str | None:
+    if is_simulated():
+        return "Numba's simulator launches nothing that is packaged"
+    try:
+        packaged = load(module)
+        choices = list(packaged.chosen.values())
+    except AotcudaError as error:
+        return f"{error}".partition("\n")[0]
+    missing = [choice for choice in choices if choice.arch is None]
+    return f"{missing[0]}" if len(missing) == len(choices) else None
+
+
+def __getattr__(name: str) -> object:
+    if name not in ("needs_gpu", "needs_gpu_or_simulator"):
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message, name=name)
+    import pytest  # noqa: PLC0415 (only tests have it)
+
+    there = has_gpu() or (name == "needs_gpu_or_simulator" and is_simulated())
+    reason = "this needs a GPU" if name == "needs_gpu" else "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
+    mark: object = pytest.mark.skipif(not there, reason=reason)
+    return mark

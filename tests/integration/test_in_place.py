@@ -1,0 +1,305 @@
+"""Modules that are packaged in place: built by both front ends, installed without them, launched on the stand-in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from support import front_ends, in_place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.stand_in import StandIn
+
+ARRAYS = """
+import ctypes
+fake = ctypes.CDLL("libcuda.so.1")
+fake.fake_allocate.restype = ctypes.c_uint64
+
+class Array:
+    def __init__(self, typestr="<f4", size=64):
+        data = fake.fake_allocate(ctypes.c_uint64(8 * size), 0), False
+        self.__cuda_array_interface__ = {
+            "version": 3, "data": data, "shape": (size,), "typestr": typestr, "strides": None, "stream": None
+        }
+
+import sys
+import inplace.solver as s
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project `inplace`, with its wheel in `dist`."""
+    project = projects.copy("inplace", tmp_path_factory.mktemp("in_place") / "project")
+    projects.build_wheel(project)
+    return project
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path) -> Path:
+    """A folder with the content of the wheel."""
+    (wheel,) = (built / "dist").glob("*.whl")
+    folder = built.parent / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def run(cuda: StandIn, folder: Path, code: str, *options: str, **environ: str) -> str:
+    """What an interpreter prints that has the package in `folder`, with the stand-in as its driver."""
+    environment = cuda.environment()
+    environment["PYTHONPATH"] = os.pathsep.join([str(folder), environment["PYTHONPATH"]])
+    done = subprocess.run(
+        [sys.executable, *options, "-c", ARRAYS + code],
+        env={**environment, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def kernels(cuda: StandIn) -> list[str]:
+    return [call["kernel"] for call in cuda.launches()]
+
+
+def test_the_wheel_gains_data_alone_and_its_sources_stay_as_they_are(built: Path) -> None:
+    (wheel,) = (built / "dist").glob("*.whl")
+    files = projects.content(wheel)
+    sources = {name: data for name, data in files.items() if name.endswith((".py", ".pyi"))}
+    assert sources == {f"inplace/{path.name}": path.read_bytes() for path in (built / "src/inplace").glob("*.py")}
+    gained = {name for name in files if ".aotcuda/" in name}
+    assert gained == {
+        "inplace/__init__.aotcuda/in-place",
+        "inplace/helpers.aotcuda/in-place",
+        "inplace/solver.aotcuda/in-place",
+        "inplace/solver.aotcuda/inplace_solver.h",
+        "inplace/solver.aotcuda/kernels.fatbin",
+        "inplace/solver.aotcuda/manifest.json",
+    }
+    assert all(f"{name},sha256=".encode() in files["inplace-1.0.dist-info/RECORD"] for name in gained)
+
+
+def test_it_is_the_same_when_it_is_built_again(built: Path, tmp_path: Path) -> None:
+    again = projects.copy("inplace", tmp_path / "elsewhere")
+    (wheel,) = (built / "dist").glob("*.whl")
+    assert projects.build_wheel(again).read_bytes() == wheel.read_bytes()
+
+
+def test_the_manifest_says_what_calls_mean(built: Path) -> None:
+    (wheel,) = (built / "dist").glob("*.whl")
+    manifest = projects.manifest_of(projects.content(wheel), "inplace.solver")
+    assert (manifest["in_place"], manifest["load"]) == (True, "first-use")
+    by_name = {kernel["name"]: kernel for kernel in manifest["kernels"]}
+    exact = {name: kernel["overloads"][0]["parameters"][0].get("exact") for name, kernel in by_name.items()}
+    assert exact == {"add": None, "scale": True, "shift": None, "tile": None, "fill": None}
+    assert by_name["fill"]["overloads"][0]["parameters"][1]["exact"] is True
+    assert by_name["fill"]["defined"].startswith("inplace.helpers:fill:")
+    assert by_name["add"]["defined"].startswith("inplace.solver:add:")
+
+
+def test_without_numba_and_numpy_it_launches_what_was_packaged(cuda: StandIn, installed: Path) -> None:
+    code = """
+s.launch_all(Array(), Array(), Array())
+s.fill[1, 64](Array("<i4"), 7)
+print(s.has_gpu(), [name for name in ("numba", "numpy", "llvmlite", "re") if name in sys.modules])
+"""
+    assert run(cuda, installed, code, "-S") == "True []\n"
+    assert kernels(cuda) == ["add__0", "scale__0", "shift", "tile", "scale__0", "fill"]
+
+
+def test_a_command_reads_it_as_any_module(installed: Path) -> None:
+    done = projects.succeed(installed, sys.executable, "-m", "aotcuda", "inspect", str(installed / "inplace"))
+    assert "inplace.solver" in done.out
+    assert "scale" in done.out
+
+
+def test_types_that_were_not_packaged_are_compiled_by_the_fallback(
+    cuda: StandIn, installed: Path, tmp_path: Path
+) -> None:
+    code = """
+import warnings
+import numpy as np
+for _ in range(2):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        s.scale[1, 64](np.int32(2), Array())
+        print(*[warning.category.__name__ for warning in caught], *[warning.message for warning in caught])
+print(s.scale.signatures)
+"""
+    said, silent, signatures = run(cuda, installed, code, AOTCUDA_CACHE_DIR=str(tmp_path / "cache")).splitlines()
+    assert said.startswith("FallbackWarning inplace.solver.scale for void(int32, float32[::1]): it is compiled on this")
+    assert silent == ""
+    assert signatures == "['void(float64, float32[:])', 'void(float32, float32[:])', 'void(int64, float32[:])']"
+    assert kernels(cuda) == ["scale", "scale"]
+
+
+def test_a_python_int_is_not_taken_for_what_was_compiled_for_another_type(
+    cuda: StandIn, installed: Path, tmp_path: Path
+) -> None:
+    code = """
+import numpy as np
+s.scale[1, 64](np.int32(2), Array())
+s.scale[1, 64](2, Array())
+s.scale[1, 64](np.int32(2), Array())
+"""
+    run(cuda, installed, code, "-W", "ignore", AOTCUDA_CACHE_DIR=str(tmp_path / "cache"))
+    assert kernels(cuda) == ["scale", "scale__2", "scale"]
+
+
+def test_numba_compiles_what_is_not_packaged_and_what_calls_its_device_functions(installed: Path) -> None:
+    code = """
+from numba import cuda, float32, float64
+from numba.cuda import compiler, dispatcher
+from numba.cuda.memory_management import nrt
+
+class Device:
+    compute_capability = (9, 0)
+
+for module in (dispatcher, compiler, nrt):
+    module.get_current_device = Device
+import inplace.helpers as h, inplace.solver as s
+
+@cuda.jit
+def mine(x):
+    x[0] = h.twice(x[1]) + s.twice(x[2])
+
+for kernel, *types in (
+    (mine, float32[:]), (s.add.of_numba(), *[float32[::1]] * 3), (s.tile.of_numba(), float32[::1]),
+    (s.never_packaged.of_numba(), float64[:]), (h.fill.of_numba(), float64[:], float64),
+):
+    ptx, _ = cuda.compile(kernel.py_func, tuple(types), device=False, abi="numba", cc=(9, 0), output="ptx")
+    print(".entry" in ptx, s.cuda)
+"""
+    path = os.pathsep.join([str(installed), str(projects.CHECKOUT)])
+    done = projects.succeed(installed, sys.executable, "-c", code, PYTHONPATH=path)
+    assert done.out == "True <numba.cuda, in place>\n" * 5
+
+
+def test_sources_that_were_never_built_have_numba_itself(built: Path) -> None:
+    code = """
+import inplace.helpers as h, numba, numba.cuda
+print(h.nb.cuda is numba.cuda, type(h.fill).__name__, type(h.twice).__name__, h.nb.float32 is numba.float32)
+"""
+    done = projects.succeed(built, sys.executable, "-c", code, PYTHONPATH=str(built / "src"))
+    assert done.out == "True CUDADispatcher CUDADispatcher True\n"
+
+
+@pytest.mark.parametrize("installed_too", [False, True])
+def test_in_the_simulator_it_runs_from_its_sources(built: Path, installed: Path, installed_too: bool) -> None:
+    code = """
+import numpy as np, inplace.solver as s
+x, out, numbers = np.arange(64, dtype="f4"), np.zeros(64, "f4"), np.zeros(4, "i4")
+s.launch_all(x, np.ones(64, "f4"), out)
+s.fill[1, 4](numbers, 7)
+expected = (((2 * x + 1) * 2 + 1)[::-1]) * 2
+print(np.array_equal(out, expected), numbers.tolist())
+"""
+    path = installed if installed_too else built / "src"
+    done = projects.succeed(built, sys.executable, "-c", code, PYTHONPATH=str(path), NUMBA_ENABLE_CUDASIM="1")
+    assert done.out == "True [7, 7, 7, 7]\n"
+
+
+def test_an_editable_install_launches_what_was_built_until_the_source_is_edited(cuda: StandIn, tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    projects.succeed(project, *projects.HATCHLING[:-1], "wheel:editable")
+    source = project / "src"
+    code = "s.launch_all(Array(), Array(), Array())\nprint(s.__aotcuda__.editable, 'numba' in sys.modules)"
+    assert run(cuda, source, code, "-S") == "True False\n"
+    assert len(kernels(cuda)) == 5
+    helpers = source / "inplace/helpers.py"
+    helpers.write_text(helpers.read_text().replace("x + x", "x * 2"))
+    code = "try:\n    s.launch_all(*[Array()] * 3)\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    said = run(cuda, source, code, "-S", AOTCUDA_FALLBACK="error")
+    assert said.startswith("StaleBuildError inplace.solver was built before ")
+    assert "helpers.py was edited; build it again: pip install -e ." in said
+    compiled = "s.add[1, 64](Array(), Array(), Array())\nprint(s.__aotcuda__.chosen[0].arch)"
+    assert run(cuda, source, compiled, "-W", "ignore", AOTCUDA_CACHE_DIR=str(tmp_path / "cache")) == "sm_90\n"
+
+
+def test_a_source_that_lists_its_folder_is_not_out_of_date_because_it_was_built(cuda: StandIn, tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    source = project / "src" / "inplace" / "solver.py"
+    source.write_text("import os\n\nFILES = os.listdir(os.path.dirname(__file__))\n" + source.read_text())
+    for _ in range(2):
+        projects.succeed(project, *projects.HATCHLING[:-1], "wheel:editable")
+        code = "s.launch_all(Array(), Array(), Array())\nprint(s.__aotcuda__.editable)"
+        assert run(cuda, project / "src", code, "-S", AOTCUDA_FALLBACK="error") == "True\n"
+    (source.parent / "more.py").touch()
+    code = "try:\n    s.launch_all(*[Array()] * 3)\nexcept Exception as error:\n    print(error)"
+    said = run(cuda, project / "src", code, "-S", AOTCUDA_FALLBACK="error")
+    assert "were added or removed; build it again" in said
+
+
+def test_what_an_editable_install_leaves_is_no_part_of_a_wheel_and_can_be_removed(built: Path, tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    before = projects.tree(project)
+    projects.succeed(project, *projects.HATCHLING[:-1], "wheel:editable")
+    (wheel,) = (built / "dist").glob("*.whl")
+    assert projects.build_wheel(project).read_bytes() == wheel.read_bytes()
+    (project / "dist").joinpath(wheel.name).unlink()
+    projects.succeed(project, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--clean-only", "--hooks-only")
+    assert projects.tree(project) == before
+
+
+def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> None:
+    if not front_ends.installed():
+        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+    project = tmp_path / "project"
+    projects.write(project, "", aotcuda='arch = ["sm_90"]\nfrontend = "numba-cuda-mlir"')
+    (project / "pkg" / "_k.py").unlink()
+    (project / "pkg" / "solver.py").write_text(
+        "from aotcuda.numba_cuda_mlir import cuda, float32\n\n\n"
+        "@cuda.jit(device=True)\ndef twice(x):\n    return x + x\n\n\n"
+        "@cuda.jit\ndef scale(factor, values):\n"
+        "    shared = cuda.shared.array(4, float32)\n    shared[0] = values[0]\n    cuda.syncthreads()\n"
+        "    values[cuda.grid(1)] = twice(shared[0]) * factor\n"
+    )
+    config = project / "pyproject.toml"
+    config.write_text(
+        config.read_text()
+        .replace("aotcuda[cu13]", "aotcuda[mlir-cu13]")
+        .replace('"pkg.k"', '"pkg.solver"')
+        .replace('source = "pkg._k"', 'source = "pkg.solver"\nkernels.scale = "void(float64, float32[:])"')
+    )
+    with zipfile.ZipFile(projects.build_wheel(project)) as archive:
+        archive.extractall(tmp_path / "inplace")
+    code = f"{in_place.NO_NUMBA}\nimport pkg.solver as s\ns.scale[1, 64](2.0, Array())\nprint(s.cuda)\n"
+    environment = {**cuda.environment(), "LD_LIBRARY_PATH": str(cuda.library.parent)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "inplace"), environment["PYTHONPATH"]])
+    arrays = ARRAYS.replace("import inplace.solver as s\n", "")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", arrays + code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("<numba_cuda_mlir.cuda, in place>\n", "")
+    assert kernels(cuda) == ["scale"]
+    whole = projects.succeed(
+        project, sys.executable, "-c", "import pkg.solver as s; print(type(s.scale).__name__)", PYTHONPATH=str(project)
+    )
+    assert whole.out == "MLIRDispatcher\n"
+
+
+def test_from_a_record_in_the_simulator_to_a_packaged_launch(cuda: StandIn, tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().partition("[tool.aotcuda.modules")[0])
+    launches = (
+        "import numpy as np, inplace.solver as s\nx = np.zeros(64, 'f4')\ns.launch_all(x, x + 1, x + 2)\n"
+        "s.fill[1, 4](np.zeros(4, 'i4'), 7)\n"
+    )
+    record = [sys.executable, "-m", "aotcuda", "record", "--write", "--", sys.executable, "-c", launches]
+    projects.succeed(project, *record, PYTHONPATH=str(project / "src"), NUMBA_ENABLE_CUDASIM="1")
+    with zipfile.ZipFile(projects.build_wheel(project)) as archive:
+        archive.extractall(tmp_path / "site")
+    code = 's.launch_all(Array(), Array(), Array())\ns.fill[1, 4](Array("<i4"), 7)\nprint(s.__aotcuda__.name)'
+    assert run(cuda, tmp_path / "site", code, "-S", AOTCUDA_FALLBACK="error") == "inplace.solver\n"
+    assert kernels(cuda) == ["add", "scale", "shift", "tile", "scale", "fill"]

@@ -1,0 +1,131 @@
+"""Packaged modules in Numba's simulator, from their sources: what was built, and what was not."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from support import front_ends
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """
+from numba import cuda
+
+
+def twice(x):
+    return x + x
+
+
+@cuda.jit
+def axpy(a, x, out):
+    shared = cuda.shared.array(32, "float32")
+    i = cuda.grid(1)
+    if i < out.size:
+        shared[cuda.threadIdx.x] = a * x[i]
+        out[i] = twice(shared[cuda.threadIdx.x])
+
+
+def kind(value, out):
+    out[0] = value
+"""
+MODULE = """\
+functions = { twice_f32 = { python = "twice", signature = "float32(float32)" } }
+kernels.axpy = "void(float32, float32[::1], float32[::1])"
+kernels.kinds = { python = "kind", signatures = ["void(float32, int32[::1])", "void(float64, int64[::1])"] }
+"""
+CODE = """
+import aotcuda, numpy as np
+k = aotcuda.load("pkg.k")
+import pkg.k
+x, out = np.arange(64, dtype="f4"), np.zeros(64, "f4")
+pkg.k.axpy[2, 32](2.0, x, out)
+print(np.array_equal(out, 4 * x))
+pkg.k.axpy.forall(64)(3.0, x, out)
+print(np.array_equal(out, 6 * x), pkg.k.twice_f32(4), pkg.k.axpy, sorted(k.kernels))
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return projects.write(tmp_path_factory.mktemp("simulated") / "project", SOURCE, module=MODULE)
+
+
+@pytest.fixture(scope="module")
+def installed(project: Path) -> Path:
+    folder = project.parent / "installed"
+    with zipfile.ZipFile(projects.build_wheel(project)) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def simulated(folder: Path, code: str, **environ: str) -> projects.Done:
+    return projects.run(folder, sys.executable, "-c", code, PYTHONPATH=str(folder), NUMBA_ENABLE_CUDASIM="1", **environ)
+
+
+def test_what_was_built_runs_from_the_sources_in_the_wheel(installed: Path) -> None:
+    done = simulated(installed, CODE)
+    assert done.out.splitlines() == [
+        "True",
+        "True 8 pkg.k.axpy ['axpy', 'kinds']",
+    ], done.err
+
+
+def test_what_was_never_built_runs_from_the_tree(project: Path) -> None:
+    done = simulated(project, CODE)
+    assert done.out.splitlines()[0] == "True", done.err
+
+
+def test_numbers_have_the_types_of_the_packaged_signature(installed: Path) -> None:
+    kinds = "def kind(value, out):\n    out[0] = value.dtype.itemsize"
+    source = installed / "pkg" / "_k.py"
+    before = source.read_text()
+    source.write_text(before.replace("def kind(value, out):\n    out[0] = value", kinds))
+    code = """
+import pkg.k, numpy as np
+for dtype in ("i4", "i8"):
+    out = np.zeros(1, dtype)
+    pkg.k.kinds[1, 1](2, out)
+    print(out[0])
+"""
+    done = simulated(installed, code)
+    source.write_text(before)
+    assert done.out.split() == ["4", "8"], done.err
+
+
+def test_arguments_that_no_signature_takes_are_refused_where_nothing_may_be_compiled(installed: Path) -> None:
+    code = "import pkg.k, numpy as np\npkg.k.axpy[1, 1](2.0, np.zeros(1), np.zeros(1))"
+    assert simulated(installed, code).status == 0
+    done = simulated(installed, code, AOTCUDA_FALLBACK="error")
+    assert "ArgumentError: pkg.k.axpy: argument 2, x, is float64[::1] where float32[::1] is packaged" in done.err
+
+
+def test_an_import_touches_no_driver(installed: Path) -> None:
+    code = "import pkg.k, sys\nprint('aotcuda.runtime.images.loaded_library' in sys.modules)"
+    assert simulated(installed, code, AOTCUDA_LOAD="import").out == "False\n"
+
+
+def test_what_is_no_kernel_and_a_source_that_is_gone_are_said(installed: Path) -> None:
+    code = "import pkg.k\npkg.k.axpy[1]"
+    assert "LaunchError: pkg.k.axpy cannot be launched: write [grid, block]" in simulated(installed, code).err
+    source = installed / "pkg" / "_k.py"
+    away = source.rename(source.with_suffix(".away"))
+    done = simulated(installed, "import pkg.k\npkg.k.axpy")
+    away.rename(source)
+    assert "SourceError: pkg.k.axpy cannot run in Numba's simulator: its source pkg._k:axpy is not here" in done.err
+
+
+def test_a_front_end_without_a_simulator_says_so(tmp_path: Path) -> None:
+    if not front_ends.installed():
+        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
+    source = "from numba_cuda_mlir import cuda\n\n\n@cuda.jit\ndef f(x):\n    x[0] = 1\n"
+    project = projects.write(
+        tmp_path / "project", source, aotcuda='frontend = "numba-cuda-mlir"', module='kernels.f = "void(float32[::1])"'
+    )
+    done = simulated(project, "import aotcuda\naotcuda.load('pkg.k').kernels")
+    assert "LaunchError: pkg.k was built with numba-cuda-mlir, which has no simulator; run without" in done.err

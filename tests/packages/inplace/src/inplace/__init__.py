@@ -1,0 +1,1 @@
+"""A package like those that exist."""

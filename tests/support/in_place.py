@@ -1,0 +1,87 @@
+"""Sources that are packaged in place, as the build leaves them, with images that hold no code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest as manifests
+from support import manifests as generated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NO_NUMBA = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("numba", "numba_cuda", "numba_cuda_mlir", "_numba_cuda_redirector"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+"""Code for an interpreter in which no Numba is installed."""
+
+
+def write(
+    root: Path,
+    text: str,
+    kernels: dict[str, tuple[str, ...]],
+    *,
+    name: str = "mypkg.solver",
+    editable: bool = False,
+    eager: tuple[str, ...] = (),
+    more: Sequence[dict[str, Any]] = (),
+    **changes: object,
+) -> Path:
+    """Write a source under `root` and what a build leaves beside it; gives the folder of the data.
+
+    Args:
+        root: Belongs on `sys.path`.
+        text: The source.
+        kernels: The signatures of each kernel that was packaged, by the name of its function.
+        name: The module's name.
+        editable: It is of an editable install.
+        eager: Kernels whose decorators name signatures.
+        more: Records of other kernels.
+        changes: Keys of the manifest.
+    """
+    lines = {
+        node.name: min([node.lineno, *(item.lineno for item in node.decorator_list)])
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef)
+    }
+    records = []
+    for kernel, signatures in kernels.items():
+        record = generated.kernel(kernel, *signatures)
+        record |= {"origin": f"{name}:{kernel}", "defined": f"{name}:{kernel}:{lines[kernel]}"}
+        if kernel not in eager:
+            for overload in record["overloads"]:
+                _make_exact(overload["parameters"])
+        records.append(record)
+    path = f"{name.replace('.', '/')}.py"
+    listed = [{"path": path, "sha256": manifests.digest(text.encode())}]
+    options: dict[str, Any] = {"name": name, "load": "first-use", "in_place": True, "sources": listed, **changes}
+    folder = generated.write(root, [*records, *more], **options)
+    (root / path).write_text(text)
+    mark(folder, {name: folder / manifests.FILE_NAME}, editable=editable)
+    return folder
+
+
+def mark(folder: Path, found: dict[str, Path], *, editable: bool = False) -> None:
+    """Write the file that says that a source is packaged in place: the data folder beside it, and its manifests."""
+    folder.mkdir(exist_ok=True)
+    lines = [manifests.EDITABLE if editable else manifests.WHEEL]
+    lines += [f"{name} {manifests.digest(path.read_bytes())}" for name, path in found.items()]
+    (folder / manifests.IN_PLACE).write_text("".join(f"{line}\n" for line in lines))
+    importlib.invalidate_caches()
+
+
+def _make_exact(parameters: list[dict[str, Any]]) -> None:
+    for parameter in parameters:
+        if parameter["kind"] in ("scalar", "complex"):
+            parameter["exact"] = True
+        _make_exact(parameter.get("members", []))

@@ -1,0 +1,654 @@
+"""Sources that are packaged in place: what they import, what their launches mean, and what comes from Numba."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import aotcuda
+from aotcuda.errors import (
+    ArgumentError,
+    HostArrayWarning,
+    ManifestError,
+    NoImageError,
+    StaleBuildError,
+)
+from aotcuda.in_place import entry, facade
+from support import in_place
+from support import manifests as generated
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.quick import Quick
+    from support.stand_in import StandIn
+
+SOURCE = """
+from aotcuda.numba import cuda, float32, int32, njit, types, void
+import aotcuda.numba as nb
+
+BLOCK = 32
+
+
+@cuda.jit(device=True)
+def twice(x):
+    return x + x
+
+
+@nb.cuda.jit
+def add(x, y, out):
+    "Adds."
+    shared = cuda.shared.array(BLOCK, float32)
+    out[cuda.grid(1)] = twice(x[0]) + y[0]
+
+
+@cuda.jit(fastmath=True)
+def scale(factor, values):
+    values[0] *= factor
+
+
+@cuda.jit(void(float32, float32[:]))
+def shift(by, values):
+    values[0] += by
+
+
+@cuda.jit([(int32[:, ::1],), "void(int64[:])"])
+def missing(values):
+    values[0] = 1
+
+
+@njit(parallel=True)
+def on_the_processor(x):
+    return x * 2
+
+
+class Solver:
+    @staticmethod
+    @cuda.jit
+    def step(values):
+        values[0] = 2
+
+
+def launch(x, y, out):
+    add[1, BLOCK](x, y, out)
+"""
+KERNELS: dict[str, tuple[str, ...]] = {
+    "add": ("void(float32[::1], float32[::1], float32[::1])",),
+    "scale": ("void(float64, float32[::1])", "void(int64, float32[::1])", "void(float32, float32[::1])"),
+    "shift": ("void(float32, float32[::1])",),
+}
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "NUMBA_ENABLE_CUDASIM", "AOTCUDA_HOST_ARRAYS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def solver(cuda: StandIn, text: str = SOURCE, kernels: dict[str, tuple[str, ...]] = KERNELS, **options: Any) -> Any:
+    """The source, packaged in place and imported."""
+    in_place.write(cuda.packages, text, kernels, eager=("shift",), **options)
+    importlib.invalidate_caches()
+    return importlib.import_module("mypkg.solver")
+
+
+def symbols(cuda: StandIn) -> list[str]:
+    return [call["kernel"] for call in cuda.launches()]
+
+
+def test_importing_it_needs_no_numba_and_asks_no_driver(cuda: StandIn) -> None:
+    in_place.write(cuda.packages, SOURCE, KERNELS)
+    code = f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.add.__doc__, 'ctypes' in sys.modules)"
+    assert cuda.run(code) == "Adds. False\n"
+    assert cuda.calls() == []
+
+
+def test_kernels_launch_what_was_packaged(cuda: StandIn) -> None:
+    s = solver(cuda)
+    s.launch(cuda.array(), cuda.array(), cuda.array())
+    (launch,) = cuda.launches()
+    assert (launch["kernel"], launch["block"], launch["stream"]) == ("add_0", [32, 1, 1], 0)
+
+
+def test_launches_take_the_fast_path(cuda: StandIn, quick: Quick) -> None:
+    s = solver(cuda)
+    for factor in (2.0, 3.0, 2, 3, 2.0):
+        s.scale[1, 32](factor, cuda.array())
+    assert symbols(cuda)[-5:] == ["scale_0", "scale_0", "scale_1", "scale_1", "scale_0"]
+    assert quick.taken
+
+
+def test_a_configuration_that_is_used_again_is_the_same_launcher(cuda: StandIn) -> None:
+    s = solver(cuda)
+    assert s.add[1, 32] is s.add[1, 32] is s.add[1, 32, 0, 0]
+    assert s.add[1, 32] is not s.add[2, 32]
+    assert s.add.configure(1, 32) is s.add[1, 32]
+
+
+@pytest.mark.parametrize(
+    ("value", "symbol"),
+    [
+        (2.0, "scale_0"),
+        (np.float64(2), "scale_0"),
+        (2, "scale_1"),
+        (np.int64(2), "scale_1"),
+        (np.float32(2), "scale_2"),
+    ],
+)
+def test_numbers_have_the_types_that_numba_gives_them(cuda: StandIn, value: object, symbol: str) -> None:
+    s = solver(cuda)
+    s.scale[1, 32](value, cuda.array())
+    assert symbols(cuda) == [symbol]
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True), 2**63, np.int32(2), np.uint8(2), 1j, np.float16(1)])
+def test_numbers_of_other_types_are_another_signature(cuda: StandIn, value: object) -> None:
+    s = solver(cuda)
+    with pytest.raises(ArgumentError):
+        s.scale[1, 32](value, cuda.array())
+
+
+def test_a_small_int_is_no_uint64(cuda: StandIn) -> None:
+    s = solver(cuda, SOURCE, {**KERNELS, "scale": ("void(uint64, float32[::1])",)})
+    s.scale[1, 32](np.uint64(7), cuda.array())
+    with pytest.raises(ArgumentError, match="argument 1, a, is int where uint64 is packaged"):
+        s.scale[1, 32](7, cuda.array())
+    s.scale[1, 32](np.uint64(7), cuda.array())
+    assert symbols(cuda) == ["scale_0", "scale_0"]
+
+
+def test_an_int_beyond_int64_is_a_uint64(cuda: StandIn) -> None:
+    s = solver(cuda, SOURCE, {**KERNELS, "scale": ("void(uint64, float32[::1])",)})
+    s.scale[1, 32](2**63, cuda.array())
+    assert symbols(cuda) == ["scale_0"]
+
+
+@pytest.mark.parametrize("value", [2.0, 2, np.float64(2), np.int32(2)])
+def test_a_kernel_with_signatures_of_its_own_converts_numbers_as_numba_does(cuda: StandIn, value: object) -> None:
+    s = solver(cuda)
+    s.shift[1, 32](value, cuda.array())
+    assert np.frombuffer(cuda.parameters()[:4], "<f4") == 2
+
+
+@pytest.mark.parametrize("configuration", [(1, 32), (1, 32, 0), (1, 32, None), (1, 32, 0, 0)])
+def test_a_launch_with_no_stream_is_on_the_default_one(cuda: StandIn, configuration: tuple[Any, ...]) -> None:
+    s = solver(cuda)
+    s.add[configuration](cuda.array(), cuda.array(), cuda.array())
+    assert cuda.launches()[0]["stream"] == 0
+
+
+def test_forall_takes_numbas_arguments(cuda: StandIn) -> None:
+    s = solver(cuda)
+    s.add.forall(100, tpb=32)(cuda.array(), cuda.array(), cuda.array())
+    s.add.forall(100)(cuda.array(), cuda.array(), cuda.array())
+    assert cuda.launches()[0]["grid"] == [4, 1, 1]
+
+
+def test_numpys_arrays_are_copied_with_numbas_warning(cuda: StandIn) -> None:
+    s = solver(cuda)
+    host = np.ones(8, "<f4")
+    with pytest.warns(HostArrayWarning, match="Host array used in CUDA kernel will incur copy overhead") as caught:
+        s.add[1, 32](host, cuda.array(), host)
+    assert caught[0].filename == __file__
+    assert len(cuda.calls("cuMemAlloc")) == 1
+
+
+def test_they_are_for_elements_too(cuda: StandIn) -> None:
+    s = solver(cuda)
+    with pytest.warns(HostArrayWarning):
+        s.add.forall(8)(np.ones(8, "<f4"), cuda.array(), cuda.array())
+    assert len(cuda.calls("cuMemAlloc")) == 1
+
+
+def test_the_warning_is_numbas_own_for_who_filters_that(cuda: StandIn) -> None:
+    errors = importlib.import_module("numba.core.errors")
+    s = solver(cuda)
+    with pytest.warns(errors.NumbaPerformanceWarning):
+        s.add[1, 32](np.ones(8, "<f4"), cuda.array(), cuda.array())
+
+
+def test_numbas_variable_silences_it(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "0")
+    s = solver(cuda)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        s.add[1, 32](np.ones(8, "<f4"), cuda.array(), cuda.array())
+    assert caught == []
+    assert len(cuda.launches()) == 1
+
+
+def test_hints_say_what_is_copied(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "0")
+    s = solver(cuda)
+    host = np.ones(8, "<f4")
+    given = s.cuda.In(host), cuda.array(), s.cuda.InOut(cuda.array())
+    s.add[1, 32](*given)
+    assert len(cuda.calls("cuMemAlloc")) == 1
+    assert len(cuda.launches()) == 1
+
+
+def test_what_is_read_only_by_its_hint_is_not_brought_back(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "0")
+    s = solver(cuda)
+    back: list[object] = []
+    from aotcuda.runtime.arguments import host_arrays
+
+    monkeypatch.setattr(host_arrays._Copy, "bring_back", lambda self: back.append(self._array))
+    read, written = np.ones(8, "<f4"), np.zeros(8, "<f4")
+    s.add[1, 32](s.cuda.In(read), read, s.cuda.Out(written))
+    assert [array is written for array in back] == [True]
+
+
+def test_the_module_is_had_by_its_name(cuda: StandIn) -> None:
+    s = solver(cuda)
+    module = aotcuda.load("mypkg.solver")
+    assert module is s.__aotcuda__
+    assert sorted(module.kernels) == ["add", "scale", "shift"]
+    module.attribute("add")[1, 32](cuda.array(), cuda.array(), cuda.array())  # type: ignore[index]
+    assert symbols(cuda) == ["add_0"]
+    assert type(s.add).__module__ == "aotcuda.in_place.functions"
+
+
+def test_unloading_it_loads_it_again_at_the_next_launch(cuda: StandIn) -> None:
+    s = solver(cuda)
+    arrays = [cuda.array() for _ in range(3)]
+    s.launch(*arrays)
+    s.__aotcuda__.unload()
+    s.launch(*arrays)
+    assert len(cuda.calls("cuLibraryLoadData")) == 2
+    assert len(cuda.launches()) == 2
+
+
+def test_kernels_look_like_the_functions_that_they_are_made_of(cuda: StandIn) -> None:
+    s = solver(cuda)
+    assert s.add.py_func.__name__ == "add"
+    assert inspect.unwrap(s.add) is s.add.py_func
+    assert (s.add.__module__, s.add.__doc__, s.Solver.step.__qualname__) == ("mypkg.solver", "Adds.", "Solver.step")
+    assert s.scale.signatures == list(KERNELS["scale"])
+
+
+def test_kernels_and_functions_are_pickled_by_name(cuda: StandIn) -> None:
+    s = solver(cuda)
+    for value in (s.add, s.twice, s.Solver.step, s.on_the_processor):
+        assert pickle.loads(pickle.dumps(value)) is value
+    packaged = s.__aotcuda__.kernels["add"]
+    assert pickle.loads(pickle.dumps(packaged)) is packaged
+
+
+def test_a_device_function_is_for_kernels(cuda: StandIn) -> None:
+    s = solver(cuda)
+    with pytest.raises(TypeError, match=r"mypkg.solver.twice is a device function: kernels call it"):
+        s.twice(1)
+    with pytest.raises(ValueError, match=r"mypkg.solver.add needs a configuration: add\[grid, block\]"):
+        s.add(1)
+
+
+def test_another_module_may_launch_and_import_its_kernels(cuda: StandIn) -> None:
+    solver(cuda)
+    (cuda.packages / "mypkg" / "other.py").write_text("from mypkg.solver import add\ndef go(*a):\n    add[1, 8](*a)\n")
+    importlib.import_module("mypkg.other").go(cuda.array(), cuda.array(), cuda.array())
+    assert symbols(cuda) == ["add_0"]
+
+
+def test_a_helper_finds_its_kernels_in_the_modules_that_package_them(cuda: StandIn) -> None:
+    helper = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
+    text = SOURCE + "\nfrom mypkg.helper import fill\n"
+    record = generated.kernel("fill", "void(float32[::1])")
+    record |= {"origin": "mypkg.solver:fill", "defined": "mypkg.helper:fill:4"}
+    folder = in_place.write(cuda.packages, text, KERNELS, more=[record])
+    (cuda.packages / "mypkg" / "helper.py").write_text(helper)
+    in_place.mark(cuda.packages / "mypkg" / "helper.aotcuda", {"mypkg.solver": folder / "manifest.json"})
+    importlib.invalidate_caches()
+    alone = importlib.import_module("mypkg.helper")
+    alone.fill[1, 1](cuda.array())
+    assert symbols(cuda) == ["fill_0"]
+    assert importlib.import_module("mypkg.solver").fill is alone.fill
+
+
+def test_a_kernel_of_a_helper_that_is_wrapped_where_it_is_packaged_is_found_by_its_definition(cuda: StandIn) -> None:
+    text = """
+from aotcuda.numba import cuda
+
+
+class Wrapped:
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __call__(self, *args):
+        self.kernel[1, 1](*args)
+
+
+@Wrapped
+@cuda.jit
+def fill(values):
+    values[0] = 1
+"""
+    s = solver(cuda, text, {"fill": ("void(float32[::1])",)})
+    s.fill(cuda.array())
+    assert symbols(cuda) == ["fill_0"]
+
+
+def test_a_kernel_that_no_table_names_is_numbas_where_that_is_installed(cuda: StandIn, monkeypatch: Any) -> None:
+    s = solver(cuda, SOURCE, KERNELS, fallback="jit")
+    made: list[object] = []
+    monkeypatch.setattr(
+        type(s.missing), "_decorated", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"}
+    )
+    with pytest.warns(aotcuda.FallbackWarning, match=r"mypkg.solver.missing \(line \d+\) is in no image") as caught:
+        assert s.missing[1, 1] == "Numba's"
+    assert caught[0].filename == __file__
+    assert s.missing[1, 1] == "Numba's"
+    assert made == [s.missing._args]
+
+
+def test_nothing_is_compiled_where_the_fallback_is_off(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = solver(cuda)
+    with pytest.raises(
+        NoImageError, match="is in no image that was packaged, and nothing may be compiled here; name it"
+    ):
+        s.missing[1, 1]
+    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+    with pytest.raises(NoImageError):
+        s.Solver.step[1, 1]
+
+
+def test_without_numba_it_says_what_to_install_and_what_to_write(cuda: StandIn) -> None:
+    in_place.write(cuda.packages, SOURCE, KERNELS, fallback="jit")
+    code = f"""{in_place.NO_NUMBA}
+import mypkg.solver as s
+calls = [(s.missing.forall, 1), (s.cuda.to_device, 1), (s.on_the_processor, 1), (s.cuda.event,)]
+for call, *args in calls:
+    try:
+        call(*args)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    missing, to_device, njit, event = cuda.run(code).splitlines()
+    assert missing == (
+        "DependencyError mypkg.solver.missing (line 30) is in no image that was packaged, and compiling it here needs "
+        "numba, which is not installed: pip install 'aotcuda[jit-cu13]'; or name it in "
+        'tool.aotcuda.modules."mypkg.solver".kernels, as `aotcuda record --write` does'
+    )
+    assert to_device == (
+        "DependencyError numba.cuda.to_device is Numba's own, and numba is not installed: "
+        "pip install 'aotcuda[jit-cu13]'"
+    )
+    assert njit.startswith("DependencyError numba.njit, which makes mypkg.solver.on_the_processor, is Numba's own")
+    assert event.startswith("DependencyError numba.cuda.event is Numba's own")
+
+
+def test_another_function_than_the_build_saw_is_not_taken_for_it(cuda: StandIn) -> None:
+    text = SOURCE.replace("@nb.cuda.jit\n", "if True:\n    pass\n\n\n@nb.cuda.jit\n")
+    folder = in_place.write(cuda.packages, SOURCE, KERNELS)
+    (folder.parent / "solver.py").write_text(text)
+    s = importlib.import_module("mypkg.solver")
+    with pytest.raises(NoImageError, match=r"mypkg.solver.add \(line 17\) is in no image"):
+        s.add[1, 1]
+
+
+def test_an_installed_source_that_was_edited_is_no_longer_what_was_built(cuda: StandIn) -> None:
+    folder = in_place.write(cuda.packages, SOURCE, KERNELS)
+    (folder.parent / "solver.py").write_text(SOURCE.replace("x + x", "x * 2"))
+    s = importlib.import_module("mypkg.solver")
+    with pytest.raises(StaleBuildError, match=r"solver.py is not the file that its images were built from; install"):
+        s.add[1, 1]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "expected"),
+    [
+        ("manifest.json", lambda data: data.replace(b'"add_0"', b'"add_1"'), "does not match the digest"),
+        ("kernels.fatbin", lambda data: data[:-1], "bytes where the manifest says"),
+        ("in-place", lambda data: data[:-9], "in-place was altered; install the package again"),
+        ("in-place", lambda data: b"", "in-place was altered; install the package again"),
+        (
+            "in-place",
+            lambda data: data.replace(b" 1 ", b" 2 "),
+            "in-place needs a newer aotcuda: pip install --upgrade",
+        ),
+    ],
+)
+def test_what_was_altered_is_refused_at_the_first_launch(cuda: StandIn, file: str, change: Any, expected: str) -> None:
+    folder = in_place.write(cuda.packages, SOURCE, KERNELS)
+    (folder / file).write_bytes(change((folder / file).read_bytes()))
+    s = importlib.import_module("mypkg.solver")
+    with pytest.raises(ManifestError, match=expected):
+        s.add[1, 32](cuda.array(), cuda.array(), cuda.array())
+
+
+def test_the_driver_answers_for_gpus_without_numba(cuda: StandIn) -> None:
+    in_place.write(cuda.packages, SOURCE, KERNELS)
+    code = f"""{in_place.NO_NUMBA}
+from mypkg.solver import cuda
+print(cuda.is_available(), len(cuda.gpus), [gpu.id for gpu in cuda.list_devices()])
+device = cuda.get_current_device()
+print(device.name, device.compute_capability, device.MULTIPROCESSOR_COUNT, device == cuda.gpus[0])
+cuda.synchronize()
+free, total = cuda.current_context().get_memory_info()
+print(free < total, cuda.select_device(1).id, cuda.get_current_device().id, cuda.gpus.current.id)
+with cuda.gpus[0]:
+    print(cuda.get_current_device().id)
+print(cuda.get_current_device().id)
+"""
+    cuda.set(devices="9.0,7.5")
+    assert cuda.run(code).splitlines() == [
+        "True 2 [0, 1]",
+        "Stand-in A (9, 0) 132 True",
+        "True 1 1 1",
+        "0",
+        "1",
+    ]
+    assert len(cuda.calls("cuCtxSynchronize")) == 1
+
+
+def test_without_a_driver_there_is_no_gpu(cuda: StandIn) -> None:
+    in_place.write(cuda.packages, SOURCE, KERNELS)
+    code = f"""{in_place.NO_NUMBA}
+from mypkg.solver import cuda
+print(cuda.is_available(), len(cuda.gpus), list(cuda.gpus))
+try:
+    cuda.get_current_device()
+except cuda.CudaSupportError as error:
+    print(type(error).__name__)
+"""
+    assert cuda.run(code, LD_LIBRARY_PATH="/nowhere").splitlines() == ["False 0 []", "NoDriverError"]
+
+
+def test_what_is_declared_at_the_top_of_a_module_needs_no_numba(cuda: StandIn) -> None:
+    text = """
+import math
+from aotcuda.numba import cuda, float32, from_dtype, int32, types, vectorize
+
+SOURCES = [cuda.CUSource("text"), cuda.LTOIR(b"", name="x")]
+add_up = cuda.declare_device("add_up", "float32(float32, float32)", link=SOURCES)
+RECORD = from_dtype([("x", "f4")])[:]
+PAIR = types.UniTuple(float32, 2)
+TABLE = {float32: 1, int32: 2}
+
+
+@cuda.reduce
+def total(a, b):
+    return a + b
+
+
+@vectorize(["float32(float32)"], target="cuda")
+def doubled(x):
+    return x * 2
+
+
+@cuda.jit(link=SOURCES)
+def k(x):
+    x[0] = add_up(x[0], x[1])
+
+
+@cuda.jit(types.void(RECORD, PAIR))
+def records(x, pair):
+    x[0].x = pair[0]
+"""
+    in_place.write(cuda.packages, text, {"k": ("void(float32[::1])",)})
+    code = f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.add_up, s.total.__name__, s.doubled, s.RECORD)"
+    said = "numba.cuda.declare_device(...) total mypkg.solver.doubled numba.from_dtype(...)[:]"
+    assert cuda.run(code) == f"{said}\n"
+
+
+def test_nothing_is_an_instance_of_numbas_classes_before_numba_is_imported(cuda: StandIn) -> None:
+    in_place.write(cuda.packages, SOURCE, KERNELS)
+    code = f"""{in_place.NO_NUMBA}
+from mypkg.solver import cuda, float32, int32, types
+print(isinstance(1, cuda.devicearray.DeviceNDArray), cuda.syncthreads, float32[:, ::1], types.Tuple((int32,)))
+"""
+    assert cuda.run(code) == "False numba.cuda.syncthreads numba.float32[:, ::1] numba.types.Tuple(numba.int32)\n"
+
+
+def test_the_rest_of_numba_is_numbas(cuda: StandIn) -> None:
+    s = solver(cuda)
+    numba, devicearray = (importlib.import_module(name) for name in ("numba", "numba.cuda.cudadrv.devicearray"))
+    real = importlib.import_module("numba.cuda")
+    assert s.cuda.cudadrv.devicearray.DeviceNDArray.of_numba() is devicearray.DeviceNDArray
+    assert not isinstance(1, s.cuda.cudadrv.devicearray.DeviceNDArray)
+    assert s.types.Array(s.float32, 1, "C").of_numba() == numba.float32[::1]
+    assert s.void(s.int32, s.float32[:, ::1]).of_numba() == numba.void(numba.int32, numba.float32[:, ::1])
+    assert (s.float32(1.5), type(s.float32(1.5))) == (1.5, np.float32)
+    assert s.cuda.of_numba() is real
+    assert facade.attribute("numba", "__version__") == numba.__version__
+    with pytest.raises(AttributeError, match=r"numba\.cuda has no attribute 'nonsense'"):
+        s.cuda.nonsense()
+
+
+def test_functions_for_the_processor_are_compiled_when_they_are_called(cuda: StandIn) -> None:
+    text = """
+from aotcuda.numba import cuda, njit, prange, float64
+
+
+@njit
+def outer(x):
+    return inner(x) + 1
+
+
+@njit
+def inner(x):
+    return x * 2
+
+
+@njit("float64(float64)")
+def eager(x):
+    return inner(x)
+
+
+@njit(parallel=False)
+def total(n):
+    found = 0
+    for i in prange(n):
+        found += float64(i)
+    return found
+"""
+    s = solver(cuda, text, {})
+    assert [s.outer(4), s.eager(2), s.total(4), s.outer.py_func.__name__] == [9, 4.0, 6.0, "outer"]
+    assert len(s.eager.signatures) == 1
+
+
+def test_numba_compiles_what_is_not_packaged_with_the_names_that_it_knows(cuda: StandIn) -> None:
+    s = solver(cuda)
+    real = s.add.of_numba()
+    numba = importlib.import_module("numba")
+    names = real.py_func.__globals__
+    assert type(real).__name__ == "CUDADispatcher"
+    assert (names["cuda"], names["float32"]) == (importlib.import_module("numba.cuda"), numba.float32)
+    assert names["twice"] is s.twice.of_numba()
+    assert names["add"] is real
+    assert names["scale"].targetoptions["fastmath"] is True
+    assert s.twice.of_numba().targetoptions["device"] is True
+
+
+def test_a_kernel_of_somebody_elses_takes_its_device_functions(cuda: StandIn) -> None:
+    s = solver(cuda)
+    typeof = importlib.import_module("numba.cuda.typing.typeof").typeof
+    assert typeof(s.twice) == typeof(s.twice.of_numba())
+    assert typeof(s.float32) == typeof(importlib.import_module("numba").float32)
+    assert typeof(s.cuda).pymod is importlib.import_module("numba.cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("AOTCUDA_BUILDING", "1"), ("AOTCUDA_IN_PLACE", "0"), ("NUMBA_ENABLE_CUDASIM", "1")]
+)
+def test_in_builds_in_the_simulator_and_when_told_so_it_is_numba(
+    cuda: StandIn, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    in_place.write(cuda.packages, SOURCE.replace("@cuda.jit([", "@cuda.jit(device=True) if 1 else (["), KERNELS)
+    namespace = {"__name__": "mypkg.solver", "__file__": str(cuda.packages / "mypkg" / "solver.py")}
+    assert entry.attribute("numba", "cuda", namespace) is importlib.import_module("numba.cuda")
+    assert entry.attribute("numba", "float32", namespace) is importlib.import_module("numba").float32
+
+
+def test_where_it_was_never_built_it_is_numba(cuda: StandIn) -> None:
+    package = cuda.packages / "mypkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "plain.py").write_text("from aotcuda.numba import cuda, float32\nimport aotcuda.numba as nb\n")
+    plain = importlib.import_module("mypkg.plain")
+    numba = importlib.import_module("numba")
+    assert plain.cuda is sys.modules["numba.cuda"]
+    assert plain.float32 is numba.float32
+    built = solver(cuda)
+    assert built.cuda is not plain.cuda
+
+
+def test_where_it_was_never_built_and_numba_is_missing_it_says_so(cuda: StandIn) -> None:
+    package = cuda.packages / "mypkg"
+    package.mkdir(parents=True)
+    (package / "plain.py").write_text("from aotcuda.numba import cuda\n")
+    code = (
+        f"{in_place.NO_NUMBA}\ntry:\n    import mypkg.plain\nexcept ImportError as error:\n    print(error.name, error)"
+    )
+    assert cuda.run(code) == (
+        "numba mypkg.plain is not packaged here, so aotcuda.numba is numba itself, which is not installed: "
+        "pip install 'aotcuda[jit-cu13]', or build the package (pip install -e .)\n"
+    )
+
+
+def test_a_script_is_no_module_of_a_package(cuda: StandIn, tmp_path: Path) -> None:
+    assert entry.is_numba("numba", {"__name__": "__main__", "__file__": str(tmp_path / "x.py")})
+    in_place.write(cuda.packages, SOURCE + "\nprint(__name__, __aotcuda__.name)\nscale[1, 1]\n", KERNELS)
+    code = f"{in_place.NO_NUMBA}\nimport runpy\nrunpy.run_module('mypkg.solver', run_name='__main__')"
+    assert cuda.run(code) == "__main__ mypkg.solver\n"
+
+
+def test_a_package_may_be_its_own_source(cuda: StandIn) -> None:
+    in_place.write(cuda.packages, SOURCE, KERNELS, name="mypkg.solver")
+    package = cuda.packages / "mypkg" / "solver"
+    package.mkdir()
+    (cuda.packages / "mypkg" / "solver.py").rename(package / "__init__.py")
+    importlib.invalidate_caches()
+    s = importlib.import_module("mypkg.solver")
+    s.launch(cuda.array(), cuda.array(), cuda.array())
+    assert symbols(cuda) == ["add_0"]
+
+
+def test_of_an_editable_install_launches_notice_edits(cuda: StandIn) -> None:
+    folder = in_place.write(cuda.packages, SOURCE, KERNELS, editable=True)
+    s = importlib.import_module("mypkg.solver")
+    arrays = [cuda.array() for _ in range(3)]
+    s.launch(*arrays)
+    (folder.parent / "solver.py").write_text(SOURCE.replace("x + x", "x * 2"))
+    with pytest.raises(StaleBuildError, match=r"mypkg.solver was built before .*solver.py was edited; build it again"):
+        s.launch(*arrays)
+
+
+def test_modules_of_its_package_that_have_no_mark_need_no_numba_either(cuda: StandIn) -> None:
+    in_place.write(cuda.packages, SOURCE, KERNELS)
+    package = cuda.packages / "mypkg"
+    in_place.mark(package / "__init__.aotcuda", {})
+    (package / "inner").mkdir()
+    (package / "inner" / "__init__.py").write_text("import aotcuda.numba as nb\n")
+    (package / "inner" / "more.py").write_text("from mypkg.inner import nb\ncuda = nb.cuda\n")
+    assert (
+        cuda.run(f"{in_place.NO_NUMBA}\nfrom mypkg.inner.more import cuda\nprint(cuda)") == "<numba.cuda, in place>\n"
+    )

@@ -1,0 +1,146 @@
+"""`aotcuda.testing`: marks that skip where something is missing, and the check that only packaged code was launched."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from aotcuda import testing
+from aotcuda.errors import ArgumentError, ConfigError, DependencyError
+from aotcuda.runtime import driver
+from aotcuda.runtime.jit import fallback
+from support import in_place, manifests
+
+if TYPE_CHECKING:
+    from support.stand_in import StandIn
+
+SOURCE = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+
+
+def solver(cuda: StandIn, **options: Any) -> Any:
+    in_place.write(cuda.packages, SOURCE, {"fill": ("void(float32[::1])",)}, **options)
+    return importlib.import_module("mypkg.solver")
+
+
+def skips(mark: Any) -> str | None:
+    """Why a mark skips; None if it does not."""
+    (condition,) = mark.args
+    return mark.kwargs["reason"] if condition else None
+
+
+def test_with_a_gpu_nothing_is_skipped(cuda: StandIn) -> None:
+    solver(cuda)
+    assert testing.has_gpu()
+    marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
+    assert [skips(mark) for mark in marks] == [None, None, None]
+    assert testing.is_packaged("mypkg.solver")
+
+
+def test_without_a_gpu_the_reason_is_said(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    solver(cuda)
+    monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
+    assert skips(testing.needs_gpu) == "this needs a GPU"
+    assert skips(testing.needs_gpu_or_simulator) == "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
+    assert "libnowhere.so cannot be loaded" in str(skips(testing.needs_packaged("mypkg.solver")))
+
+
+def test_in_the_simulator_only_what_needs_a_gpu_is_skipped(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    assert skips(testing.needs_gpu) == "this needs a GPU"
+    assert skips(testing.needs_gpu_or_simulator) is None
+    reason = "Numba's simulator launches nothing that is packaged"
+    assert skips(testing.needs_packaged("mypkg.solver")) == reason
+    with pytest.raises(ConfigError, match="NUMBA_ENABLE_CUDASIM is set"), testing.only_packaged():
+        pass
+
+
+def test_a_module_that_was_not_packaged_or_not_for_this_gpu_is_skipped(cuda: StandIn) -> None:
+    package = cuda.packages / "mypkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "plain.py").touch()
+    assert skips(testing.needs_packaged("mypkg.plain")) == (
+        "mypkg.plain is no module that aotcuda generated; it has no manifest"
+    )
+    manifests.write(cuda.packages, [manifests.kernel("k", "void(float32)")], targets=("sm_120",), load="first-use")
+    assert "sm_120" in str(skips(testing.needs_packaged("mypkg.kernels")))
+    assert not testing.is_packaged("mypkg.kernels")
+
+
+def test_there_is_nothing_else(cuda: StandIn) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        testing.nonsense  # noqa: B018 (it raises)
+
+
+def test_packaged_launches_pass_the_check(cuda: StandIn) -> None:
+    s = solver(cuda)
+    with testing.only_packaged():
+        s.fill[1, 1](cuda.array())
+    assert len(cuda.launches()) == 1
+    assert fallback.observers == []
+
+
+class Anything:
+    """A module that the fallback may build from something."""
+
+    setting = "jit"
+
+    def recipe(self) -> object:
+        return object()
+
+    def packaged_choice(self, _device: object) -> None:
+        return None
+
+
+def test_what_the_fallback_compiles_does_not(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def obtain(*_: object) -> None:
+        message = "no compiler"
+        raise DependencyError(message)
+
+    monkeypatch.setattr(fallback, "obtain", obtain)
+    cause = ArgumentError("mypkg.solver.fill: argument 1 is float64[::1]\n  lists")
+    made = fallback.Fallback(Anything())  # type: ignore[arg-type]
+    with (
+        pytest.raises(AssertionError, match=r"alone:\n  mypkg.solver.fill: argument 1 is float64"),
+        testing.only_packaged(),
+    ):
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match="no compiler"):
+                made.compiled((None, None), driver.get().devices[0], cause)
+    assert fallback.observers == []
+
+
+def test_modules_are_loaded_anew_so_that_what_was_compiled_before_counts(cuda: StandIn) -> None:
+    s = solver(cuda)
+    s.fill[1, 1](cuda.array())
+    with testing.only_packaged():
+        s.fill[1, 1](cuda.array())
+    assert len(cuda.calls("cuLibraryUnload")) == 1
+    assert len(cuda.calls("cuLibraryLoadData")) == 2
+
+
+def test_what_numba_launches_does_not(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("numba.cuda.dispatcher")
+
+    class _Kernel:
+        py_func = np.mean
+
+        def launch(self) -> str:
+            return "launched"
+
+    module._Kernel = _Kernel
+    monkeypatch.setitem(sys.modules, "numba.cuda.dispatcher", module)
+    original = _Kernel.launch
+    with pytest.raises(AssertionError, match=r"numpy.mean was compiled by"), testing.only_packaged():
+        assert _Kernel().launch() == "launched"
+    assert _Kernel.launch is original
