@@ -1,7 +1,8 @@
 """A forgotten build hook: what to say of packages that need aotcuda and have no module that it built.
 
 Hatchling builds a project without the hook's table as if aotcuda were not there, and says that all is well. It loads no
-plugin that the project does not name, so only what looks at the project or the package afterwards can notice.
+plugin that the project does not name, so only what looks at the project or the package afterwards can notice. So does
+setuptools where aotcuda is not among the build's requirements.
 """
 
 from __future__ import annotations
@@ -9,26 +10,52 @@ from __future__ import annotations
 import os
 
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
-ADVICE = f"add the table {TABLE} to its pyproject.toml, which turns the build hook on, and build it again"
+ADVICE = (
+    f"add the table {TABLE} to its pyproject.toml, which turns hatchling's hook on, or for setuptools aotcuda to "
+    "build-system.requires, and build it again"
+)
 
 _PYPROJECT = "pyproject.toml"
 
 
 def in_project(folder: str) -> str | None:
-    """What is wrong with the project in `folder`, if it configures aotcuda and hatchling builds it without the hook."""
+    """What is wrong with the project in `folder`, if it configures aotcuda and is built without it."""
     path = os.path.join(folder, _PYPROJECT)
     project = _read(path)
     tool = _table(project, "tool")
-    if not _table(tool, "aotcuda") or not _uses_hatchling(project):
+    if not _table(tool, "aotcuda"):
         return None
-    hatch = _table(tool, "hatch") | _read(os.path.join(folder, "hatch.toml"))  # whose keys come first
-    build = _table(hatch, "build")
-    hooks = _table(build, "hooks") | _table(_table(_table(build, "targets"), "wheel"), "hooks")
+    system = _table(project, "build-system")
+    back_end, requires = str(system.get("build-backend", "")), system.get("requires")
+    if back_end.startswith("setuptools."):
+        if any(_is_aotcuda(str(item)) for item in (requires if isinstance(requires, list) else ())):
+            return None
+        return (
+            f'{path} has [tool.aotcuda], and setuptools builds it without: add "aotcuda[cu13]" to build-system.requires'
+        )
+    if not back_end.startswith("hatchling."):
+        return None
+    hooks = _hooks(project, folder)
     if "aotcuda" in hooks:
         return None
     meant = [name for name in hooks if name.lower().replace("-", "").replace("_", "") == "aotcuda"]
     what = f"its table for a hook {meant[0]} is misspelt, write" if meant else "add the table"
     return f"{path} has [tool.aotcuda], and does not turn the build hook on: {what} {TABLE}"
+
+
+def table(folder: str) -> str | None:
+    """The table by which the project in `folder` turns hatchling's hook on, in brackets; None if it does not."""
+    return _hooks(_read(os.path.join(folder, _PYPROJECT)), folder).get("aotcuda")
+
+
+def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
+    """The hooks that a project turns on for wheels, each with its table."""
+    hatch = _table(_table(project, "tool"), "hatch") | _read(os.path.join(folder, "hatch.toml"))  # its keys win
+    build = _table(hatch, "build")
+    wheel = _table(_table(_table(build, "targets"), "wheel"), "hooks")
+    return {name: f"[tool.hatch.build.hooks.{name}]" for name in _table(build, "hooks")} | {
+        name: f"[tool.hatch.build.targets.wheel.hooks.{name}]" for name in wheel
+    }
 
 
 def above(folder: str) -> str | None:
@@ -65,10 +92,6 @@ def _is_aotcuda(requirement: str) -> bool:
     name = requirement.strip()
     rest = name.removeprefix("aotcuda")
     return rest != name and not (rest[:1].isalnum() or rest[:1] in {"-", "_", "."}) and "extra ==" not in rest
-
-
-def _uses_hatchling(project: dict[str, object]) -> bool:
-    return str(_table(project, "build-system").get("build-backend", "")).startswith("hatchling.")
 
 
 def _table(parent: dict[str, object], key: str) -> dict[str, object]:

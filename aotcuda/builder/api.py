@@ -6,6 +6,7 @@ import difflib
 import os
 import tomllib
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest, missing_hook
@@ -44,7 +45,12 @@ class Output:
 
 
 def build(
-    table: Mapping[str, object], root: Path, import_roots: Sequence[Path] = (), *, editable: bool = False
+    table: Mapping[str, object],
+    root: Path,
+    import_roots: Sequence[Path] = (),
+    *,
+    editable: bool = False,
+    extensions: Mapping[str, Path] = MappingProxyType({}),
 ) -> Output:
     """Build every module that `table`, the content of `[tool.aotcuda]`, asks for.
 
@@ -53,6 +59,7 @@ def build(
         root: The project's folder, with its pyproject.toml.
         import_roots: Folders that its packages are imported from, beside `src` and `root` itself.
         editable: The files will lie in the source tree, and their sources may be edited after the build.
+        extensions: Extension modules that are in none of those folders, where each was compiled.
 
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault. Nothing has been written.
@@ -79,6 +86,7 @@ def build(
             trace=editable,
             watched=manifest_dependencies.patterns(settings.watch, root) if editable else (),
             prelude=settings.prelude,
+            extensions={name: str(path.resolve()) for name, path in extensions.items()},
         )
     )
     package_root = _package_root(settings.modules[0].name, roots)

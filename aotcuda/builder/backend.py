@@ -1,28 +1,46 @@
-"""What every build back end does alike when a project names aotcuda: hatchling's hook follows it, and so may others.
+"""What every build back end does alike when a project names aotcuda.
 
-A back end hands over what it has parsed (the table, the dependencies, the folders of packages) and builds inside
-`aotcuda.builder.worker.interrupt.in_one_line`. For a wheel it takes the files of `staged` in, under `tag`, and leaves
-the project's `leftovers` out; for an editable install it calls `install` when all else has succeeded, which `clean`
-undoes.
+The hook for hatchling and the plugin for setuptools follow it, and so may others. A back end hands over what it has
+parsed (the table, the dependencies, the folders of packages) and builds inside
+`aotcuda.builder.worker.interrupt.in_one_line`, once `check_alone` has seen that no other one does.
+
+| of | a back end that lists the files to pack | one that packs a folder |
+|---|---|---|
+| a wheel | takes those of `staged`, leaves the project's `leftovers` out | calls `assemble` |
+| its tag | `tag`; where that is None, `PURE_TAG`, unless the project has machine code of its own | the same |
+| an editable install | `install` when all else has succeeded | `installed` around what is left to do |
+| an sdist | has all files of the project | adds those of `named_files` |
+
+`clean` undoes an editable install.
 """
 
 from __future__ import annotations
 
 import shutil
 import sysconfig
+from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from aotcuda import missing_hook
 from aotcuda.builder import api, output, run_time_requirement, source_tree, temporary
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
 
 PURE_TAG = "py3-none-any"
 """The tag of a wheel that depends on no system: what it gains are data, and a few lines of Python."""
+
+
+_MODULES = frozenset(["prelude", "source"])
+"""Keys that may name a Python module, which need not be in a package of the wheel."""
+
+_HEADERS = frozenset([".h", ".hh", ".hpp", ".cuh", ".inl", ".inc"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,29 @@ def table(pyproject: Mapping[str, object], plugin: str) -> Mapping[str, object]:
     return found
 
 
+def check_alone(pyproject: Mapping[str, object], root: Path, builds: str) -> None:
+    """Refuse a project that two back ends would build for: one that names setuptools and turns hatchling's hook on.
+
+    Args:
+        pyproject: The parsed pyproject.toml.
+        root: The project's folder.
+        builds: The back end that builds now, `hatchling` or `setuptools`.
+
+    Raises:
+        ConfigError: It is such a project.
+    """
+    system = pyproject.get("build-system", {})
+    named = str(system.get("build-backend", "")) if isinstance(system, dict) else ""
+    hook = missing_hook.table(str(root))
+    if hook is None or not (builds == "setuptools" or named.startswith("setuptools.")):
+        return
+    message = (
+        f"pyproject.toml has {hook}, which is for hatchling, and setuptools is to build [tool.aotcuda] too; drop that "
+        'table, or write build-backend = "hatchling.build"'
+    )
+    raise ConfigError(message)
+
+
 def check_settings(given: Iterable[str], place: str) -> None:
     """Refuse keys in the back end's own table, at `place`, that only enables the plugin.
 
@@ -77,6 +118,7 @@ def build(
     dependencies: Iterable[str],
     *,
     editable: bool,
+    extensions: Mapping[str, Path] = MappingProxyType({}),
 ) -> api.Output:
     """Build what a project's wheel gains.
 
@@ -86,12 +128,13 @@ def build(
         packages: The folders that hold the packages of the wheel.
         dependencies: The project's own, as metadata has them.
         editable: The files are for an editable install.
+        extensions: Extension modules that the back end has compiled, where they are not beside the sources.
 
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
     of_dependencies = run_time_requirement.warnings(dependencies)  # before anything is compiled: it may refuse
-    built = api.build(table, root, packages, editable=editable)
+    built = api.build(table, root, packages, editable=editable, extensions=extensions)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
 
 
@@ -136,6 +179,70 @@ def staged(built: api.Output) -> Staged:
     return Staged(folder, {path: path.relative_to(folder).as_posix() for path in written})
 
 
+def assemble(built: api.Output, folder: Path, fresh: Container[Path]) -> list[Path]:
+    """Write the files of a wheel into the folder that it is packed from; returns their paths.
+
+    Args:
+        built: The files.
+        folder: The folder, in which builds before this one may have left theirs.
+        fresh: What the back end has put there now.
+
+    Raises:
+        BuildError: They cannot be written.
+    """
+    source_tree.remove_stale(folder, fresh)
+    return output.write(built.files, folder)
+
+
+def named_files(table: Mapping[str, object], root: Path) -> list[str]:
+    """The files of the project that the table names, by their paths from its folder; what an sdist needs besides code.
+
+    Whatever key a path stands under counts: front ends have keys of their own. The folders of `include-dirs` count with
+    all that is in them, and headers beside a `.cu`. Nothing is checked, since an sdist is made without building.
+    """
+    return sorted(
+        {
+            path.relative_to(root.resolve()).as_posix()
+            for key, text in _texts(table)
+            for path in _files(text, root.resolve(), folders=key == "include-dirs")
+            if "__pycache__" not in path.parts
+        }
+    )
+
+
+def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """All strings in a table, at any depth, each with the key that it stands under; and the files of modules."""
+    if isinstance(value, str):
+        yield key, value
+        if key in _MODULES:
+            path = f"{value.replace('.', '/')}.py"
+            yield from ((key, path), (key, f"src/{path}"))
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _texts(item, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, key)
+
+
+def _files(text: str, root: Path, *, folders: bool) -> Iterator[Path]:
+    """The files below `root` that a path stands for, or a glob, or a folder; none if it is no path."""
+    path = root / text
+    try:
+        found = [path] if path.exists() else [*root.glob(text)] if "*" in text else []
+    except (ValueError, NotImplementedError, OSError):  # null characters, a glob from the root, a name of 300 letters
+        return
+    for each in found:
+        if not each.resolve().is_relative_to(root) or ".." in each.parts:
+            continue
+        if folders and each.is_dir():
+            yield from (inner for inner in each.rglob("*") if inner.is_file())
+        if each.is_file():
+            yield each
+        if each.suffix == ".cu":
+            yield from (beside for beside in each.parent.iterdir() if beside.suffix in _HEADERS)
+
+
 def leftovers(root: Path) -> list[str]:
     """The files of editable builds in the project, which a wheel must not take in."""
     return source_tree.leftovers(root)
@@ -149,6 +256,13 @@ def install(built: api.Output, root: Path) -> list[str]:
     return source_tree.install(built, root)
 
 
-def clean(table: Mapping[str, object], root: Path) -> None:
-    """Remove what editable builds left in the source tree."""
-    source_tree.clean(table, root)
+@contextmanager
+def installed(built: api.Output, root: Path) -> Iterator[list[str]]:
+    """`install` for a block that may fail: then the source tree is as it was."""
+    with source_tree.installed(built, root) as said:
+        yield said
+
+
+def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()) -> None:
+    """Remove what editable builds left in the source tree; `packages` as for `build`."""
+    source_tree.clean(table, root, packages)

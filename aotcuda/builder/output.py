@@ -7,7 +7,7 @@ build. What it leaves lying about is removed by the next build.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from aotcuda.builder.worker import interrupt
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
@@ -25,6 +25,17 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
 
     Raises:
         BuildError: A file cannot be written; everything is as it was.
+    """
+    with written(files, folder) as paths:
+        return paths
+
+
+@contextmanager
+def written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
+    """`write` for a block that may fail: then everything is as it was.
+
+    Raises:
+        BuildError: As for `write`.
     """
     change = _Change()
     try:
@@ -42,11 +53,15 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
         change.undo()
         raise
     try:
+        yield [folder / name for name in files]
+    except BaseException:
+        change.undo()
+        raise
+    try:
         change.tidy()
     except KeyboardInterrupt as stop:
         stop.args = (interrupt.WRITTEN,)
         raise
-    return [folder / name for name in files]
 
 
 def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,23 @@ from aotcuda.builder import api, output
 from aotcuda.errors import ManifestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 
 def install(built: api.Output, root: Path) -> list[str]:
     """Write the files of an editable build into the source tree; returns what the user should know."""
-    folder = root / built.package_root
-    written = output.write(built.files, folder)
+    with installed(built, root) as said:
+        return said
+
+
+@contextmanager
+def installed(built: api.Output, root: Path) -> Iterator[list[str]]:
+    """`install` for a block that may fail: then the source tree is as it was."""
+    with output.written(built.files, root / built.package_root) as written:
+        yield _not_ignored(written, root)
+
+
+def _not_ignored(written: list[Path], root: Path) -> list[str]:
     folders = {path.parent for path in written if path.parent.name.endswith(manifest.FOLDER_SUFFIX)}
     tracked = sorted(path for path in {*written, *folders} if path.parent not in folders and not _ignored(path))
     if not tracked:
@@ -28,11 +39,14 @@ def install(built: api.Output, root: Path) -> list[str]:
     return [f"generated modules lie in the source tree and git does not ignore them; add to .gitignore: {names}"]
 
 
-def clean(table: Mapping[str, object], root: Path) -> None:
-    """Remove the generated files of every module that `table` names, and nothing that a person wrote."""
+def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()) -> None:
+    """Remove the generated files of every module that `table` names, and nothing that a person wrote.
+
+    `packages` are folders that hold packages, beside the usual ones.
+    """
     modules = table.get("modules")
     for name in modules if isinstance(modules, dict) else ():
-        for folder in (root, root / "src"):
+        for folder in (root, root / "src", *packages):
             base = folder.joinpath(*str(name).split("."))
             for path in (base.with_name(f"{base.name}.py"), base.with_name(f"{base.name}.pyi")):
                 if path.is_file() and api.is_generated(path):
@@ -51,6 +65,29 @@ def leftovers(root: Path) -> list[str]:
     They are of the sources, the targets and the table of their day, and a wheel gets its own: what of them its build
     does not replace (a module that was renamed since, functions that are no longer exported) must not come along.
     """
+    return _generated(root, _is_editable)
+
+
+def remove_stale(folder: Path, fresh: Container[Path]) -> None:
+    """Remove what earlier builds wrote from a folder that wheels are packed from.
+
+    Args:
+        folder: The folder. Nobody empties it between builds.
+        fresh: The files that have been copied into it now. Of those the leftovers of editable builds are removed; what
+            else looks generated came with the sources, such as a vendored package.
+    """
+    editable = {*leftovers(folder)}
+    for name in _generated(folder, _is_built):
+        path = folder / name
+        if name in editable or path not in fresh:
+            path.unlink()
+            for parent in path.relative_to(folder).parents:
+                with suppress(OSError):  # it is not empty
+                    (folder / parent).rmdir()
+
+
+def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
+    """The generated files of the modules and data folders that are wanted, by their paths from a folder."""
     found: set[Path] = set()
     for name, folders, files in os.walk(root):
         folder = Path(name)
@@ -58,7 +95,7 @@ def leftovers(root: Path) -> list[str]:
         for item in [*folders, *files]:
             path = folder / item
             base = path.with_suffix("") if path.suffix in (".py", manifest.FOLDER_SUFFIX) else None
-            if base is not None and _is_editable(path):
+            if base is not None and is_wanted(path):
                 data = base.with_suffix(manifest.FOLDER_SUFFIX)
                 found |= {path for path in data.rglob("*") if path.is_file()}
                 modules = (base.with_suffix(".py"), base.with_suffix(".pyi"))
@@ -69,15 +106,29 @@ def leftovers(root: Path) -> list[str]:
 def _is_editable(path: Path) -> bool:
     """Whether a module or data folder is what an editable build wrote."""
     if path.suffix == ".py":
-        return path.is_file() and api.is_generated(path) and b"editable=True" in path.read_bytes()
+        return _is_built(path) and b"editable=True" in path.read_bytes()
     mark = path / manifest.IN_PLACE
     if mark.is_file():
         return mark.read_bytes().startswith(manifest.EDITABLE.encode())
+    return any(source["path"].endswith(dependencies.TABLE) for source in _sources(path) or ())
+
+
+def _is_built(path: Path) -> bool:
+    """Whether a module or data folder is what a build wrote."""
+    if path.suffix == ".py":
+        return path.is_file() and api.is_generated(path)
+    mark = path / manifest.IN_PLACE
+    if mark.is_file():
+        return mark.read_bytes().startswith((manifest.EDITABLE.encode(), manifest.WHEEL.encode()))
+    return _sources(path) is not None
+
+
+def _sources(folder: Path) -> list[manifest.Source] | None:
+    """The sources in a data folder's manifest; None if it has none."""
     try:
-        sources = manifest.read(str(path / manifest.FILE_NAME))["sources"]
+        return manifest.read(str(folder / manifest.FILE_NAME))["sources"]
     except ManifestError:
-        return False
-    return any(source["path"].endswith(dependencies.TABLE) for source in sources)
+        return None
 
 
 def _ignored(path: Path) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
 _TOOL = ("tool", "aotcuda")
+_HATCHLING = ("hatchling", "hatchling.build")
+_SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
 
 
@@ -95,9 +97,8 @@ def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[s
     ]
     system = editor.get(("build-system",))
     if system is None:
-        back_end = "setuptools" if _uses_setuptools(owner) else "hatchling"
-        back = {"setuptools": "setuptools.build_meta", "hatchling": "hatchling.build"}[back_end]
-        editor.table(("build-system",), {"requires": [back_end, *wanted], "build-backend": back})
+        requirement, back = _SETUPTOOLS if _uses_setuptools(owner) else _HATCHLING
+        editor.table(("build-system",), {"requires": [requirement, *wanted], "build-backend": back})
     else:
         back = str(system.get("build-backend", "setuptools.build_meta"))
         requires = system.get("requires", [])

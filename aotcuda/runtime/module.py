@@ -344,7 +344,9 @@ def load(
     previous = namespace.get("__aotcuda__")
     if isinstance(previous, Module):
         previous.forget_names()
-    path = os.path.join(os.path.dirname(os.path.abspath(namespace["__file__"])), *manifest.split("/"))
+    # Some editable installs import links to the files of the source tree, from a folder that has not all of them.
+    real = os.path.realpath if editable else os.path.abspath
+    path = os.path.join(os.path.dirname(real(namespace["__file__"])), *manifest.split("/"))
     index = namespace.get(_INDEX)
     module = Module(name, namespace, path, sha256, editable=editable, index=index if isinstance(index, str) else None)
     chosen = os.environ.get("AOTCUDA_LOAD") or load

@@ -100,6 +100,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         from aotcuda.builder import backend
 
         root, table, config = Path(self.root), self._table(), self.build_config
+        backend.check_alone(self.metadata.config, root, "hatchling")
         packages = [root / Path(path).parent for path in config.packages]
         built = backend.build(table, root, packages, self.metadata.core.dependencies, editable=editable)
         for text in built.warnings:

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["cuda", "environment", "features", "from_checkout", "front_end", "stand_in_library", "wheelhouse"]
+__all__ = [
+    "back_end",
+    "cuda",
+    "environment",
+    "features",
+    "from_checkout",
+    "front_end",
+    "setuptools",
+    "stand_in_library",
+    "wheelhouse",
+]
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +58,36 @@ def environment(tmp_path: Path) -> Path:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what asks for the fixture `front_end` with each of them, or with the one that it is marked for."""
     front_ends.parametrize(metafunc, front_ends.ALL, {})
+    if "back_end" in metafunc.fixturenames:
+        alone = metafunc.definition.get_closest_marker("back_end")
+        names = alone.args[:1] if alone else ("hatchling", "setuptools")
+        metafunc.parametrize("back_end", names, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="session")
+def setuptools(tmp_path_factory: pytest.TempPathFactory, wheelhouse: Path) -> Callable[[str], Path]:
+    """Gives folders to import from, each with a version of setuptools and with a wheel of this checkout."""
+
+    @functools.cache
+    def install(version: str) -> Path:
+        folder = tmp_path_factory.mktemp("setuptools")
+        (archive,) = wheelhouse.glob("*.whl")
+        wanted = (f"setuptools{version}", "wheel", archive)  # of setuptools before 70.1, `bdist_wheel` is in wheel
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+        projects.succeed(folder, *pip, "--no-deps", "--target", folder, *wanted)
+        return folder
+
+    return install
+
+
+@pytest.fixture(scope="module")
+def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The back end that projects are made for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects.BackEnd, "name", request.param)
+        if request.param == "setuptools":
+            patch.setenv("PYTHONPATH", str(request.getfixturevalue("setuptools")("")))
+        yield request.param
 
 
 @pytest.fixture(scope="module")

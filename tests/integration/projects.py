@@ -19,6 +19,9 @@ CHECKOUT = Path(__file__).parents[2]
 
 HATCHLING = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
 BUILD = (sys.executable, "-m", "build", "--no-isolation")
+_BUILD_META = "import logging; logging.disable(); from setuptools import build_meta; build_meta.{}('dist')"
+SETUPTOOLS = (sys.executable, "-W", "ignore", "-c", _BUILD_META.format("build_wheel"))
+"""What front ends ask setuptools for, in one process, without the lines that setuptools itself writes."""
 
 
 class FrontEnd:
@@ -27,9 +30,34 @@ class FrontEnd:
     name = "numba-cuda"
 
 
+class BackEnd:
+    """The back end that projects are made for; tests of the second one set it while they run."""
+
+    name = "hatchling"
+
+
+def command(*, editable: bool = False) -> tuple[str, ...]:
+    """The command that has the back end make a wheel, without a front end around it."""
+    if BackEnd.name == "hatchling":
+        return (*HATCHLING[:-1], "wheel:editable") if editable else HATCHLING
+    return (*SETUPTOOLS[:-1], _BUILD_META.format("build_editable")) if editable else SETUPTOOLS
+
+
+def for_setuptools(project: Path) -> Path:
+    """Make `project`, written for hatchling, one for setuptools: that is the build system, and no hook's table."""
+    config = project / "pyproject.toml"
+    text = config.read_text().replace('"hatchling"', '"setuptools"').replace("hatchling.build", "setuptools.build_meta")
+    config.write_text(
+        re.sub(r"^\[tool\.hatch\.build\.targets\.wheel\.hooks\.aotcuda\]\n+", "", text, flags=re.MULTILINE)
+    )
+    return project
+
+
 def copy(name: str, folder: Path) -> Path:
     """A copy of the project `tests/packages/<name>`, in `folder`, to build in."""
     project = Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
+    if BackEnd.name == "setuptools":
+        for_setuptools(project)
     return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.ABSENT.get(name, ()))
 
 
@@ -81,6 +109,8 @@ source = "pkg._k"
 {rest}
 """
     )
+    if BackEnd.name == "setuptools":
+        for_setuptools(folder)
     return folder if FrontEnd.name == "numba-cuda" else front_ends.port(folder)
 
 
@@ -119,22 +149,31 @@ def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
     return done
 
 
-def build_wheel(project: Path, *command: str | Path, **environ: str) -> Path:
-    """Build a wheel of `project` into its `dist`, by hatchling unless another `command` is given; returns its path."""
+def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
+    """Build a wheel of `project` into its `dist`, by the back end unless a command is given; returns its path."""
     shutil.rmtree(project / "dist", ignore_errors=True)
-    succeed(project, *(command or HATCHLING), **environ)
+    succeed(project, *(given or command()), **environ)
     (wheel,) = (project / "dist").glob("*.whl")
     return wheel
 
 
-def refused(project: Path, *command: str | Path, **environ: str) -> Done:
+def refused(project: Path, *given: str | Path, **environ: str) -> Done:
     """Build `project`, which must fail as a user is promised: no traceback, and nothing written anywhere."""
-    before = tree(project)
-    done = run(project, *(command or HATCHLING), **environ)
+    before = own(project)
+    done = run(project, *(given or command()), **environ)
     assert done.status != 0, done.err
     assert "Traceback" not in done.out + done.err, done.err
-    assert tree(project) == before
+    assert own(project) == before
     return done
+
+
+def own(project: Path) -> dict[str, bytes]:
+    """`tree`, without what setuptools writes into every project that it builds."""
+    return {
+        name: content
+        for name, content in tree(project).items()
+        if name.split("/")[0] != "build" and ".egg-info/" not in name
+    }
 
 
 def lines_of(err: str) -> list[str]:

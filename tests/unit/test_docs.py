@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md"), *ROOT.glob("*/README.md")]
-TOPS = "aotcuda|bench|docs|examples|hatch_plugin|tests|tools|builder|runtime|inspect|compatibility|binary"
+TOPS = (
+    "aotcuda|bench|docs|examples|(?:hatch|setuptools)_plugin|tests|tools|builder|runtime|inspect|compatibility|binary"
+)
 # A path in the text: below one of the folders at the top, or below the package, with what it may stand for left out.
 PATH = re.compile(rf"`((?:{TOPS})/[\w./*-]*)`")
 

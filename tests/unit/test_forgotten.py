@@ -46,6 +46,16 @@ def test_a_project_that_does_not_turn_the_hook_on_is_told_which_table_to_add(pyp
     )
 
 
+def test_a_project_that_setuptools_builds_without_aotcuda_is_told_what_to_require(tmp_path: Path) -> None:
+    text = '[build-system]\nbuild-backend = "setuptools.build_meta"\nrequires = {}\n[tool.aotcuda]\narch = ["sm_80"]\n'
+    for requires in ('["setuptools"]', '["setuptools", "aotcuda-like"]', "3"):
+        assert missing_hook.in_project(project(tmp_path, text.format(requires))) == (
+            f'{tmp_path}/pyproject.toml has [tool.aotcuda], and setuptools builds it without: add "aotcuda[cu13]" to '
+            "build-system.requires"
+        )
+    assert missing_hook.in_project(project(tmp_path, text.format('["setuptools", "aotcuda[cu13]>=0.1"]'))) is None
+
+
 @pytest.mark.parametrize("name", ["aot-cuda", "aot_cuda", "AOTCUDA"])
 def test_a_misspelt_table_is_named(name: str, tmp_path: Path) -> None:
     found = missing_hook.in_project(project(tmp_path, CONFIGURED + WHEEL.format(name)))

@@ -14,10 +14,10 @@ from aotcuda import frontends, linkable
 
 PACKAGE = Path(aotcuda.__file__).parent
 ROOT = PACKAGE.parent
-FILES = [*PACKAGE.rglob("*.py"), *(ROOT / "hatch_plugin").rglob("*.py")]
+FILES = [*PACKAGE.rglob("*.py"), *(ROOT / "hatch_plugin").rglob("*.py"), *(ROOT / "setuptools_plugin").rglob("*.py")]
 
 
-# The recorder stands inside of one compiler or another, and says what it can record of which; in place is in one's stead.
+# The recorder stands inside of one compiler or another; `in_place` has the one's place that is not there.
 _OWN = (
     "aotcuda/builder/frontends/numba",
     "aotcuda/in_place/",

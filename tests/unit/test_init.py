@@ -115,6 +115,7 @@ def test_what_is_there_stays_and_a_second_run_changes_nothing(rest: str, tmp_pat
     assert path.read_text() == text
     if "setuptools" in rest:
         assert load(path)["build-system"]["build-backend"] == "setuptools.build_meta"
+        assert load(path)["build-system"]["requires"] == ["setuptools>=64", "aotcuda[cu13]"]
         assert "hatch" not in load(path)["tool"]
 
 

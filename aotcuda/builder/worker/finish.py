@@ -100,7 +100,7 @@ class WheelFinisher:
 
     def sources(self) -> tuple[Source, ...]:
         """See Finisher."""
-        return imports.project_files(self._job.import_roots)
+        return imports.project_files(self._job.import_roots, {*self._job.extensions.values()})
 
     def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
         """See Finisher."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from types import ModuleType
 
 
@@ -52,10 +54,27 @@ class _Generated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__dict__["__aotcuda__"] = Placeholder(f"{module.__name__}.__aotcuda__")
 
 
-def prepare_imports(roots: Sequence[str], generated: Mapping[str, Sequence[str]]) -> None:
-    """Make the project importable from `roots`, and the modules that its wheel gains importable as placeholders."""
+class _Extensions(importlib.abc.MetaPathFinder):
+    """Finds extension modules that a back end has compiled and put elsewhere than beside the project's sources."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.files = files
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        del path, target
+        file = self.files.get(fullname)
+        return importlib.util.spec_from_file_location(fullname, file) if file else None
+
+
+def prepare_imports(
+    roots: Sequence[str], generated: Mapping[str, Sequence[str]], extensions: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Make the project importable from `roots`, and the modules that its wheel gains importable as placeholders.
+
+    `extensions` are the files of extension modules that lie elsewhere, by their names.
+    """
     sys.path[:0] = [root for root in roots if root not in sys.path]
-    sys.meta_path.insert(0, _Generated(generated))
+    sys.meta_path[:0] = [_Generated(generated), _Extensions(extensions)]
     importlib.invalidate_caches()
     _distrust_bytecode(tuple(f"{Path(root, name.partition('.')[0])}/" for root in roots for name in generated))
 
@@ -77,9 +96,13 @@ def _distrust_bytecode(folders: tuple[str, ...]) -> None:
     loader.path_stats = path_stats  # type: ignore[method-assign]
 
 
-def project_files(roots: Sequence[str]) -> tuple[manifest.Source, ...]:
-    """The Python files below `roots` that have been imported, with their digests; the paths are absolute."""
-    found = {path for path in files_of(list(sys.modules)) if is_of_project(path, roots)}
+def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple[manifest.Source, ...]:
+    """The Python files below `roots` that have been imported, with their digests; the paths are absolute.
+
+    Those `elsewhere` are left out: no source tree has them.
+    """
+    imported = files_of(list(sys.modules))
+    found = {path for path in imported if path not in elsewhere and is_of_project(path, roots)}
     return tuple({"path": path, "sha256": manifest.digest(Path(path).read_bytes())} for path in sorted(found))
 
 

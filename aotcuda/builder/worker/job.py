@@ -34,6 +34,7 @@ class Job:
         prelude: A module that is imported before the sources.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
+        extensions: Files of extension modules that are not in the import roots, by their names.
     """
 
     root: str
@@ -49,6 +50,7 @@ class Job:
     prelude: str | None = None
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
+    extensions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def frontend(self) -> str:

@@ -72,7 +72,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
     tell(step="starting the compiler", done=0, total=0)
     versions = front.prepare(job.root)
-    imports.prepare_imports(job.import_roots, job.names)
+    imports.prepare_imports(job.import_roots, job.names, job.extensions)
     finisher = finish.make(job)
     first, *others = source_loading.targets(job)
     again = partial(source_loading.elsewhere, job, front, others)

@@ -1,0 +1,1 @@
+"""The setuptools plugin `aotcuda`."""

@@ -1,0 +1,347 @@
+"""The step of a build: hands `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to setuptools' commands."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import setuptools
+from setuptools import Command
+
+from aotcuda.builder import backend
+from aotcuda.builder.worker import interrupt
+from aotcuda.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any, NoReturn
+
+    from setuptools import Distribution
+
+    from aotcuda.builder.api import Output
+
+NAME = "build_aotcuda"
+_OLDEST = 64
+"""The first setuptools whose editable installs run the steps of a build."""
+
+
+def extend(distribution: Distribution, root: str, pyproject: Mapping[str, object]) -> None:
+    """Have a distribution's commands build what its pyproject.toml names.
+
+    They are extended when they are asked for: `cmdclass`, which is the documented place, is replaced by what setup.cfg
+    or pyproject.toml have under that name when this has run, and a project's own `build` may have a list of steps of
+    its own.
+    """
+    project = Project(distribution, Path(root), pyproject)
+    of_project: Callable[[str], type[Command]] = distribution.get_command_class
+    made: dict[str, tuple[type[Command], type[Command]]] = {}
+
+    def get_command_class(name: str) -> type[Command]:
+        own = name == NAME
+        base = BuildAotcuda if own else of_project(name)
+        if not own and name not in _EXTENSIONS:
+            return base
+        if name not in made or made[name][0] is not base:
+            bases = (base,) if own else (_EXTENSIONS[name], base)
+            made[name] = base, type(base.__name__, bases, {"project": project, "__module__": base.__module__})
+        return made[name][1]
+
+    distribution.get_command_class = get_command_class
+
+
+class Project:
+    """A project that is built, and what of it is under way.
+
+    Attributes:
+        root: Its folder.
+    """
+
+    def __init__(self, distribution: Distribution, root: Path, pyproject: Mapping[str, object]) -> None:
+        self.root = root
+        self._distribution = distribution
+        self._pyproject = pyproject
+        self._guard = interrupt.Guard()
+        self._undo: ExitStack | None = None
+
+    def table(self) -> Mapping[str, object]:
+        """`[tool.aotcuda]`.
+
+        Raises:
+            ConfigError: It is no table.
+        """
+        return backend.table(self._pyproject, "plugin")
+
+    def tag(self) -> tuple[str, str, str]:
+        """The tag of a wheel that has no machine code of the host's beside what is built here."""
+        with self._in_one_line():
+            python, abi, system = (backend.tag(self.table()) or backend.PURE_TAG).split("-")
+        return python, abi, system
+
+    def files(self) -> list[str]:
+        """What an sdist has to have for the table."""
+        with self._in_one_line():
+            return backend.named_files(self.table(), self.root)
+
+    def build(self, extensions: Mapping[str, Path], *, editable: bool) -> Output:
+        """Build what the wheel gains; see `aotcuda.builder.backend.build`."""
+        with self._in_one_line():
+            self._check_version()
+            table = self.table()
+            backend.check_alone(self._pyproject, self.root, "setuptools")
+            needed, packages = self._dependencies(), self.packages()
+            built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
+            _warn(built.warnings)
+        return built
+
+    def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:
+        """Write the files of a wheel into the folder that setuptools packs."""
+        with self._in_one_line():
+            return backend.assemble(built, folder, fresh)
+
+    def install(self, built: Output) -> None:
+        """Write the files of an editable build into the source tree; they go again if `packing` fails."""
+        with self._in_one_line():
+            if self._undo is None:  # somebody has the step run by itself
+                _warn(backend.install(built, self.root))
+            else:
+                _warn(self._undo.enter_context(backend.installed(built, self.root)))
+
+    @contextmanager
+    def packing(self) -> Iterator[None]:
+        """A block that makes a wheel, or an editable install: if it fails, the source tree is as it was."""
+        try:
+            with ExitStack() as self._undo:
+                yield
+        finally:
+            self._undo = None
+            self._guard.off()
+
+    def clean(self) -> None:
+        """Remove what editable builds left in the source tree."""
+        with self._in_one_line():
+            backend.clean(self.table(), self.root, self.packages())
+
+    def packages(self) -> list[Path]:
+        """The folders that the project's packages and modules are imported from.
+
+        Raises:
+            ConfigError: A package that the table names is in a folder of another name, so it cannot be imported there.
+        """
+        distribution, found = self._distribution, []
+        build_py = distribution.get_command_obj("build_py")
+        build_py.ensure_finalized()
+        for name in sorted(distribution.packages or (), key=lambda name: name.count(".")):
+            parts = name.split(".")
+            folder = self.root / build_py.get_package_dir(name)
+            if list(folder.parts[-len(parts) :]) == parts:
+                found.append(folder.parents[len(parts) - 1])
+            elif folder.parts[-1] != parts[-1] and self._is_named(name):
+                message = (
+                    f"tool.setuptools.package-dir: the package {name} is in the folder "
+                    f"{build_py.get_package_dir(name)}; a build imports it from there, so call the folder {parts[-1]}"
+                )
+                raise ConfigError(message)
+        if distribution.py_modules:
+            found.append(self.root / build_py.get_package_dir(""))
+        return list(dict.fromkeys(found))
+
+    def _dependencies(self) -> list[str]:
+        """What the wheel requires, as its metadata will have it; the earlier versions keep conditions among extras."""
+        distribution = self._distribution
+        conditional = [
+            f"{requirement}; {extra[1:]}"
+            for extra, requirements in (distribution.extras_require or {}).items()
+            if extra.startswith(":")
+            for requirement in requirements
+        ]
+        return [*map(str, distribution.install_requires or ()), *conditional]
+
+    def _is_named(self, package: str) -> bool:
+        """Whether the table has a module in a package, or one whose source is in there."""
+        modules = self.table().get("modules")
+        names = [
+            str(text)
+            for name, module in (modules.items() if isinstance(modules, dict) else ())
+            for source in [module.get("source", "") if isinstance(module, dict) else ""]
+            for text in [name, *(source if isinstance(source, list) else [source])]
+        ]
+        return any(f"{name}.".startswith(f"{package}.") for name in names)
+
+    def _check_version(self) -> None:
+        """Refuse a setuptools that would build without this plugin's step.
+
+        Raises:
+            ConfigError: It is too old.
+        """
+        if int(setuptools.__version__.partition(".")[0]) < _OLDEST:
+            message = (
+                f"setuptools {setuptools.__version__} is too old for the plugin aotcuda; write "
+                f'"setuptools>={_OLDEST}" into build-system.requires'
+            )
+            raise ConfigError(message)
+
+    @contextmanager
+    def _in_one_line(self) -> Iterator[None]:
+        self._guard.off()
+        with interrupt.in_one_line(self._guard, _abort):
+            yield
+        if self._undo is not None:
+            # Setuptools' turn, which would leave a traceback, or files, when it is interrupted.
+            self._guard.on(quietly=True)
+
+
+class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in its later versions alone
+    """The step of `build`; see setuptools' `SubCommand`."""
+
+    description = "compile the GPU code that [tool.aotcuda] names"
+    user_options: tuple[tuple[str, str | None, str], ...] = ()
+    command_name = NAME
+
+    project: Project
+    editable_mode = False
+
+    def initialize_options(self) -> None:
+        """See Command."""
+        self.build_lib = ""
+        self.editable_mode = False
+        self._package_root = ""
+        self._files: list[str] = []
+
+    def finalize_options(self) -> None:
+        """See Command."""
+        if not self.build_lib:
+            self.build_lib = self.get_finalized_command("build").build_lib
+
+    def run(self) -> None:
+        """Build, into `build_lib`, or into the source tree for an editable install."""
+        folder = Path(self.build_lib).resolve()
+        fresh = self._fresh()
+        extensions = {
+            ".".join(path.relative_to(folder).with_name(path.name.partition(".")[0]).parts): path
+            for path in fresh
+            if path.name.endswith(tuple(EXTENSION_SUFFIXES)) and path.is_file() and path.is_relative_to(folder)
+        }
+        built = self.project.build(extensions, editable=self.editable_mode)
+        self._files = list(built.files)
+        if self.editable_mode:
+            self._package_root = built.package_root
+            self.project.install(built)
+            self._announce()
+        else:
+            self.project.assemble(built, folder, fresh)
+
+    def get_source_files(self) -> list[str]:
+        """The files that an sdist needs."""
+        return self.project.files()
+
+    def get_outputs(self) -> list[str]:
+        """What a wheel gains, as it was built."""
+        return [str(Path(self.build_lib, name)) for name in self._files]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """For an editable install: what a wheel would gain, and the file of the source tree that stands for it."""
+        return {
+            str(Path(self.build_lib, name)): str(Path(self._package_root, name))
+            for name in (self._files if self.editable_mode else ())
+        }
+
+    def _fresh(self) -> set[Path]:
+        """What the steps before this one have put into `build_lib`."""
+        build = self.get_finalized_command("build")
+        steps = [self.get_finalized_command(name) for name in build.get_sub_commands() if name != NAME]
+        return {Path(name).resolve() for step in steps if hasattr(step, "get_outputs") for name in step.get_outputs()}
+
+    def _announce(self) -> None:
+        """Name the modules that are in no package: editable installs find those alone that they are told of."""
+        single = {name.removesuffix(".py") for name in self._files if name.endswith(".py") and "/" not in name}
+        known = self.distribution.py_modules or []
+        if single - {*known}:
+            self.distribution.py_modules = [*known, *sorted(single - {*known})]
+
+
+class _Extension:
+    """What a command of setuptools, or of the project, gains. The methods are those of the command that comes next."""
+
+    project: Project
+    if TYPE_CHECKING:
+        distribution: Distribution
+        plat_name: str
+        plat_name_supplied: bool
+        python_tag: str
+        root_is_pure: bool
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class _Build(_Extension):
+    def get_sub_commands(self) -> list[str]:
+        return [*super().get_sub_commands(), NAME]  # type: ignore[misc]
+
+
+class _BdistWheel(_Extension):
+    """Gives the tag of what is built here, unless the project has machine code of its own or names a tag."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()  # type: ignore[misc]
+        self._is_tagged_here = bool(self.root_is_pure)
+        self.root_is_pure = self.root_is_pure and self.project.tag()[2] == "any"
+
+    def get_tag(self) -> tuple[str, str, str]:
+        if not self._is_tagged_here:
+            return super().get_tag()  # type: ignore[misc, no-any-return]
+        python, abi, system = self.project.tag()
+        if self.python_tag != f"py{sys.version_info.major}":
+            python = self.python_tag
+        if self.plat_name_supplied:
+            system = self.plat_name.lower().replace("-", "_").replace(".", "_")
+        return python, abi, system
+
+    def run(self) -> None:
+        with self.project.packing():
+            super().run()  # type: ignore[misc]
+
+
+class _EditableWheel(_Extension):
+    def run(self) -> None:
+        with self.project.packing():
+            super().run()  # type: ignore[misc]
+
+
+class _Develop(_Extension):
+    def install_for_development(self) -> None:
+        """The way of setuptools before 80 when it is asked for its legacy; it runs none of the steps of a build."""
+        with self.project.packing():
+            step = self.get_finalized_command(NAME)
+            step.editable_mode = True
+            self.run_command(NAME)
+            super().install_for_development()  # type: ignore[misc]
+
+
+class _Clean(_Extension):
+    def run(self) -> None:
+        super().run()  # type: ignore[misc]
+        self.project.clean()
+
+
+_EXTENSIONS: dict[str, type[_Extension]] = {
+    "build": _Build,
+    "bdist_wheel": _BdistWheel,
+    "editable_wheel": _EditableWheel,
+    "develop": _Develop,
+    "clean": _Clean,
+}
+
+
+def _warn(texts: list[str] | tuple[str, ...]) -> None:
+    for text in texts:
+        print(f"aotcuda: {text}", file=sys.stderr)
+
+
+def _abort(message: str, code: int) -> NoReturn:
+    """End the build as setuptools' own commands do that were given wrong options."""
+    sys.stdout.flush()
+    print(message, file=sys.stderr)
+    raise SystemExit(code)
