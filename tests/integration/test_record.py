@@ -116,7 +116,9 @@ def test_the_simulator_derives_the_types_that_the_dispatcher_compiles(project: P
     assert len(found["gpu"]) == 16
 
 
-@pytest.mark.parametrize(("way", "count"), [("processes", 21), ("after_a_failure", 3), ("left_out", 4)])
+@pytest.mark.parametrize(
+    ("way", "count"), [("processes", 21), ("after_a_failure", 3), ("left_out", 4), ("asks_the_gpu", 1)]
+)
 def test_counts_are_exact_in_the_simulator(project: Path, way: str, count: int) -> None:
     done = run(project, way)
     assert done.status == 0, done.err

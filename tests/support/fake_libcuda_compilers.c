@@ -33,11 +33,6 @@ EXPORT int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) { return ordinal(device) < 0 ? INVALID_DEVICE : SUCCESS; }
 
-EXPORT int cuMemGetInfo_v2(size_t *unused, size_t *total) {
-    *unused = *total = (size_t)1 << 34;
-    return SUCCESS;
-}
-
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t address, const void *host, size_t size, void *stream) {
     (void)stream;
     return cuMemcpyHtoD_v2(address, host, size);
@@ -47,8 +42,6 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *host, uint64_t address, size_t size, void 
     (void)stream;
     return cuMemcpyDtoH_v2(host, address, size);
 }
-
-EXPORT int cuCtxSynchronize(void) { return SUCCESS; }
 
 EXPORT int cuLibraryGetModule(Library **module, Library *library) {
     *module = library;
