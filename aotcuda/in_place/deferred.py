@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from types import FunctionType
     from typing import Any
 
+_CLASSES = ("Error", "Warning")
+_exceptions: dict[str, type] = {}
+
 _SNAPSHOT = "__aotcuda_numba__"
 """The name under which a module keeps the copy of its names that Numba compiles with."""
 
@@ -73,7 +76,10 @@ class FromNumba(Deferred):
         if name.startswith("_"):
             message = f"{self._words} has no attribute {name!r} before it is had from Numba"
             raise AttributeError(message, name=name, obj=self)
-        return FromNumba(self._package, f"{self._words}.{name}", lambda: attribute(self.of_numba(), name))
+        words = f"{self._words}.{name}"
+        if name.endswith(_CLASSES):
+            return exception(self._package, words, lambda: attribute(self.of_numba(), name))
+        return FromNumba(self._package, words, lambda: attribute(self.of_numba(), name))
 
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self.of_numba(), name, value)
@@ -94,6 +100,14 @@ class FromNumba(Deferred):
 
     def __iter__(self) -> Any:
         return iter(self.of_numba())
+
+    def __bool__(self) -> bool:
+        return bool(self.of_numba())
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or bool(self.of_numba() == resolved(other))
+
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return self._words
@@ -125,10 +139,37 @@ class TypeName(FromNumba):
         given = {name: resolved(value) for name, value in options.items()}
         return TypeName(self._package, words, lambda: self.of_numba()(*map(resolved, args), **given))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeName) and (other._package, other._words) == (self._package, self._words)
+
+    def __hash__(self) -> int:
+        return hash(self._words)
+
+    def __bool__(self) -> bool:
+        return True
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             return super().__getattr__(name)
         return TypeName(self._package, f"{self._words}.{name}", lambda: attribute(self.of_numba(), name))
+
+
+def exception(package: str, words: str, make: Callable[[], Any]) -> Any:
+    """A class of Numba's errors or warnings: where Numba was not imported, one of which there is never an instance.
+
+    Such classes are named by `except` and by filters of warnings, which take no stand-ins. What Numba warns of in
+    place, copies of the host's arrays, is aotcuda's own warning.
+    """
+    if is_imported(package):
+        return make()
+    name = words.rpartition(".")[2]
+    if name == "NumbaPerformanceWarning":
+        from aotcuda.errors import HostArrayWarning  # noqa: PLC0415 (few sources name it)
+
+        return HostArrayWarning
+    if words not in _exceptions:
+        _exceptions[words] = type(name, (Warning if name.endswith("Warning") else Exception,), {})
+    return _exceptions[words]
 
 
 def resolved(value: object) -> Any:

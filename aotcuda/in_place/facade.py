@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.in_place.deferred import Declaration, Deferred, FromNumba, TypeName, need, of_package
+from aotcuda.in_place.deferred import Declaration, Deferred, FromNumba, TypeName, exception, need, of_package
 from aotcuda.in_place.deferred import attribute as of_owner
 from aotcuda.in_place.functions import Decorator, cuda_jit
 
@@ -81,13 +81,22 @@ def attribute(package: str, name: str) -> object:
     Raises:
         AttributeError: `__version__` of a Numba that is not installed.
     """
-    found = _found.get((package, name))
-    if found is None:
-        found = _found[package, name] = Cuda(package) if name == "cuda" else _made(package, package, name)
-    return found
+    if (package, name) not in _found:
+        found = Cuda(package) if name == "cuda" else _made(package, package, name)
+        if isinstance(found, type):  # which is another one once Numba was imported
+            return found
+        _found[package, name] = found
+    return _found[package, name]
 
 
-def _made(package: str, owner: str, name: str) -> object:
+def gpus_of() -> Any:
+    """The module that asks the driver, imported when something is asked of it."""
+    from aotcuda.in_place import gpus  # noqa: PLC0415 (few sources ask)
+
+    return gpus
+
+
+def _made(package: str, owner: str, name: str) -> Any:
     """What stands for `name` of `owner`, which is the package or its `cuda`."""
     words = f"{owner}.{name}"
 
@@ -97,6 +106,8 @@ def _made(package: str, owner: str, name: str) -> object:
 
     if name == "__version__":
         return _version(package)
+    if name.endswith(("Error", "Warning")):
+        return exception(package, words, make)
     if name in _SCALARS or name == "types":
         return TypeName(package, words, make)
     if name in _DECLARED or _is_linkable(name):
@@ -148,15 +159,30 @@ class Cuda(Deferred):
             from aotcuda.in_place import hints  # noqa: PLC0415 (few sources name them)
 
             return getattr(hints, name)
-        found = self.__dict__[name] = _made(self._package, f"{self._package}.cuda", name)
+        found = _made(self._package, f"{self._package}.cuda", name)
+        if name == "cudadrv":
+            from aotcuda.in_place.namespace import Namespace  # noqa: PLC0415 (few sources ask)
+
+            found = Namespace(self._package, f"{self._package}.cuda.cudadrv", found.of_numba, self._of_driver())
+        if not isinstance(found, type):
+            self.__dict__[name] = found
         return found
+
+    def _of_driver(self) -> dict[str, Any]:
+        """What `cuda.cudadrv` has that the driver answers: programs ask it whether there is a GPU."""
+        return {
+            "devices.gpus": lambda: self.gpus,
+            "devices.get_context": lambda: self.current_context,
+            "error.CudaSupportError": lambda: self.CudaSupportError,
+            "driver.CudaAPIError": lambda: gpus_of().failed(self._package),
+        }
 
     def __repr__(self) -> str:
         return f"<{self._package}.cuda, in place>"
 
     @property
-    def CudaSupportError(self) -> tuple[type[Exception], ...]:  # noqa: N802 (Numba's name)
-        """What is raised where there is no GPU, for `except`: by aotcuda, and by Numba where that was imported."""
+    def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
+        """What is raised where there is no GPU, for `except`: Numba's class, where Numba was imported."""
         from aotcuda.in_place import gpus  # noqa: PLC0415 (few sources ask)
 
         return gpus.no_gpu(self._package)

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from aotcuda.runtime.driver import Driver
+
+_PACKAGES = ("numba", "numba_cuda_mlir")
+
+_errors: dict[tuple[type, ...], type] = {}
+
 _ATTRIBUTES = {
     "MAX_THREADS_PER_BLOCK": 1,
     "MAX_BLOCK_DIM_X": 2,
@@ -66,7 +72,7 @@ class Device:
 
     def __init__(self, package: str, index: int) -> None:
         self._package = package
-        self._device = drivers.get().devices[index]
+        self._device = _driver().devices[index]
         self.id = index
         self.name = self._device.name
         self.compute_capability = self._device.capability
@@ -79,7 +85,7 @@ class Device:
                 raise AttributeError(message, name=name, obj=self)
             cuda = deferred.attribute(deferred.need(self._package, f"{name} of {self!r}"), "cuda")
             return getattr(cuda.gpus[self.id], name)
-        driver, value = drivers.get(), ctypes.c_int()
+        driver, value = _driver(), ctypes.c_int()
         code = driver.call["cuDeviceGetAttribute"](ctypes.byref(value), number, self._device.handle)
         driver.check(code, f"{self!r} did not tell its {name}")
         return value.value
@@ -98,7 +104,7 @@ class Gpu(Device):
     """One of `cuda.gpus`: a GPU, to be made current for a block by `with`."""
 
     def __enter__(self) -> Context:
-        driver = drivers.get()
+        driver = _driver()
         self.__dict__.setdefault("_before", []).append(driver.current_device())
         driver.make_current(self.id)
         return Context(self._package, self.id)
@@ -106,7 +112,7 @@ class Gpu(Device):
     def __exit__(self, *_: object) -> None:
         before = self._before.pop()
         if before is not None:
-            drivers.get().make_current(before)
+            _driver().make_current(before)
 
 
 class Gpus:
@@ -121,15 +127,20 @@ class Gpus:
         return list(self)
 
     @property
-    def current(self) -> Device:
-        """The current GPU; errors as for `current_context`."""
-        return current_context(self._package, None).device
+    def current(self) -> Gpu | None:
+        """The current GPU; None if this thread has no context yet.
+
+        Raises:
+            RuntimeUnavailableError: There is no driver or no GPU.
+        """
+        index = _driver().current_device()
+        return None if index is None else self[index]
 
     def __len__(self) -> int:
-        return len(drivers.get().devices) if is_available() else 0
+        return len(_driver().devices) if is_available() else 0
 
     def __getitem__(self, index: int) -> Gpu:
-        return Gpu(self._package, range(len(drivers.get().devices))[index])
+        return Gpu(self._package, range(len(_driver().devices))[index])
 
     def __iter__(self) -> Iterator[Gpu]:
         return (Gpu(self._package, index) for index in range(len(self)))
@@ -167,7 +178,7 @@ class Context:
         Raises:
             CudaError: A kernel has failed.
         """
-        driver = drivers.get()
+        driver = _driver()
         if driver.current_device() != self.device.id:
             driver.make_current(self.device.id)
         driver.check(driver.call["cuCtxSynchronize"](), f"{self.device!r} could not be waited for")
@@ -178,7 +189,7 @@ class Context:
         Raises:
             CudaError: The driver does not tell.
         """
-        driver, free, total = drivers.get(), ctypes.c_size_t(), ctypes.c_size_t()
+        driver, free, total = _driver(), ctypes.c_size_t(), ctypes.c_size_t()
         code = driver.call["cuMemGetInfo_v2"](ctypes.byref(free), ctypes.byref(total))
         driver.check(code, f"the memory of {self.device!r} could not be told")
         return MemoryInfo((free.value, total.value))
@@ -209,7 +220,7 @@ def current_context(package: str, index: int | None) -> Context:
     Raises:
         RuntimeUnavailableError: There is no driver or no GPU.
     """
-    driver = drivers.get()
+    driver = _driver()
     current = driver.current_device()
     if index is None:
         index = current or 0
@@ -221,10 +232,40 @@ def current_context(package: str, index: int | None) -> Context:
     return Context(package, index)
 
 
-def no_gpu(package: str) -> tuple[type[Exception], ...]:
-    """The classes of what is raised where there is no GPU."""
-    module: Any = sys.modules.get(f"{package}.cuda.cudadrv.error")
-    found: tuple[type[Exception], ...] = (RuntimeUnavailableError,)
-    if module is not None and issubclass(module.CudaSupportError, Exception):
-        found += (module.CudaSupportError,)
-    return found
+def no_gpu(package: str) -> type[Exception]:
+    """The class of what is raised where there is no GPU; Numba's, where Numba was imported."""
+    found = _numbas(package, "error", "CudaSupportError")
+    return RuntimeUnavailableError if found is None else found
+
+
+def failed(package: str) -> type[Exception]:
+    """The class of what is raised where a call of the driver fails, likewise."""
+    found = _numbas(package, "driver", "CudaAPIError")
+    return CudaError if found is None else found
+
+
+def also_numbas(error: RuntimeUnavailableError) -> RuntimeUnavailableError:
+    """An error that is an instance of `no_gpu`, too."""
+    bases = (type(error), *filter(None, (_numbas(package, "error", "CudaSupportError") for package in _PACKAGES)))
+    if len(bases) == 1 or isinstance(error, bases[1:]):
+        return error
+    if bases not in _errors:
+        _errors[bases] = type(type(error).__name__, bases, {})
+    made: RuntimeUnavailableError = _errors[bases](*error.args)
+    return made
+
+
+def _driver() -> Driver:
+    try:
+        return drivers.get()
+    except RuntimeUnavailableError as error:
+        raise also_numbas(error) from error
+
+
+def _numbas(package: str, module: str, name: str) -> type[Exception] | None:
+    """Numba's own class, if Numba was imported."""
+    for found in (f"{package}.cuda.cudadrv.{module}", f"{package}.numba_cuda.cudadrv.{module}"):
+        kind = getattr(sys.modules.get(found), name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            return kind
+    return None

@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 
-from aotcuda.errors import HostArrayWarning
+from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
 from aotcuda.in_place import hints
 from aotcuda.runtime.arguments import host_arrays
 from aotcuda.runtime.kernel import ForAll
@@ -68,6 +68,14 @@ class _Launcher(Launcher):
 
     def launch(self, args: tuple[object, ...]) -> None:
         """See Launcher."""
+        try:
+            self._launch_as_numba(args)
+        except RuntimeUnavailableError as error:
+            from aotcuda.in_place import gpus  # noqa: PLC0415 (only errors come here)
+
+            raise gpus.also_numbas(error) from error
+
+    def _launch_as_numba(self, args: tuple[object, ...]) -> None:
         if not any(map(_is_copied, args)):
             super().launch(args)
             return

@@ -35,7 +35,14 @@ _LATE = (
     "again with AOTCUDA_SYNCHRONIZE=1, which waits after each launch and names the kernel"
 )
 _LOST = ". Nothing more can run in this process: start it again"
+_CAPTURE = (
+    "a stream is being captured into a graph, which this driver does not allow at the same time; call preload() of the "
+    "module (aotcuda.load(name).preload()) before the capture"
+)
 _HINTS = {
+    900: _CAPTURE,
+    901: _CAPTURE,
+    906: _CAPTURE,
     46: "another process may have the GPU for itself: see the compute mode that nvidia-smi shows",
     CONTEXT_IS_DESTROYED: (
         "the GPU's context was reset, as cuDevicePrimaryCtxReset and numba's cuda.close() do, and its arrays and "
@@ -93,7 +100,6 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuEventRecord": (_pointer, _pointer),
     "cuEventDestroy_v2": (_pointer,),
     "cuStreamGetCtx": (_pointer, _out),
-    "cuStreamGetFlags": (_pointer, _out),
     "cuStreamWaitEvent": (_pointer, _pointer, _uint),
     "cuPointerGetAttribute": (_out, _int, ctypes.c_uint64),
     "cuMemsetD32Async": (ctypes.c_uint64, _uint, _size, _pointer),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.fast.extension import Records
     from aotcuda.runtime.fast.python import FastPath
     from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration, Dimensions
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loader import Loader
@@ -292,6 +293,8 @@ class Launcher:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
         overload, _, values, pending, stream = selection
         library, places = loaded.library, overload.addresses_of(values)
+        if library.callbacks is not None:
+            self._check_capture(library, stream)
         device = self._loader.enter(loaded, places)
         if len(library.driver.devices) > 1:
             library.check_reach(places, device, self.where)
@@ -299,6 +302,19 @@ class Launcher:
         for ready, _ in _streams(pending):
             streams.order(library.driver, ready, stream, f"{self.where}: an argument's data is on stream {ready:#x}")
         return device
+
+    def _check_capture(self, library: LoadedLibrary, stream: int) -> None:
+        """Raise LaunchError if setup callbacks would have to run while the launch's stream is captured."""
+        assert library.callbacks is not None  # noqa: S101 (the caller has asked)
+        driver = library.driver
+        if library.callbacks.has_seen(driver.current_context()) or not streams.is_captured(driver, stream):
+            return
+        message = (
+            f"{self.where} cannot be launched: stream {stream:#x} is being captured into a graph, and the setup "
+            "callbacks of the module, which have not run yet, would break the capture or become part of it; call "
+            f"aotcuda.load({self._loader.source.name!r}).preload() before the capture"
+        )
+        raise LaunchError(message)
 
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""

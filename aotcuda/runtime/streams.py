@@ -7,6 +7,8 @@ from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from aotcuda.runtime.driver import Driver
 
 LEGACY = 1
@@ -14,6 +16,8 @@ LEGACY = 1
 
 LAST_DEFAULT = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
+
+_INVALID_CONTEXT = 201
 
 _NO_TIMING = 2
 _CAPTURE_IMPLICIT = 906
@@ -27,6 +31,24 @@ def handle(stream: object) -> int | None:
     """
     if stream is None or isinstance(stream, int):
         return stream
+    try:
+        found = _told(stream)
+    except (ArgumentError, MemoryError):
+        raise
+    except Exception as error:
+        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be told: {error}"
+        raise ArgumentError(message) from error
+    if found is not None:
+        return found
+    message = (
+        f"{stream!r} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or cuda.core "
+        "(anything with __cuda_stream__)"
+    )
+    raise ArgumentError(message)
+
+
+def _told(stream: Any) -> int | None:
+    """The handle that a stream object tells, None if it is no stream."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         version, value = protocol() if callable(protocol) else protocol
@@ -43,11 +65,7 @@ def handle(stream: object) -> int | None:
         if value is not None:
             value = getattr(value, "value", value)
             return 0 if value is None else int(value)
-    message = (
-        f"{stream!r} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or cuda.core "
-        "(anything with __cuda_stream__)"
-    )
-    raise ArgumentError(message)
+    return None
 
 
 def check(stream: int | None) -> int | None:
@@ -68,13 +86,15 @@ def same(left: int, right: int) -> bool:
 
 
 def is_dead(driver: Driver, stream: int) -> bool:
-    """Whether a handle is of no stream that exists; of a stream that was destroyed, for one.
+    """Whether a handle is of no stream that exists, as far as the driver can tell: of one that was destroyed, say.
 
-    The driver says CUDA_ERROR_INVALID_CONTEXT of such a handle to whoever asks for the stream's flags or launches
-    there; `cuStreamGetCtx` crashes. What never was a handle of the driver's crashes everywhere.
+    It says CUDA_ERROR_INVALID_CONTEXT of such a handle to whoever launches there or asks whether it is captured, while
+    `cuStreamGetCtx` crashes; other questions would end a capture. Once that memory has another use, or for what never
+    was a handle, everything crashes. A context must be current.
     """
-    flags = ctypes.c_uint()
-    return stream > LAST_DEFAULT and driver.call["cuStreamGetFlags"](stream, ctypes.byref(flags)) != 0
+    status = ctypes.c_int()
+    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) if stream > LAST_DEFAULT else 0
+    return code == _INVALID_CONTEXT
 
 
 def dead(stream: int) -> str:

@@ -90,7 +90,7 @@ def test_a_launch_is_ordered_after_the_stream_that_its_array_is_on(features):
             x = x @ x / 4000
         flat = x.ravel()[:200]
         out = cupy.zeros(200, "float32")
-        features.square[2, 128](flat, out)  # on the default stream
+        features.square[2, 128, 0](flat, out)  # on the default stream
     cupy.cuda.Stream.null.synchronize()
     np.testing.assert_array_equal(out.get(), flat.get() ** 2)
 

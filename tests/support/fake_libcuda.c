@@ -572,12 +572,6 @@ EXPORT int cuStreamSynchronize(void *stream) {
     return current && destroyed[current - contexts] ? CONTEXT_IS_DESTROYED : SUCCESS;
 }
 
-EXPORT int cuStreamGetFlags(void *stream, unsigned *flags) {
-    ENTER();
-    *flags = 1;
-    return is_dead(stream) ? INVALID_CONTEXT : SUCCESS;
-}
-
 EXPORT int cuStreamIsCapturing(void *stream, int *status) {
     ENTER();
     if (is_dead(stream))

@@ -179,3 +179,13 @@ def test_reading_leaves_the_table_as_it_was() -> None:
     table = tomllib.loads(FULL)
     parse(table, environ={"AOTCUDA_ARCH": "sm_80"})
     assert table == tomllib.loads(FULL)
+
+
+def test_an_alias_may_have_the_name_of_what_it_stands_for_elsewhere() -> None:
+    """`module:name` is no use of the alias `name`."""
+    table = {
+        "arch": ["sm_90"],
+        "types": {"particle": "mypkg.dtypes:particle", "particles": "particle[::1]"},
+        "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void(particles)"}}},
+    }
+    assert dict(parse(table, environ={}).types)["particle"] == "mypkg.dtypes:particle"

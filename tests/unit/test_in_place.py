@@ -17,10 +17,12 @@ from aotcuda.errors import (
     ArgumentError,
     HostArrayWarning,
     ManifestError,
+    NoDriverError,
     NoImageError,
     StaleBuildError,
 )
 from aotcuda.in_place import entry, facade
+from aotcuda.runtime import driver
 from support import in_place
 from support import manifests as generated
 
@@ -496,6 +498,74 @@ def records(x, pair):
     code = f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(s.add_up, s.total.__name__, s.doubled, s.RECORD)"
     said = "numba.cuda.declare_device(...) total mypkg.solver.doubled numba.from_dtype(...)[:]"
     assert cuda.run(code) == f"{said}\n"
+
+
+HAS_CUDA = """
+import warnings
+from mypkg.solver import cuda, nb_errors, prange
+from aotcuda.errors import HostArrayWarning
+
+def has_cuda():
+    try:
+        cuda.cudadrv.devices.gpus.current
+        return True
+    except cuda.cudadrv.error.CudaSupportError:
+        return False
+
+try:
+    cuda.cudadrv.devices.get_context()
+except (cuda.CudaSupportError, cuda.cudadrv.driver.CudaAPIError) as error:
+    print(type(error).__name__)
+try:
+    raise ValueError
+except nb_errors.TypingError:
+    pass
+except ValueError:
+    print("other")
+warnings.simplefilter("ignore", nb_errors.NumbaPerformanceWarning)
+print(has_cuda(), nb_errors.NumbaPerformanceWarning is HostArrayWarning)
+try:
+    print(bool(prange))
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_programs_that_ask_numbas_driver_modules_for_a_gpu_are_answered(cuda: StandIn, there: bool) -> None:
+    in_place.write(cuda.packages, f"{SOURCE}\nfrom aotcuda.numba import errors as nb_errors, prange\n", KERNELS)
+    environ = {} if there else {"LD_LIBRARY_PATH": "/nowhere"}
+    said = cuda.run(in_place.NO_NUMBA + HAS_CUDA, **environ).splitlines()
+    assert said == [
+        *([] if there else ["NoDriverError"]),
+        "other",
+        f"{there} True",
+        "numba.prange is Numba's own, and numba is not installed: pip install 'aotcuda[jit-cu13]'",
+    ]
+
+
+def test_what_is_asked_of_numbas_values_is_asked_of_numba(cuda: StandIn) -> None:
+    s = solver(cuda, SOURCE + "\nfrom aotcuda.numba import config, errors\n")
+    numba = importlib.import_module("numba")
+    assert bool(s.config.DISABLE_JIT) is bool(numba.config.DISABLE_JIT)
+    assert s.config.OPT == numba.config.OPT
+    assert s.errors.TypingError is numba.errors.TypingError
+    assert {s.float32: 1}[s.float32] == 1
+    assert s.float32 != s.int32
+    assert s.float32[:] == s.float32[:]
+
+
+def test_where_numba_was_imported_too_its_own_error_says_that_there_is_no_gpu(
+    cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = solver(cuda)
+    error = importlib.import_module("numba.cuda.cudadrv.error").CudaSupportError
+    monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
+    assert s.cuda.CudaSupportError is s.cuda.cudadrv.error.CudaSupportError is error
+    for ask in (s.cuda.get_current_device, lambda: s.add[1, 1](1, 2, 3), lambda: s.cuda.gpus.current):
+        with pytest.raises(error, match=r"libnowhere.so cannot be loaded") as caught:
+            ask()
+        assert isinstance(caught.value, NoDriverError)
 
 
 def test_nothing_is_an_instance_of_numbas_classes_before_numba_is_imported(cuda: StandIn) -> None:

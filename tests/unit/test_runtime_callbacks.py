@@ -10,6 +10,7 @@ import types
 import pytest
 
 import aotcuda
+from aotcuda.errors import CudaError, LaunchError
 from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
 from support.manifests import kernel
@@ -62,6 +63,28 @@ def test_setup_runs_once_before_the_first_launch(cuda, hooks, package):
         module.k[1, 1](1)
     assert hooks.calls == [("up", 0)]
     assert len(cuda.launches()) == 3
+
+
+def test_setup_would_become_part_of_a_capture_and_preload_is_named(cuda, hooks, package):
+    cuda.set(capturing="77")
+    module = package()
+    for _ in range(2):
+        with pytest.raises(
+            LaunchError, match=r"stream 0x4d is being captured .* call aotcuda\.load\('mypkg.kernels'\)\.preload"
+        ):
+            module.k[1, 1, 77](1)
+    assert (hooks.calls, cuda.launches()) == ([], [])
+    aotcuda.load("mypkg.kernels").preload()
+    module.k[1, 1, 77](1)
+    assert hooks.calls == [("up", 0)]
+    assert len(cuda.launches()) == 1
+
+
+@pytest.mark.parametrize("code", [900, 901, 906])
+def test_a_driver_that_cannot_load_during_a_capture_is_said_to_need_a_preload(cuda, package, code):
+    cuda.set(fail=f"cuLibraryGetKernel={code}")
+    with pytest.raises(CudaError, match=r"a stream is being captured into a graph.*preload\(\)"):
+        package().k[1, 1](1)
 
 
 def test_an_import_with_load_import_runs_setup(hooks, package):

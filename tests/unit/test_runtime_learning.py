@@ -83,7 +83,7 @@ class TestWhatTheExtensionIsTaught:
         def teach(parameter, arg, code=None):
             plan = accelerator_module.Plan(64, (parameter,))
             codes = bytes([extension._kind(arg) if code is None else code])
-            rest = ([True], -1, 0, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
+            rest = ([True], -1, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
             return accelerator_module.Records().learn((arg,), codes, ((plan, 1),), *rest)
 
         return teach

@@ -78,6 +78,7 @@ def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(pa
     }
     assert own == {
         "aotcuda",
+        "aotcuda.data_folder",
         "aotcuda.errors",
         "aotcuda.manifest",
         "aotcuda.runtime",
@@ -85,7 +86,6 @@ def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(pa
         "aotcuda.runtime.loader",
         "aotcuda.runtime.module",
         "aotcuda.runtime.origins",
-        "aotcuda.version",
     }
 
 

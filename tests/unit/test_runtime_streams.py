@@ -191,6 +191,19 @@ def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
     assert len(cuda.launches()) == 2
 
 
+def test_a_stream_that_cannot_tell_its_handle_is_an_argument_error(cuda):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    stream = Handle(11)
+    for _ in range(2):
+        k[1, 1, stream](7)
+    stream.handle = "none"
+    for _ in range(2):
+        with pytest.raises(
+            ArgumentError, match="a Handle was given as the stream, and its handle cannot be told: invalid"
+        ):
+            k[1, 1, stream](7)
+
+
 @pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
 def test_a_dead_stream_is_named(cuda, current, devices):
     cuda.set(devices=devices, streams="55=0")
@@ -275,8 +288,9 @@ def test_events_are_kept_where_launches_wait_for_streams_in_c(cuda, current, pat
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(10):
         k[1, 1, 55](array("exchange"))
-    made, destroyed = len(cuda.calls("cuEventCreate")), len(cuda.calls("cuEventDestroy"))
-    assert (made, destroyed) == ((2, 1) if path == "accelerator" else (10, 10))
+    used = {call["event"] for call in cuda.calls("cuEventRecord")}
+    destroyed = used & {call["event"] for call in cuda.calls("cuEventDestroy")}  # what other tests left goes any time
+    assert (len(used), len(destroyed)) == ((2, 1) if path == "accelerator" else (10, 10))
     assert ordered(cuda) == [(55, TORCH), ("launch", 55)] * 10
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.model import Config, Module, Options
 
-_NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
+_NAME = re.compile(r"(?<![\w.:'\"])[A-Za-z_]\w*")
 
 
 def check(config: Config) -> None:

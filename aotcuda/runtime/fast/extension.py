@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 6
+_VERSION = 7
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -232,7 +232,6 @@ def learn(
         current,
         _address(driver.call["cuPointerGetAttribute"]),
         _address(driver.call["cuStreamGetCtx"]),
-        _address(driver.call["cuStreamGetFlags"]),
         (*[_address(driver.call[name]) for name in _RARE], _address(driver.launch)),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(kernels, shared),

@@ -51,7 +51,6 @@ typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsi
 typedef int (*GetCurrent)(void **);
 typedef int (*PointerAttribute)(void *, int, uint64_t);
 typedef int (*StreamContext)(void *, void **);
-typedef int (*StreamFlags)(void *, unsigned *);
 typedef int (*EventCreate)(void **, unsigned);
 typedef int (*EventRecord)(void *, void *);
 typedef int (*EventDestroy)(void *);
@@ -805,8 +804,7 @@ typedef struct Record {
     LaunchKernel launch;
     PointerAttribute attribute;
     StreamContext stream_context;
-    StreamFlags stream_flags;
-    const Rare *rare;
+    Rare rare;
     SHARED(void *) event; /* kept for the next launch that waits for a stream; NULL: in use, or none was needed yet */
     SHARED(unsigned) *flights; /* of `live`: see begin() */
 } Record;
@@ -955,12 +953,12 @@ static int lie_on(const Record *record, const View *views, int count) {
 
 /* Where there are several GPUs: whether the stream is of the current context. The driver would launch in the stream's,
  * whichever is current; and a handle that was freed may be that of another GPU's stream by now. Of a stream that does not
- * exist the flags can be asked for, but asking for the context crashes. */
+ * exist it can be asked whether it is captured, but asking for the context crashes. */
 static int stream_is_here(const Record *record, void *stream, void *context) {
     void *owner;
-    unsigned flags;
+    int status;
     return record->device < 0 || (uintptr_t)stream <= LAST_DEFAULT_STREAM ||
-           (!record->stream_flags(stream, &flags) && !record->stream_context(stream, &owner) && owner == context);
+           (!record->rare.is_capturing(stream, &status) && !record->stream_context(stream, &owner) && owner == context);
 }
 
 #ifdef Py_GIL_DISABLED
@@ -977,7 +975,7 @@ static void *exchange_pointer(void **place, void *value) {
 /* An event that is nobody else's, NULL if there can be none. */
 static void *take_event(Record *record) {
     void *event = EXCHANGE_POINTER(record->event, NULL);
-    if (!event && record->rare->create(&event, 2)) /* CU_EVENT_DISABLE_TIMING */
+    if (!event && record->rare.create(&event, 2)) /* CU_EVENT_DISABLE_TIMING */
         return NULL;
     return event;
 }
@@ -986,12 +984,12 @@ static void *take_event(Record *record) {
 static void give_event(Record *record, void *event, int works) {
     void *other = works ? EXCHANGE_POINTER(record->event, event) : event;
     if (other)
-        record->rare->destroy(other);
+        record->rare.destroy(other);
 }
 
 static int is_captured(const Record *record, void *stream) {
     int status = 0;
-    return record->rare->is_capturing(stream, &status) || status;
+    return record->rare.is_capturing(stream, &status) || status;
 }
 
 /* Whether streams can be ordered here: captures have rules of their own, which the other path knows. */
@@ -1003,8 +1001,8 @@ static int may_order(const Record *record, const Reading *reading) {
 }
 
 static int order(const Record *record, void *event, uintptr_t before, uintptr_t after) {
-    int code = record->rare->record(event, (void *)before);
-    return code ? code : record->rare->wait((void *)after, event, 0);
+    int code = record->rare.record(event, (void *)before);
+    return code ? code : record->rare.wait((void *)after, event, 0);
 }
 
 enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a cell fills a cache line */
@@ -1097,7 +1095,7 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     if (!ordered && !self->attributes)
         code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, NULL, extra);
     else if (!ordered)
-        code = record->rare->launch(&config, record->kernels[number], NULL, extra);
+        code = record->rare.launch(&config, record->kernels[number], NULL, extra);
     for (int i = 0; i < others && !ordered && !code; i++)
         if (reading.ready[i].mutual)
             code = order(record, event, (uintptr_t)stream, reading.ready[i].stream);
@@ -1238,7 +1236,7 @@ static void free_record(Record *record) {
     for (int i = 0; i < record->count; i++)
         Py_XDECREF((PyObject *)record->plans[i]);
     if (READ(record->event) && !READ(disabled))
-        record->rare->destroy(READ(record->event));
+        record->rare.destroy(READ(record->event));
     Py_XDECREF(record->dtypes);
     Py_XDECREF(record->live);
     PyMem_Free(record->plans);
@@ -1364,8 +1362,7 @@ typedef struct {
     GetCurrent current;
     PointerAttribute attribute;
     StreamContext stream_context;
-    StreamFlags stream_flags;
-    Rare *rare;
+    Rare rare;
     SHARED(unsigned) *flights;
     unsigned limits[LIMITS];
 } Lesson;
@@ -1402,7 +1399,6 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
     record->launch = lesson->launch;
     record->attribute = lesson->attribute;
     record->stream_context = lesson->stream_context;
-    record->stream_flags = lesson->stream_flags;
     record->rare = lesson->rare;
     record->flights = lesson->flights;
     record->live = Py_NewRef(lesson->live);
@@ -1475,11 +1471,11 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
     Lesson lesson;
     PyObject *args, *array[MOST_ARGUMENTS];
     Py_ssize_t kinds_count, arrays = 0;
-    unsigned long long launch, current, attribute, stream_context, stream_flags, flights, o[6];
+    unsigned long long launch, current, attribute, stream_context, flights, o[6];
     unsigned *l = lesson.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKKK(KKKKKK)K(IIIIIIII)O", &PyTuple_Type, &args, &lesson.kinds, &kinds_count,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!iKKKK(KKKKKK)K(IIIIIIII)O", &PyTuple_Type, &args, &lesson.kinds, &kinds_count,
                           &PyTuple_Type, &lesson.plans, &PyList_Type, &lesson.live, &lesson.device, &launch, &current,
-                          &attribute, &stream_context, &stream_flags, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
+                          &attribute, &stream_context, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &flights, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7],
                           &lesson.element))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
@@ -1494,11 +1490,9 @@ static PyObject *records_learn(Records *self, PyObject *arguments) {
     lesson.current = (GetCurrent)(uintptr_t)current;
     lesson.attribute = (PointerAttribute)(uintptr_t)attribute;
     lesson.stream_context = (StreamContext)(uintptr_t)stream_context;
-    lesson.stream_flags = (StreamFlags)(uintptr_t)stream_flags;
-    static Rare rare; /* the driver's functions: always the same */
-    rare = (Rare){(EventCreate)(uintptr_t)o[0], (EventRecord)(uintptr_t)o[1], (EventDestroy)(uintptr_t)o[2],
-                  (StreamWaitEvent)(uintptr_t)o[3], (StreamIsCapturing)(uintptr_t)o[4], (LaunchKernelEx)(uintptr_t)o[5]};
-    lesson.rare = &rare;
+    lesson.rare = (Rare){(EventCreate)(uintptr_t)o[0], (EventRecord)(uintptr_t)o[1], (EventDestroy)(uintptr_t)o[2],
+                         (StreamWaitEvent)(uintptr_t)o[3], (StreamIsCapturing)(uintptr_t)o[4],
+                         (LaunchKernelEx)(uintptr_t)o[5]};
     lesson.flights = (SHARED(unsigned) *)(uintptr_t)flights;
     return learn(self, &lesson);
 }
@@ -1773,7 +1767,7 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
 
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
-     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, stream_flags, rare, flights,\n"
+     "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, rare, flights,\n"
      "limits, element) -> bool\n\n"
      "Remember for arguments like these which plans to try, as pairs of a Plan and its kernel's handle. False, and nothing\n"
      "is remembered, if an argument is not what all of the plans take; element(dtype) names an array's elements."},
@@ -1887,7 +1881,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 6) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 7) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

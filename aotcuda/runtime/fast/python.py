@@ -82,7 +82,7 @@ class Place:
     __slots__ = ("call", "current", "several")
 
     def __init__(self, driver: Driver, *, one_context: bool) -> None:
-        names = ("cuPointerGetAttribute", "cuStreamGetFlags", "cuStreamGetCtx")
+        names = ("cuPointerGetAttribute", "cuStreamIsCapturing", "cuStreamGetCtx")
         self.call = {name: driver.call[name] for name in names}
         self.current = None if one_context else driver.call["cuCtxGetCurrent"]
         self.several = len(driver.devices) > 1
@@ -154,7 +154,7 @@ def specialise(
     if (
         place.several
     ):  # a handle that was freed may be that of another GPU's stream by now, and the driver launches there
-        gone = "ask_cuStreamGetFlags(stream, slot[4]) or ask_cuStreamGetCtx(stream, slot[4])"
+        gone = "ask_cuStreamIsCapturing(stream, slot[4]) or ask_cuStreamGetCtx(stream, slot[4])"
         writer.places.append(f"if stream > 2 and ({gone} or slot[3].value != context): raise LookupError")
     places = "\n                    ".join(writer.places)
     source = _TEMPLATE.format(
