@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -57,6 +58,7 @@ def main() -> None:
 
     say("3. What a maintainer writes: imports, and what a build needs to import the sources")
     before = texts()
+    length = len(before[PROJECT / "pyproject.toml"].splitlines())
     change_imports()
     run(python, "-m", "aotcuda", "init", PROJECT, folder=WORK)
     by_hand = changed(before, [path for path in before if path != PROJECT / "pyproject.toml"])
@@ -73,15 +75,24 @@ def main() -> None:
         record(python, python, "-m", "pytest", "-q", *chosen, "xrspatial/tests", fails=True)
     table = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"]
     kernels = [name for module in table.values() for name in module["kernels"]]
-    print(f"{len(kernels)} kernels in {len(table)} modules")
+    written = len((PROJECT / "pyproject.toml").read_text().splitlines()) - lines - length
+    print(f"{len(kernels)} kernels in {len(table)} modules; {written} lines of pyproject.toml are the tool's")
 
     say("5. The wheel, built by setuptools")
     shutil.rmtree(WORK / "dist", ignore_errors=True)
-    run(python, "-m", "build", "--wheel", "--no-isolation", "--outdir", WORK / "dist", PROJECT, folder=WORK)
+    built = (python, "-m", "build", "--wheel", "--no-isolation", "--outdir", WORK / "dist", PROJECT)
+    with (WORK / "build.log").open("w") as log:  # setuptools lists every file three times
+        done = subprocess.run(list(map(str, built)), cwd=WORK, env=environment(), check=False, stdout=log, stderr=log)
+    if done.returncode:
+        sys.exit(f"\nThis failed with exit status {done.returncode}; its output is in {WORK / 'build.log'}")
     (wheel,) = (WORK / "dist").glob("*.whl")
 
-    say(f"6. What is in it: aotcuda inspect {wheel.relative_to(ROOT)}")
-    run(python, "-m", "aotcuda", "inspect", wheel, folder=WORK)
+    with zipfile.ZipFile(wheel) as archive:
+        packaged = sum(item.compress_size for item in archive.infolist() if ".aotcuda/" in item.filename)
+    print(f"{wheel.name}: {wheel.stat().st_size} bytes, {packaged} of them what aotcuda has added")
+
+    say(f"6. What an H100 takes of it: aotcuda check {wheel.relative_to(ROOT)} --gpu H100")
+    run(python, "-m", "aotcuda", "check", wheel, "--gpu", "H100", folder=WORK)
 
     say("7. Its own tests of what needs no GPU, on the installed wheel, whose CPU functions still are Numba's")
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel, folder=WORK)

@@ -133,9 +133,9 @@ class Watched:
 
 def calls() -> dict[str, Any]:
     """Call all functions of the package that launch kernels, on CuPy's arrays."""
-    sys.path.append(str(HERE / "stand_ins"))  # its rtxpy; the true one needs a GPU that traces rays, and CuPy is CuPy
-    import cupy  # noqa: PLC0415
+    import cupy  # noqa: PLC0415 (before the path has what stands in for it)
 
+    sys.path.append(str(HERE / "stand_ins"))  # its rtxpy: the true one needs a GPU that traces rays
     started = time.perf_counter()
     import xrspatial  # noqa: PLC0415
 
