@@ -21,12 +21,6 @@ from xrspatial.gpu_rtx.viewshed import viewshed_gpu
 SHAPE = (500, 700)
 
 
-def every(shape: tuple[int, int] = SHAPE) -> None:
-    """Call all of them, on rasters of one shape."""
-    for function in (surface, classes, neighbours, bands, tracing):
-        function(shape)
-
-
 def raster(shape: tuple[int, int], dtype: str = "float32", seed: int = 0) -> Any:
     """A terrain with hills, on the GPU."""
     y, x = np.mgrid[: shape[0], : shape[1]]
@@ -77,7 +71,11 @@ def tracing(shape: tuple[int, int]) -> None:
     viewshed_gpu(raster(shape), x=7.5, y=44.5, observer_elev=5, target_elev=0)
 
 
+EVERY = (surface, classes, neighbours, bands, tracing)
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", type=int, nargs=2, default=SHAPE, metavar=("ROWS", "COLUMNS"))
-    every(tuple(parser.parse_args().shape))
+    arguments = parser.parse_args()
+    for function in EVERY:
+        function(tuple(arguments.shape))

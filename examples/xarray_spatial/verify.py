@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,9 @@ def main() -> None:
     print(text)
     if arguments.out:
         arguments.out.write_text(text + "\n")
-    wrong = result["not_launched"] or result["not_packaged"] or result["other_bits"]
-    sys.exit(1 if wrong else 0)
+    wrong = [result[key] for key in ("not_launched", "not_packaged", "other_bits")]
+    wrong += result["errors"].values()
+    sys.exit(1 if any(wrong) else 0)
 
 
 def child(way: str) -> dict[str, Any]:
@@ -81,6 +83,7 @@ def compare(packaged: dict[str, Any], jit: dict[str, Any]) -> dict[str, Any]:
         },
         "import_s": {"packaged": packaged["import_s"], "jit": jit["import_s"]},
         "process_s": {"packaged": packaged["process_s"], "jit": jit["process_s"]},
+        "errors": {"packaged": packaged["errors"], "jit": jit["errors"]},
         "gpu": packaged["gpu"],
     }
 
@@ -97,6 +100,7 @@ class Watched:
         self.kernel = kernel
         self.name = name
         self.digests: list[str] = []
+        self.errors: list[str] = []
         self.first_ms = 0.0
         self.last: tuple[Any, tuple[Any, ...]] | None = None
 
@@ -106,7 +110,11 @@ class Watched:
         def launch(*args: Any) -> None:
             cupy.cuda.runtime.deviceSynchronize()
             started = time.perf_counter()
-            self.kernel[configuration](*args)
+            try:
+                self.kernel[configuration](*args)
+            except Exception as error:  # noqa: BLE001 (likewise)
+                self.errors.append(f"{type(error).__name__}: {error}")
+                return
             cupy.cuda.runtime.deviceSynchronize()
             if self.last is None:
                 self.first_ms = (time.perf_counter() - started) * 1e3
@@ -141,7 +149,13 @@ def calls() -> dict[str, Any]:
 
     import_s = time.perf_counter() - started
     watched = watch(Path(xrspatial.__file__).parent)
-    importlib.import_module("calls").every()
+    module = importlib.import_module("calls")
+    errors = {}
+    for function in module.EVERY:
+        try:
+            function(module.SHAPE)
+        except Exception:  # noqa: BLE001 (what the others do is to be known all the same)
+            errors[function.__name__] = traceback.format_exc()
     launched = {name: item for name, item in watched.items() if item.digests}
     return {
         "kernels": list(watched),
@@ -150,6 +164,7 @@ def calls() -> dict[str, Any]:
         "first_ms": {name: round(item.first_ms, 2) for name, item in launched.items()},
         "launch_us": {name: item.launch_us() for name, item in launched.items()},
         "import_s": round(import_s, 3),
+        "errors": errors | {name: item.errors for name, item in watched.items() if item.errors},
         "gpu": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
     }
 
