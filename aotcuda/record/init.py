@@ -196,7 +196,8 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
             values[name] = texts if name == item.path else {"python": python, "signatures": texts}
     if editor.get((*keys, "kernels")) is None:
         if values or new_module:
-            editor.table((*keys, "kernels"), values, comment=_COMMENT)
+            first = not any("kernels" in other for other in editor.get((*_TOOL, "modules")).values())
+            editor.table((*keys, "kernels"), values, comment=_COMMENT if first else "")
     elif values:
         editor.values((*keys, "kernels"), values)
     return [f'wrote tool.aotcuda.modules."{module}".kernels.{pyproject.quoted(name)}' for name in values]

@@ -198,3 +198,11 @@ def test_dependencies_that_stand_in_setup_cfg_are_looked_for_there(
     assert cli.main(["init", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert (f"to do: the wheel needs the run time: {said}" in out) if said else ("needs the run time" not in out)
+
+
+def test_how_to_go_on_is_written_once(tmp_path: Path) -> None:
+    path = make(tmp_path, PROJECT)
+    (tmp_path / "src" / "pkg" / "other.py").write_text(KERNELS)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert [*load(path)["tool"]["aotcuda"]["modules"]] == ["pkg.gpu", "pkg.other"]
+    assert path.read_text().count("aotcuda record --write") == 1
