@@ -76,4 +76,17 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
         running = kernels._kernel_context if kernels is not None else None  # noqa: SLF001 (the simulator has no other)
         if running is not None:
             return running
+        simulated = deferred.of_package(found, name)
+        _complete_gpu()
+        return simulated
     return deferred.of_package(found, name)
+
+
+def _complete_gpu() -> None:
+    """Let the simulator's GPU answer what programs ask before they launch; it knows none of that."""
+    from aotcuda.builder.frontends.numba import gpu  # noqa: PLC0415 (in the simulator alone)
+
+    devices: Any = sys.modules["numba.cuda.simulator.cudadrv.devices"]
+    for attribute, value in gpu.EVERYWHERE.items():
+        if not hasattr(devices.FakeCUDADevice, attribute):
+            setattr(devices.FakeCUDADevice, attribute, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import configparser
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,7 +65,7 @@ def run(folder: Path) -> None:
         _print_rest(found)
         return
     editor = pyproject.Editor(owner.text)
-    notes = [*_build_system(editor, owner, found), *_dependency(editor)]
+    notes = [*_build_system(editor, owner, found), *_dependency(editor, owner)]
     written = _modules(editor, found, owner)
     text = editor.text()
     if text != owner.text:
@@ -119,11 +121,18 @@ def _uses_setuptools(owner: Project) -> bool:
     return "setuptools" in owner.data.get("tool", {}) or any((owner.root / name).is_file() for name in files)
 
 
-def _dependency(editor: Editor) -> list[str]:
+def _dependency(editor: Editor, owner: Project) -> list[str]:
     """The run time among the project's dependencies."""
     metadata = editor.get(("project",))
     if metadata is None or "dependencies" in metadata.get("dynamic", []):
-        return ['to do: the wheel needs the run time: add "aotcuda" to the project\'s dependencies']
+        cfg = configparser.RawConfigParser()
+        with contextlib.suppress(configparser.Error, UnicodeDecodeError):
+            cfg.read(owner.root / "setup.cfg", encoding="utf-8")
+        listed = cfg.get("options", "install_requires", fallback=None)
+        if any(_named(item.strip(), "aotcuda") for item in (listed or "").splitlines()):
+            return []
+        where = "the project's dependencies" if listed is None else "install_requires in setup.cfg"
+        return [f'to do: the wheel needs the run time: add "aotcuda" to {where}']
     if not any(_named(item, "aotcuda") for item in metadata.get("dependencies", [])):
         _extend(editor, ("project", "dependencies"), ["aotcuda"])
     return []
@@ -187,7 +196,8 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
             values[name] = texts if name == item.path else {"python": python, "signatures": texts}
     if editor.get((*keys, "kernels")) is None:
         if values or new_module:
-            editor.table((*keys, "kernels"), values, comment=_COMMENT)
+            first = not any("kernels" in other for other in editor.get((*_TOOL, "modules")).values())
+            editor.table((*keys, "kernels"), values, comment=_COMMENT if first else "")
     elif values:
         editor.values((*keys, "kernels"), values)
     return [f'wrote tool.aotcuda.modules."{module}".kernels.{pyproject.quoted(name)}' for name in values]

@@ -116,7 +116,30 @@ def test_the_simulator_derives_the_types_that_the_dispatcher_compiles(project: P
     assert len(found["gpu"]) == 16
 
 
-@pytest.mark.parametrize(("way", "count"), [("processes", 21), ("after_a_failure", 3), ("left_out", 4)])
+def test_arrays_of_what_stands_in_for_cupy_are_recorded_as_cupys(project: Path) -> None:
+    """The module of examples/xarray_spatial: no array of NumPy's, and the simulator's kernels write into it."""
+    (project / "script.py").write_text(
+        "import cupy, numpy as np\n"
+        "from recorded import _kernels as k\n"
+        "x = cupy.arange(4, dtype=cupy.float32) + 1\n"
+        "out = cupy.zeros_like(x)\n"
+        "assert type(out) is cupy.ndarray and not isinstance(out, np.ndarray)\n"
+        "k.add[1, 4](x, x[::2][:1].repeat(4), out)\n"
+        "assert out.get().tolist() == [2, 3, 4, 5] and cupy.asnumpy(cupy.amax(out)) == 5\n"
+        "k.take[1, 4](2, cupy.asarray(np.asfortranarray(np.zeros((3, 4)))))\n"
+    )
+    path = os.pathsep.join([str(project / "src"), str(projects.CHECKOUT / "examples/xarray_spatial/stand_ins")])
+    done = record(project, "--", sys.executable, "script.py", PYTHONPATH=path)
+    assert done.status == 0, done.err
+    assert signatures(project) == {
+        ("add", "void(float32[::1], float32[::1], float32[::1])"),
+        ("take", "void(int64, float64[::1, :])"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("way", "count"), [("processes", 21), ("after_a_failure", 3), ("left_out", 4), ("asks_the_gpu", 1)]
+)
 def test_counts_are_exact_in_the_simulator(project: Path, way: str, count: int) -> None:
     done = run(project, way)
     assert done.status == 0, done.err

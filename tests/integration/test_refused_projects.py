@@ -23,7 +23,8 @@ IMPORTS = {
     "third_party": (
         "import not_installed.anywhere\n",
         """ModuleNotFoundError: No module named 'not_installed' (pkg/_third_party.py:1: import not_installed.anywhere);
-        add what provides not_installed to build-system.requires, or import it where it is used""",
+        add what provides not_installed to build-system.requires, give it a stand-in in a prelude, or import it
+        where it is used""",
     ),
     "syntax": (
         "def f(x:\n    pass\n",

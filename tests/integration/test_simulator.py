@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aotcuda import record as _record
 from integration import projects
 from support import front_ends
 
@@ -65,7 +66,8 @@ def installed(project: Path) -> Path:
 
 
 def simulated(folder: Path, code: str, **environ: str) -> projects.Done:
-    return projects.run(folder, sys.executable, "-c", code, PYTHONPATH=str(folder), NUMBA_ENABLE_CUDASIM="1", **environ)
+    environ = {"PYTHONPATH": str(folder), "NUMBA_ENABLE_CUDASIM": "1", **environ}
+    return projects.run(folder, sys.executable, "-c", code, **environ)
 
 
 def test_what_was_built_runs_from_the_sources_in_the_wheel(installed: Path) -> None:
@@ -129,3 +131,25 @@ def test_a_front_end_without_a_simulator_says_so(tmp_path: Path) -> None:
     )
     done = simulated(project, "import aotcuda\naotcuda.load('pkg.k').kernels")
     assert "LaunchError: pkg.k was built with numba-cuda-mlir, which has no simulator; run without" in done.err
+
+
+def test_the_simulators_gpu_answers_what_programs_ask_before_they_launch(tmp_path: Path) -> None:
+    """In place, with and without `aotcuda record`, by the same numbers."""
+    (tmp_path / "asks.py").write_text(
+        "from aotcuda.numba import cuda\n"
+        "gpu = cuda.get_current_device()\n"
+        "print(gpu.MAX_THREADS_PER_BLOCK, gpu.WARP_SIZE, gpu.compute_capability)\n"
+    )
+    done = simulated(tmp_path, "import asks")
+    assert done.out == "1024 32 (5, 2)\n", done.err
+    recorder = _record.__path__[0] + "/inject"
+    done = simulated(tmp_path, _SAME, PYTHONPATH=recorder)
+    assert done.out == "True\n", done.err
+
+
+_SAME = """
+from numba import cuda
+from aotcuda.builder.frontends.numba import gpu
+from aotcuda_recorder import simulator
+print(all(gpu.EVERYWHERE[name] == simulator._DEVICE[name] for name in {*gpu.EVERYWHERE} & {*simulator._DEVICE}))
+"""

@@ -180,3 +180,29 @@ def test_kernels_of_two_compilers_in_one_file(tmp_path: Path, capsys: pytest.Cap
     assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[cu13]", "aotcuda[mlir-cu13]"]
     assert list(load(path)["tool"]["aotcuda"]["modules"]["pkg.gpu"]["kernels"]) == ["a"]
     assert "kernels of numba-cuda-mlir need a module of another name" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ("install_requires =\n  numba\n", 'add "aotcuda" to install_requires in setup.cfg'),
+        ("install_requires =\n  numba\n  aotcuda >= 0.1\n", None),
+        ("packages = find:\n", 'add "aotcuda" to the project\'s dependencies'),
+    ],
+)
+def test_dependencies_that_stand_in_setup_cfg_are_looked_for_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], listed: str, said: str | None
+) -> None:
+    make(tmp_path, "")
+    (tmp_path / "setup.cfg").write_text(f"[metadata]\nname = pkg\n[options]\n{listed}")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert (f"to do: the wheel needs the run time: {said}" in out) if said else ("needs the run time" not in out)
+
+
+def test_how_to_go_on_is_written_once(tmp_path: Path) -> None:
+    path = make(tmp_path, PROJECT)
+    (tmp_path / "src" / "pkg" / "other.py").write_text(KERNELS)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert [*load(path)["tool"]["aotcuda"]["modules"]] == ["pkg.gpu", "pkg.other"]
+    assert path.read_text().count("aotcuda record --write") == 1

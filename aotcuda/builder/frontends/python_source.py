@@ -75,8 +75,8 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
         advice = ""
         if isinstance(error, ModuleNotFoundError) and error.name:
             advice = (
-                f"; add what provides {error.name.partition('.')[0]} to build-system.requires, or import it where it "
-                "is used"
+                f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
+                "prelude, or import it where it is used"
             )
         message = f"{key}: importing {name} failed: {type(error).__name__}: {_first_line(error)}"
         msg = f"{message}{_place(error, root)}{advice}"

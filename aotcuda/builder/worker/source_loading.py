@@ -230,7 +230,7 @@ def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
         compiled=dict(zip(tasks, results, strict=True)),
         questions=tuple(found.questions),
         trace=found.trace,
-        sources=imports.project_files(job.import_roots),
+        sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
         needed=needed(found.job, found.graph),
     )
 

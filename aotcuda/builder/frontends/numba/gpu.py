@@ -26,7 +26,7 @@ _LATER = "do it in a function that is called later"
 MISSING = f"this needs a GPU, and a build has none; {_LATER}"
 
 _KIB = 1024
-_EVERYWHERE = {
+EVERYWHERE = {
     "WARP_SIZE": 32,
     "MAX_THREADS_PER_BLOCK": 1024,
     "MAX_BLOCK_DIM_X": 1024,
@@ -159,9 +159,9 @@ class Gpu:
         if name.startswith("_") or not (name.isupper() or name in ("name", "uuid", "get_device_identity")):
             message = f"a GPU has no {name}"
             raise AttributeError(message)
-        if name in _EVERYWHERE:
-            _note(name, _EVERYWHERE[name])
-            return _EVERYWHERE[name]
+        if name in EVERYWHERE:
+            _note(name, EVERYWHERE[name])
+            return EVERYWHERE[name]
         capability = self._capability()
         if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
             return self._answer(name, capability[name.endswith("MINOR")])

@@ -22,6 +22,7 @@ FOLDER = "AOTCUDA_RECORD_FOLDER"
 _PATCHES = {
     "numba.cuda.dispatcher": "numba_cuda",
     "numba.cuda.simulator.api": "simulator",
+    "numba.cuda.simulator.cudadrv.devices": "simulator",
     "numba.cuda.simulator.kernel": "simulator",
     "numba_cuda_mlir.descriptor": "numba_cuda_mlir",
 }

@@ -26,12 +26,31 @@ _STATE = "_aotcuda_recorder_state"
 
 
 def patch(module: ModuleType) -> None:
-    """Patch `numba.cuda.simulator.api` or `.kernel`."""
+    """Patch `numba.cuda.simulator.api`, `.kernel` or `.cudadrv.devices`."""
     if module.__name__.endswith(".api"):
         module.__dict__["jit"] = _decorating(module.__dict__["jit"])
+    elif module.__name__.endswith(".devices"):
+        _complete(module.__dict__["FakeCUDADevice"])
     else:
         kernel: Any = module.__dict__["FakeCUDAKernel"]
         kernel.__call__ = _calling(kernel.__call__, module)
+
+
+_DEVICE = {
+    "MAX_BLOCK_DIM_X": 1024, "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64, "MAX_GRID_DIM_X": 2**31 - 1,
+    "MAX_GRID_DIM_Y": 65535, "MAX_GRID_DIM_Z": 65535, "MAX_SHARED_MEMORY_PER_BLOCK": 48 * 1024,
+    "MAX_THREADS_PER_BLOCK": 1024, "WARP_SIZE": 32, "MULTIPROCESSOR_COUNT": 1, "name": b"simulator",
+}  # fmt: skip
+"""What programs ask a GPU before they launch, and the simulator's does not know: as all GPUs of today have it.
+
+The numbers are those of `aotcuda.builder.frontends.numba.gpu`, which may not be installed here.
+"""
+
+
+def _complete(device: Any) -> None:
+    for name, value in _DEVICE.items():
+        if not hasattr(device, name):
+            setattr(device, name, value)
 
 
 class _Kernel:

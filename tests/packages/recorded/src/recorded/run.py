@@ -40,6 +40,13 @@ def types():
     k.Solver.step[1, 1](single)
 
 
+def asks_the_gpu():
+    """A launch whose block depends on the GPU."""
+    device = cuda.get_current_device()
+    assert device.MAX_BLOCK_DIM_X == 1024 and device.WARP_SIZE == 32
+    k.scale[1, device.MAX_THREADS_PER_BLOCK // 256](np.float32(2), np.zeros(4, np.float32))
+
+
 def left_out():
     """Launches that no table can name."""
     single = np.zeros(4, np.float32)
