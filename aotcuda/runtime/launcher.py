@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.overloads import Group, Selection
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.fast.extension import Records
-    from aotcuda.runtime.fast.python import FastPath
+    from aotcuda.runtime.fast.python import Bind, FastPath
     from aotcuda.runtime.images.device_kernel import DeviceKernel
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration, Dimensions
@@ -224,11 +224,14 @@ class Launcher:
         found = self._learnt.get((group, context))
         if found is not None or self._records is not None or library.device < 0 or self._loader.asks:
             return found
-        if (group, context) in self._taught or loaded.fast_path(group, given=self.stream is not None) is None:
+        if (group, context) in self._taught:
             return None
         # Another launcher of the kernel had such arguments; what it learnt from those checks these by itself.
-        kernels = self._device_kernels(loaded, group, library.device)
-        return self._bind(loaded, group, context, library.device, kernels) if kernels is not None else None
+        factory = loaded.fast_path(group, given=self.stream is not None)
+        kernels = self._device_kernels(loaded, group, library.device) if factory is not None else None
+        if factory is None or kernels is None:
+            return None
+        return self._bind(factory, loaded, (group, context), library.device, kernels)
 
     def _learn(self, loaded: Loaded, group: Group, args: tuple[object, ...]) -> None:
         """Make a fast path for arguments like these.
@@ -257,20 +260,21 @@ class Launcher:
 
             if extension.learn(self._records, library, group, kernels, args, self.shared):
                 return
-        if loaded.learn_fast_path(group, args, given=self.stream is not None) is not None:
-            self._bind(loaded, group, context, device, kernels)
+        factory = loaded.learn_fast_path(group, args, given=self.stream is not None)
+        if factory is not None:
+            self._bind(factory, loaded, (group, context), device, kernels)
 
-    def _bind(self, loaded: Loaded, group: Group, context: int, device: int, kernels: list[DeviceKernel]) -> FastPath:
-        """The Python path of a group, which was learnt, for this launcher's configuration; no argument is asked."""
-        factory = loaded.fast_path(group, given=self.stream is not None)
-        assert factory is not None  # noqa: S101 (it was learnt)
+    def _bind(
+        self, factory: Bind, loaded: Loaded, key: tuple[Group, int], device: int, kernels: list[DeviceKernel]
+    ) -> FastPath:
+        """The Python path of a group and a context, for this launcher's configuration; no argument is asked."""
         ready = ctypes.c_void_p.from_param  # what ctypes would otherwise do at every call
         targets = [
             (self.configuration.on_streams(cooperative=kernel.cooperative), ready(kernel.kernel.value))
             for kernel in kernels
         ]
-        fast = factory(loaded.library.driver.launch, targets, self.stream or 0, context, device)
-        self._fast = self._learnt[group, context] = fast
+        fast = factory(loaded.library.driver.launch, targets, self.stream or 0, key[1], device)
+        self._fast = self._learnt[key] = fast
         return fast
 
     def _device_kernels(self, loaded: Loaded, group: Group, device: int) -> list[DeviceKernel] | None:

@@ -148,7 +148,8 @@ class Loaded:
         if fast is None:
             from aotcuda.runtime.fast.python import FastPaths  # noqa: PLC0415 (after the first launch)
 
-            fast = self._fast = FastPaths(self.library.driver, one_context=self.library.device >= 0)
+            with self._making:  # two threads that made one each would not share what they learn
+                fast = self._fast = self._fast or FastPaths(self.library.driver, one_context=self.library.device >= 0)
         return fast.learn(group, args, given=given)
 
     def block(self, group: Group, shared: int) -> int | None:

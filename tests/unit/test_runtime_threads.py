@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aotcuda.runtime import loaded as loaded_module
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import extension
@@ -209,6 +210,22 @@ def test_each_launch_has_its_own_arguments_whatever_others_do(cuda, storm, path,
     for run, overload in cases:
         run(*overload.args(2))
     assert general == []
+
+
+def test_what_was_learnt_may_be_gone_when_it_is_bound(cuda, path, monkeypatch):
+    """Another thread has put something else in its place; a launch that was made must not fail for it."""
+    original = loaded_module.Loaded.learn_fast_path
+
+    def learn(self, *args, **options):
+        found = original(self, *args, **options)
+        self._fast = None
+        return found
+
+    monkeypatch.setattr(loaded_module.Loaded, "learn_fast_path", learn)
+    k = cuda.package(kernel("k", "void((int64, int64))")).k  # of tuples, which the extension leaves to Python
+    for value in range(3):
+        k[1, 1]((value, value))
+    assert len(cuda.launches()) == 3
 
 
 def test_unloading_ends_what_all_threads_learnt(cuda, storm, path):

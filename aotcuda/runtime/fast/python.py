@@ -107,9 +107,12 @@ class FastPaths:
 
         They are for launches on a stream that was `given`, or for those on the one that is current at each launch.
         """
-        if self._made.get((group, given)) is None:
-            self._made[group, given] = specialise(group.overloads, args, group.live, self._place, given=given)
-        return self._made[group, given]
+        found = self._made.get((group, given))
+        if found is None:
+            found = specialise(group.overloads, args, group.live, self._place, given=given)
+            if found is not None:  # another thread's arguments may be unsupported where these were not
+                self._made[group, given] = found
+        return found
 
 
 def specialise(
