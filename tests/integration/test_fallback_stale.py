@@ -43,6 +43,7 @@ class Gpu:
     """What a late build has to know of a GPU."""
 
     capability = (9, 0)
+    driver_version = (13, 0)
 
     def __str__(self):
         return "a GPU of compute capability 9.0"

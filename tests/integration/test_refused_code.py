@@ -386,7 +386,8 @@ UNDERSTANDING = {
     "an_unknown_type": Mistake(
         PLAIN,
         'kernels.plain = "void(flot32[:])"',
-        "{M}.kernels.plain: 'void(flot32[:])' is no signature in Numba's notation: 'flot32' is no Numba type",
+        """{M}.kernels.plain: 'void(flot32[:])' is no signature in Numba's notation: 'flot32' is no Numba type; did you
+        mean float32?""",
     ),
     "no_signature": Mistake(
         "def comma(x):\n    x[0] = 1",
@@ -467,7 +468,7 @@ UNDERSTANDING = {
         "TABLE = {}",
         'kernels.TABLE = "void(float32[:])"',
         """{M}.kernels.TABLE: pkg._k.TABLE is a dict, not a function; name a Python function, plain or decorated with
-        @cuda.jit""",
+        @cuda.jit, or what holds one""",
     ),
     "a_generator": Mistake(
         "def generator(x):  # a_generator\n    yield 1",

@@ -9,7 +9,6 @@ import warnings
 from aotcuda import frontends
 from aotcuda import manifest as manifests
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
-from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
@@ -57,7 +56,7 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     found = kept.get(name)
     if found is not None and cache_key.is_good(found, recipe):
         return found
-    driver = drivers.get().version
+    driver = gpu.driver_version
     _check_installed(recipe, what, driver[0])
     because = str(cause).partition("\n")[0]
     warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
