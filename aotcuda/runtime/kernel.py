@@ -364,8 +364,7 @@ class ForAll:
         copies = host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel))
         try:
             self(*copies.args)
-            given = self._stream
-            copies.bring_back(loaded.stream(self._kernel.__name__, copies.args) if given is None else given)
+            copies.bring_back(loaded.stream(self._kernel.__name__, copies.args, self._stream))
         finally:
             copies.free()
         return True

@@ -47,6 +47,17 @@ class Config(ctypes.Structure):
     )
 
 
+def launch_config(
+    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: list[Attribute]
+) -> Config:
+    """A `CUlaunchConfig`; it keeps its attributes."""
+    config = Config(grid=grid, block=block, shared=shared, stream=stream)
+    if attributes:
+        config.attributes = (Attribute * len(attributes))(*attributes)
+        config.count = len(attributes)
+    return config
+
+
 class LaunchAttributes:
     """The attributes of a launch; a value, valid as far as that can be told without a GPU.
 
@@ -152,9 +163,7 @@ class LaunchAttributes:
                 return f"grid {grid} has {extent} blocks in {axis}, which clusters of {cluster} do not divide"
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
-        attributes = (Attribute * 5)(*self.encoded())
-        config = Config(grid, block, shared, None, attributes, len(self.encoded()))
-        most = kernel.largest_cluster(config)
+        most = kernel.largest_cluster(launch_config(grid, block, shared, None, self.encoded()))
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None

@@ -10,7 +10,7 @@ from _operator import le
 
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime.launch_attributes import Attribute, Config, LaunchAttributes
+from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes, launch_config
 from aotcuda.runtime.streams import check
 
 TYPE_CHECKING = False
@@ -31,14 +31,10 @@ class OnStreams(dict[int, object]):
         self._grid = grid
         self._block = block
         self._shared = shared
-        self._attributes = (Attribute * len(attributes))(*attributes)
+        self._attributes = attributes
 
     def __missing__(self, stream: int) -> object:
-        config = Config(grid=self._grid, block=self._block, shared=self._shared, stream=stream)
-        if self._attributes:
-            config.attributes = self._attributes
-            config.count = len(self._attributes)
-        found = ctypes.byref(config)
+        found = ctypes.byref(launch_config(self._grid, self._block, self._shared, stream, self._attributes))
         if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
             self.clear()
         self[stream] = found

@@ -197,8 +197,7 @@ class Launcher:
             except UnloadedError:
                 self.launch(args)
             return
-        stream = loaded.stream(self.name, args) if self.stream is None else self.stream
-        raise self._error(code, driver, driver.devices[current or 0], stream)
+        raise self._error(code, driver, driver.devices[current or 0], loaded.stream(self.name, args, self.stream))
 
     def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
@@ -211,8 +210,7 @@ class Launcher:
         copies = host_arrays.Copies(args, numbers, loaded.library.driver, self.where)
         try:
             self.launch(copies.args)
-            given = self.stream
-            copies.bring_back(loaded.stream(self.name, copies.args) if given is None else given)
+            copies.bring_back(loaded.stream(self.name, copies.args, self.stream))
         finally:
             copies.free()
         return True

@@ -90,7 +90,7 @@ class Loaded:
             ArgumentError: No overload takes the arguments, or one of them cannot be read.
         """
         table = self.table(name)
-        stream = self.stream(name, args) if given is None else given
+        stream = self.stream(name, args, given)
         selection = table.select(args, stream)
         if selection is None:
             selection = self._select_wider(name, table, args, stream)
@@ -99,12 +99,14 @@ class Loaded:
             table.keep(args, selection[0])
         return selection
 
-    def stream(self, name: str, args: tuple[object, ...]) -> int:
-        """The handle of the stream that is current for a launch of a kernel with these arguments.
+    def stream(self, name: str, args: tuple[object, ...], given: int | None) -> int:
+        """The handle of a launch's stream: the one that was given, else that which is current for these arguments.
 
         Raises:
             ArgumentError: An argument cannot be read.
         """
+        if given is not None:
+            return given
         device = self.library.device if self.library.device >= 0 else self.library.driver.current_device()
         try:
             return arrays.current_stream(args, device)

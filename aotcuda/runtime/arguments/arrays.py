@@ -191,21 +191,29 @@ def current_stream(args: Iterable[object], device: int | None) -> int:
         args: The arguments.
         device: The ordinal of the GPU of the launch; None if that is where the array lies.
     """
-    return _current_stream(args, device) or 0
+    found = leading(args)
+    if found is None:
+        return 0
+    library, array = found
+    if library == "cupy":
+        return int(cupy_stream()().ptr)
+    current = torch_stream()
+    assert current is not None  # noqa: S101 (it leads)
+    return int(current(array.get_device() if device is None else device))
 
 
-def _current_stream(args: Iterable[object], device: int | None) -> int | None:
+def leading(args: Iterable[object]) -> tuple[str, Any] | None:
+    """The first array of PyTorch's or CuPy's on a GPU, tuples' items included, behind its family; None for none."""
     for arg in args:
         found = family(arg)
         if found == "cupy":
-            return int(cupy_stream()().ptr)
+            return found, arg
         if found == "torch":
             tensor: Any = arg
-            current = torch_stream()
-            if current is not None and tensor.is_cuda:
-                return int(current(tensor.get_device() if device is None else device))
+            if torch_stream() is not None and tensor.is_cuda:
+                return found, arg
         elif isinstance(arg, tuple):
-            inner = _current_stream(arg, device)
+            inner = leading(arg)
             if inner is not None:
                 return inner
     return None

@@ -561,11 +561,11 @@ class Writer:
 
 def _leader(args: tuple[object, ...]) -> str:
     """The family whose current stream is the launch's; "" if it is the default one."""
-    for arg in args:
-        found = _leader(arg) if isinstance(arg, tuple) else _family(arg)
-        if found == "cupy" or (found == "torch" and arrays.torch_stream() is not None):
-            return found
-    return ""
+    try:
+        found = arrays.leading(args)
+    except Exception as error:
+        raise GeneralOnlyError from error
+    return found[0] if found is not None else ""
 
 
 def _family(array: object) -> str:
