@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--launches", type=int, default=1_000_000, help="after which the memory's growth is looked at")
     arguments = parser.parse_args()
     here = machine.describe()
-    synchronize = _synchronize()
+    synchronize = machine.synchronize()
     kernels = importlib.import_module("benchkernels.kernels")
     cases = {"axpy": ("axpy", 3)} | {f"{count} arrays": (f"arrays{count}", count) for count in arguments.counts}
     figures: dict[str, dict[str, dict[str, float]]] = {}
@@ -65,11 +65,7 @@ def main() -> int:
     for way, grown in growth.items():
         flat = all(grown[what] <= most for what, most in _FLAT.items())
         met[f"{way}: memory flat over {grown['launches']:,} launches"] = flat
-    print()
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    for peer, reason in missing.items():
-        print(f"left out: {peer}: {reason}")
+    machine.verdicts(met, missing)
     machine.write(
         arguments.out,
         here,
@@ -104,31 +100,13 @@ def _batches(case: peers.Case, missing: dict[str, str], only: list[str] | None) 
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     function, args = make()
-                    batch = _loop(function, args)
+                    batch = peers.called(function, args)
                     batch(3)
             except Exception as error:  # noqa: BLE001 (whatever is wrong with a peer must not end the others)
                 missing.setdefault(name, f"{type(error).__name__}: {error}".splitlines()[0][:200])
             else:
                 found[name] = batch
     return found
-
-
-def _loop(function: Callable[..., object], args: tuple[object, ...]) -> peers.Batch:
-    """A loop over a call with its arguments written out, as a program has it."""
-    names = [f"a{index}" for index in range(len(args))]
-    source = (
-        f"def bind({', '.join(['f', *names])}):\n"
-        "    def batch(count):\n"
-        "        begin = clock()\n"
-        "        for _ in range(count):\n"
-        f"            f({', '.join(names)})\n"
-        "        return clock() - begin\n"
-        "    return batch\n"
-    )
-    scope: dict[str, Any] = {"clock": time.perf_counter}
-    exec(source, scope)
-    batch: peers.Batch = scope["bind"](function, *args)
-    return batch
 
 
 def _measure(
@@ -170,9 +148,9 @@ def _overloads(kernels: Any, turns: int, synchronize: Callable[[], object]) -> d
         many(2.0, *double)
 
     batches = {
-        "one overload": _loop(one, (2.0, *single)),
-        "the last of twelve": _loop(many, (2.0, *single)),
-        "two of twelve in turn, each": lambda count: _loop(alternate, ())(count // 2),
+        "one overload": peers.called(one, (2.0, *single)),
+        "the last of twelve": peers.called(many, (2.0, *single)),
+        "two of twelve in turn, each": lambda count: peers.called(alternate, ())(count // 2),
     }
     times: dict[str, list[float]] = {name: [] for name in batches}
     for _ in range(turns):
@@ -200,7 +178,7 @@ def _growth(kernels: Any, rounds: int, synchronize: Callable[[], object]) -> dic
 
         def launch(count: int, make: Callable[[], Callable[..., object]] = make) -> None:
             for number in range(count):
-                _loop(make(), (2.0, *getattr(case, libraries[number % len(libraries)])()))(_ROUND)
+                peers.called(make(), (2.0, *getattr(case, libraries[number % len(libraries)])()))(_ROUND)
                 synchronize()
 
         try:
@@ -208,24 +186,19 @@ def _growth(kernels: Any, rounds: int, synchronize: Callable[[], object]) -> dic
         except peers.MissingError:
             continue
         gc.collect()
-        kilobytes, objects = _resident(), sys.getallocatedblocks()
+        kilobytes, objects = machine.resident(), sys.getallocatedblocks()
         begin = time.perf_counter()
         launch(rounds)
         seconds = time.perf_counter() - begin
         gc.collect()
         found[way] = {
             "launches": rounds * _ROUND,
-            "kilobytes": _resident() - kilobytes,
+            "kilobytes": machine.resident() - kilobytes,
             "objects": sys.getallocatedblocks() - objects,
         }
         grown = f"{found[way]['kilobytes']:+d} kB, {found[way]['objects']:+d} objects"
         print(f"\n{way}, memory after {rounds * _ROUND:,} launches ({seconds:.1f} s): {grown}")
     return found
-
-
-def _resident() -> int:
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
 
 
 def _print(title: str, figures: dict[str, dict[str, float]]) -> None:
@@ -239,13 +212,6 @@ def _print(title: str, figures: dict[str, dict[str, float]]) -> None:
 
 def _has(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
-
-
-def _synchronize() -> Callable[[], object]:
-    library = machine.driver()
-    if library is None:
-        sys.exit("this needs a GPU and its driver")
-    return library.cuCtxSynchronize
 
 
 if __name__ == "__main__":

@@ -13,7 +13,10 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 _PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-toolkit", "hatchling", "build")
@@ -39,6 +42,29 @@ def driver() -> ctypes.CDLL | None:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
+
+
+def synchronize() -> Callable[[], object]:
+    """What waits for the current context's GPU; without a driver the script ends."""
+    library = driver()
+    if library is None:
+        sys.exit("this needs a GPU and its driver")
+    return library.cuCtxSynchronize
+
+
+def resident() -> int:
+    """Kilobytes that this process has in memory."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def verdicts(met: dict[str, bool], missing: dict[str, str]) -> None:
+    """Print which measures were met, and what was left out for which reason."""
+    print()
+    for text, verdict in met.items():
+        print(f"{text}: {'met' if verdict else 'MISSED'}")
+    for peer, reason in missing.items():
+        print(f"left out: {peer}: {reason}")
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -12,12 +12,13 @@ import importlib.util
 import shutil
 import subprocess
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     Launch = tuple[Callable[..., object], tuple[object, ...]]
     Batch = Callable[[int], float]
@@ -185,6 +186,31 @@ def c_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[
     yield "C, one buffer, CUfunction", batch("loop", "cuLaunchKernel", function, None, extra)
     yield "C, pointers, CUfunction", batch("loop", "cuLaunchKernel", function, pointers, None)
     yield "C, one buffer, cuLaunchKernelEx", batch("loop_ex", "cuLaunchKernelEx", kernel, None, extra)
+
+
+def loop(call: str, arrays: Sequence[object] = (), **names: object) -> Batch:
+    """A loop over a call that is written out, as programs have it; `{args}` are a scalar and the arrays."""
+    values = {f"x{at}": array for at, array in enumerate(arrays)} | names
+    text = call.format(args=", ".join(["2.0", *(f"x{at}" for at in range(len(arrays)))]))
+    source = (
+        f"def bind({', '.join(values)}):\n"
+        "    def batch(count):\n"
+        "        begin = clock()\n"
+        "        for _ in range(count):\n"
+        f"            {text}\n"
+        "        return clock() - begin\n"
+        "    return batch\n"
+    )
+    scope: dict[str, Any] = {"clock": time.perf_counter}
+    exec(source, scope)
+    batch: Batch = scope["bind"](**values)
+    return batch
+
+
+def called(function: Callable[..., object], args: tuple[object, ...]) -> Batch:
+    """The same for a function and its arguments."""
+    names = {f"a{at}": arg for at, arg in enumerate(args)}
+    return loop(f"f({', '.join(names)})", f=function, **names)
 
 
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:

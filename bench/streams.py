@@ -19,7 +19,6 @@ import gc
 import importlib
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 from statistics import median, quantiles
@@ -77,11 +76,7 @@ def main() -> int:
                     met[f"{name}: {way}: no more than apache-tvm-ffi, within the spread"] = item["q1"] <= peer["q3"]
     for name, grown in growth.items():
         met[f"memory flat over {grown['launches']:,} launches, {name}"] = grown["kilobytes"] < 1024
-    print()
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    for peer, reason in missing.items():
-        print(f"left out: {peer}: {reason}")
+    machine.verdicts(met, missing)
     machine.write(
         arguments.out,
         here,
@@ -146,7 +141,7 @@ def _compare(
             )
         else:
             ways[name] = batch
-    synchronize = _synchronize()
+    synchronize = machine.synchronize()
     differences: dict[str, list[float]] = {name: [] for name in ways}
     bases = []
     gc.collect()
@@ -180,13 +175,13 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
 
     def kept() -> peers.Batch:
         run = case.packaged[(peers.GRID, peers.BLOCK, stream) if given else (peers.GRID, peers.BLOCK)]
-        return _loop("f({args})", arrays, f=run)
+        return peers.loop("f({args})", arrays, f=run)
 
     def written_out() -> peers.Batch:
-        return _loop(f"k[{brackets}]({{args}})", arrays, **values)
+        return peers.loop(f"k[{brackets}]({{args}})", arrays, **values)
 
     def by_handle() -> peers.Batch:
-        return _loop(f"k[{brackets}]({{args}})", arrays, **{**values, "stream": _handle(stream)})
+        return peers.loop(f"k[{brackets}]({{args}})", arrays, **{**values, "stream": _handle(stream)})
 
     yield f"aotcuda, k[{brackets}] kept", kept
     yield f"aotcuda, k[{brackets}](...) each time", written_out
@@ -199,7 +194,7 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
         module.grid = cuda.grid
         kernel = cuda.jit(module.numba_probe)
         where = cuda.external_stream(_handle(stream)) if stream is not None else 0
-        return _loop("k[grid, block, stream]({args})", arrays, **{**values, "k": kernel, "stream": where})
+        return peers.loop("k[grid, block, stream]({args})", arrays, **{**values, "k": kernel, "stream": where})
 
     yield "numba-cuda, k[grid, block, stream](...)", numba
     if "other" in situation:
@@ -210,13 +205,15 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
 
         kernel = cupy.RawKernel(case.cuda_source(), "probe")
         values = (cupy.float32(2), *arrays, cupy.int64(peers.ELEMENTS))
-        return _loop("f(grid, block, values)", [], f=kernel, grid=(peers.GRID,), block=(peers.BLOCK,), values=values)
+        return peers.loop(
+            "f(grid, block, values)", [], f=kernel, grid=(peers.GRID,), block=(peers.BLOCK,), values=values
+        )
 
     def triton() -> peers.Batch:
         import triton
 
         kernel = triton.jit(case.python_module().triton_probe)
-        return _loop(
+        return peers.loop(
             "k[grid]({args}, n, block)", arrays, **{**values, "k": kernel, "grid": (peers.GRID,), "n": peers.ELEMENTS}
         )
 
@@ -229,7 +226,7 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
         kernel = case.packaged._loader.current.known_kernel(plan, 0).kernel
         address = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
         module.setup(address, kernel.value, peers.GRID, peers.BLOCK)
-        return _loop("f({args})", arrays, f=module.axpy)
+        return peers.loop("f({args})", arrays, f=module.axpy)
 
     def cuda_core() -> peers.Batch:
         from cuda.core import Device, LaunchConfig, Program, ProgramOptions, Stream, launch
@@ -245,7 +242,7 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
         values = {f"p{at}": pointer for at, pointer in enumerate(pointers)}
         two, n = ctypes.c_float(2.0), ctypes.c_longlong(peers.ELEMENTS)
         text = f"f(stream, config, kernel, two, {', '.join(values)}, n)"
-        return _loop(text, [], f=launch, stream=where, config=config, kernel=kernel, two=two, n=n, **values)
+        return peers.loop(text, [], f=launch, stream=where, config=config, kernel=kernel, two=two, n=n, **values)
 
     def warp() -> peers.Batch:
         import warp as wp
@@ -259,7 +256,7 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
             "2.0, {args}", "2.0, a0, a1, a2"
         )
         named = {f"a{at}": array for at, array in enumerate(own)}
-        return _loop(text, [], f=wp.launch, k=kernel, n=peers.ELEMENTS, stream=where, block=peers.BLOCK, **named)
+        return peers.loop(text, [], f=wp.launch, k=kernel, n=peers.ELEMENTS, stream=where, block=peers.BLOCK, **named)
 
     if library == "cupy":
         yield "CuPy RawKernel (nothing checked)", raw_kernel
@@ -269,25 +266,6 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
         yield "Triton", triton
         if tvm_ffi is not None:
             yield "apache-tvm-ffi", through_tvm_ffi
-
-
-def _loop(call: str, arrays: list[Any], **names: Any) -> peers.Batch:
-    """A loop over a call that is written out, with the scalar and the arrays in place of `{args}`."""
-    values = {f"x{at}": array for at, array in enumerate(arrays)} | names
-    text = call.format(args=", ".join(["2.0", *(f"x{at}" for at in range(len(arrays)))]))
-    source = (
-        f"def bind({', '.join(values)}):\n"
-        "    def batch(count):\n"
-        "        begin = clock()\n"
-        "        for _ in range(count):\n"
-        f"            {text}\n"
-        "        return clock() - begin\n"
-        "    return batch\n"
-    )
-    scope: dict[str, Any] = {"clock": time.perf_counter}
-    exec(source, scope)
-    batch: peers.Batch = scope["bind"](**values)
-    return batch
 
 
 def _graphs(case: peers.Case) -> dict[str, float]:
@@ -356,22 +334,12 @@ def _growth(kernels: Any, launches: int) -> dict[str, dict[str, int]]:
             continue
         run(max(launches // 20, 5000))  # pools and caches have what they keep
         gc.collect()
-        before = _resident()
+        before = machine.resident()
         run(launches)
         gc.collect()
-        found[name] = {"launches": launches, "kilobytes": _resident() - before}
+        found[name] = {"launches": launches, "kilobytes": machine.resident() - before}
         print(f"\nmemory after {launches:,} launches, {name}: {found[name]['kilobytes']:+d} kB")
     return found
-
-
-def _resident() -> int:
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-
-
-def _synchronize() -> Callable[[], object]:
-    driver = ctypes.CDLL("libcuda.so.1")
-    return driver.cuCtxSynchronize
 
 
 def _print(title: str, figures: dict[str, dict[str, float]]) -> None:
