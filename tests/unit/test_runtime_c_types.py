@@ -34,8 +34,11 @@ def packaged(cuda):
     return cuda
 
 
-def test_where_ctypes_was_imported_they_are_its_own():
-    assert all(getattr(c_types, name) is getattr(ctypes, name) for name in c_types._NAMES)
+def test_where_ctypes_was_imported_they_are_its_own(packaged):
+    """In a process of its own: which of the two is imported first in this one, the tests before this one decide."""
+    code = "import ctypes\nfrom aotcuda.runtime import c_types\n"
+    same = "print(all(getattr(c_types, name) is getattr(ctypes, name) for name in c_types._NAMES))"
+    assert packaged.run(code + same) == "True\n"
 
 
 def test_without_it_a_launch_does_not_import_it_and_is_the_same(packaged):
