@@ -62,28 +62,35 @@ class Launcher:
         self._learnt: dict[tuple[Group, int], FastPath] = {}
         self._taught: set[tuple[Group, int]] = set()
 
-    def __call__(self, *args: object) -> None:
-        """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
+    if TYPE_CHECKING:
 
-        Raises:
-            ArgumentError: No packaged signature takes the arguments.
-            LaunchError: The GPU cannot take the configuration.
-            RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
-            StaleBuildError: The package is installed as editable and its sources were edited after the build.
-            ForkError: The process forked after CUDA was started.
-            CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
-            CudaError: The driver reports an error.
-        """
-        code = self._fast(args)
-        if not code:
-            return
-        if code > 0:
-            self.fail(code, args)
-            return
-        self.launch(args)
+        def __call__(self, *args: Any, **_none: Any) -> None:
+            """To type checkers: what a stub's class narrows down to the kernel's parameters."""
 
-    # Python's words for a keyword argument begin with this. To take such arguments and refuse them would cost 27 ns.
-    __call__.__qualname__ = "a kernel's arguments are given by position: kernel[grid, block]"
+    else:
+
+        def __call__(self, *args: object) -> None:
+            """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
+
+            Raises:
+                ArgumentError: No packaged signature takes the arguments.
+                LaunchError: The GPU cannot take the configuration.
+                RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
+                StaleBuildError: The package is installed as editable and its sources were edited after the build.
+                ForkError: The process forked after CUDA was started.
+                CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
+                CudaError: The driver reports an error.
+            """
+            code = self._fast(args)
+            if not code:
+                return
+            if code > 0:
+                self.fail(code, args)
+                return
+            self.launch(args)
+
+        # Python's words for a keyword argument begin with this. To take such arguments and refuse them costs 27 ns.
+        __call__.__qualname__ = "a kernel's arguments are given by position: kernel[grid, block]"
 
     @property
     def grid(self) -> Dimensions:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pickle
+import pydoc
 import sys
 import tomllib
 from pathlib import Path
@@ -64,6 +66,19 @@ class TestExports:
         assert module.axpy.signatures == [INT, "void(float32)"]
         assert repr(module.axpy) == "<aotcuda kernel mypkg.kernels.axpy: void(int32); void(float32)>"
         assert (module.axpy.__name__, module.axpy.__module__) == ("axpy", "mypkg.kernels")
+
+    def test_help_shows_how_it_is_launched_what_its_author_says_and_its_signatures(self, cuda):
+        packaged = cuda.package({**kernel("axpy", "void(float32, float32[::1])", INT), "doc": "Add.\n\nIn place."})
+        shown = [line.strip() for line in pydoc.render_doc(packaged.axpy, renderer=pydoc.plaintext).splitlines()]
+        calls = ["axpy[grid, block](a, b)", "axpy[grid, block](a)", ""]
+        said = ["Add.", "", "In place.", "", "Packaged for:", "void(float32, float32[::1])", "void(int32)"]
+        assert shown[-10:] == [*calls, *said]
+        assert aotcuda.Kernel.__doc__.startswith("A kernel of a packaged module")
+        assert inspect.signature(packaged.axpy) == inspect.signature(lambda *args: None)
+
+    def test_its_parameters_can_be_asked_for(self, module):
+        assert str(inspect.signature(module.axpy)) == "(a: 'int32 | float32', /)"
+        assert inspect.signature(aotcuda.Kernel) is not None
 
     def test_a_kernel_without_configuration_says_how_it_is_launched(self, module):
         with pytest.raises(TypeError, match=r"axpy needs a configuration: axpy\[grid, block\]"):
