@@ -18,7 +18,7 @@ from aotcuda.runtime.images.device_kernel import UnloadedError, again
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, NoReturn
 
     from aotcuda.errors import CudaError
     from aotcuda.runtime.arguments.layout import PackedOverload
@@ -182,6 +182,21 @@ class Launcher:
             overload.slots.append(slot)
             if self._loader.leaving:
                 self._loader.sweep()
+
+    def __reduce__(self) -> NoReturn:
+        self.reduced()
+
+    def reduced(self) -> NoReturn:
+        """Say that it cannot be pickled: its stream, and what it has learnt, are this process's.
+
+        Raises:
+            TypeError: Always.
+        """
+        message = (
+            f"{self.where} with a configuration belongs to its process; send the kernel, and write "
+            "kernel[grid, block] where it is launched"
+        )
+        raise TypeError(message)
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
@@ -385,6 +400,9 @@ class Held:
     def __call__(self, *args: object) -> None:
         """As for `Launcher`."""
         self._launcher(*args)
+
+    def __reduce__(self) -> NoReturn:
+        self._launcher.reduced()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._launcher, name)

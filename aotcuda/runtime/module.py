@@ -227,6 +227,9 @@ class Module:
             for name in ("__all__", *self._exported()):
                 self._namespace.pop(name, None)
 
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return load, (self.name,)
+
     def __repr__(self) -> str:
         if self._made is None or not self._made.is_read():
             return f"<aotcuda.Module {self.name}, not read yet>"
@@ -430,5 +433,16 @@ def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[obj
 
 
 def _find(module: str, name: str) -> object:
-    """An export by name, for unpickling."""
-    return load(module).attribute(name)
+    """An export by name, for unpickling.
+
+    Raises:
+        ImportError: The process that is to have it lacks the package, or has another version of it.
+    """
+    try:
+        return load(module).attribute(name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        message = (
+            f"{module}.{name} was sent to this process, which does not have it: {error}. Install the package here in "
+            "the version that the sender has"
+        )
+        raise ImportError(message, name=module) from error

@@ -97,6 +97,39 @@ class TestExports:
         assert pickle.loads(pickle.dumps(module.axpy)) is module.axpy
         assert pickle.loads(pickle.dumps(module.add_i32)) is module.add_i32
 
+    def test_so_can_the_module_itself(self, module):
+        assert pickle.loads(pickle.dumps(module.__aotcuda__)) is module.__aotcuda__
+
+    @pytest.mark.parametrize("extension", ["0", "1"])
+    def test_a_launcher_cannot_and_says_what_to_send(self, extension, cuda, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_EXTENSION", extension)
+        cuda.package(kernel("axpy", INT))
+        code = (
+            "import pickle\nimport mypkg.kernels as k\nclass Stream:\n    cuda_stream = 7\n"
+            "for launcher in (k.axpy[1, 32], k.axpy[1, 32, Stream()]):\n    try:\n        pickle.dumps(launcher)\n"
+            "    except TypeError as error:\n        print(error)\n"
+        )
+        wanted = (
+            "mypkg.kernels.axpy with a configuration belongs to its process; send the kernel, and write "
+            "kernel[grid, block] where it is launched\n"
+        )
+        assert cuda.run(code) == 2 * wanted
+
+    @pytest.mark.parametrize("there", ["nothing", "another version"])
+    def test_a_process_without_the_package_says_what_to_install(self, there, module, cuda):
+        data = pickle.dumps(module.axpy)
+        manifests.write(cuda.packages, [kernel("saxpy", INT)])
+        path = {} if there == "another version" else {"PYTHONPATH": str(Path(aotcuda.__file__).parents[1])}
+        code = f"import pickle\ntry:\n    pickle.loads({data!r})\nexcept ImportError as error:\n    print(error)\n"
+        why = {
+            "nothing": "No module named 'mypkg'",
+            "another version": "module 'mypkg.kernels' has no attribute 'axpy'. Did you mean 'saxpy'?",
+        }
+        assert cuda.run(code, **path) == (
+            f"mypkg.kernels.axpy was sent to this process, which does not have it: {why[there]}. Install the package "
+            "here in the version that the sender has\n"
+        )
+
     def test_load_gives_the_same_module_object(self, module):
         assert aotcuda.load("mypkg.kernels") is module.__aotcuda__
         assert isinstance(module.__aotcuda__, aotcuda.Module)
