@@ -125,7 +125,9 @@ class Module:
 
     @property
     def fast_path(self) -> str:
-        """Which fast path launches take, and why not the one in C: `"in C"`, `"in Python: ..."` or `"none: ..."`.
+        """The fast path that launches take, and why it is not the one in C.
+
+        It is `"in C"`, or `"in Python: ..."` or `"none: ..."` with the reason.
 
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
