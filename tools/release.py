@@ -88,7 +88,8 @@ def _try(wheel: Path) -> None:
             return
         if done.returncode:
             sys.exit(f"{wheel.name} cannot be installed: {done.stderr.strip()}")
-        run(python, "-c", "import aotcuda; from aotcuda.cli import main; print(aotcuda.__version__); main(['doctor'])")
+        # In another folder than the checkout, whose files Python would find first.
+        run(python, "-m", "aotcuda", "doctor", folder=Path(name))
 
 
 if __name__ == "__main__":
