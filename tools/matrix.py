@@ -3,7 +3,7 @@
 
     python tools/matrix.py --out docs/results/matrix.json                     # every release, with this Python
     python tools/matrix.py --ends --python python3.12 --python python3.13     # the first and the last, with others
-    python tools/matrix.py --release numba-cuda==0.31.0 -- tests/integration  # one that may become one of them; all tests
+    python tools/matrix.py --release numba-cuda==0.31.0 -- tests/integration  # one that may become one
 
 `aotcuda/frontends.py` has the releases. What comes behind `--` goes to pytest, in place of the tests in `PART`. Run it
 with a Python that has uv (the extra `test` brings it), which shares the files of packages between environments. The
@@ -26,7 +26,7 @@ from environments import ROOT, check_machine, environment
 
 sys.path.insert(0, str(ROOT))
 
-from aotcuda import frontends  # noqa: E402 (of this checkout)
+from aotcuda import frontends
 
 PART = (
     "tests/unit/test_frontend_private_parts.py",
@@ -35,7 +35,7 @@ PART = (
     "tests/integration/test_types_and_strings.py",
     "tests/integration/test_mlir.py",
 )
-"""What shows code, parameter layouts, C prototypes and links, as a compiler makes them; some minutes for each release."""
+"""What shows code, parameter layouts, C prototypes and links, as a compiler makes them; minutes for each release."""
 
 _CHOSEN = {"numba-cuda": "not mlir", "numba-cuda-mlir": "mlir"}
 """The tests of each compiler, as pytest's `-k` has it."""
