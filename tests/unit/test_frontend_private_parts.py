@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from aotcuda import frontends
+from aotcuda.builder.frontends import loading
 from aotcuda.builder.frontends.numba import gpu, private_parts
 from aotcuda.builder.frontends.numba import patches as shared
 from aotcuda.errors import ToolchainError
@@ -107,6 +108,16 @@ def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.M
     )
     monkeypatch.setenv("AOTCUDA_UNTESTED", "1")
     private_parts.check("numba-cuda", {"ast:NodeVisitor.visit": "(self, node)"})
+
+
+def test_a_release_that_cannot_be_imported_is_told_what_it_needs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise AttributeError(name)
+
+    monkeypatch.setattr(loading.importlib, "import_module", fail)
+    monkeypatch.setattr(loading.metadata, "version", lambda name: "0.30.2")
+    with pytest.raises(ToolchainError, match=r"install it with: pip install 'aotcuda\[cu13\]' 'numba<0.66'$"):
+        loading.compiler("numba-cuda", "tool.aotcuda.frontend: the front end of m")
 
 
 @pytest.mark.parametrize(
