@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
+    build.add_argument("--sbom", metavar="FILE", type=Path, help="where to write what it was made with, as CycloneDX")
     build.set_defaults(run=_build)
 
     check = commands.add_parser("check", help="tell what each GPU and driver would take from a wheel or module")
@@ -205,7 +206,7 @@ def _build(arguments: argparse.Namespace) -> None:
             message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
             raise ToolchainError(message) from error
         interrupt.check()
-        written = build_project(arguments.project, arguments.out, _warn)
+        written = build_project(arguments.project, arguments.out, _warn, bill=arguments.sbom)
     for path in written:
         print(path)
 

@@ -20,6 +20,7 @@ from aotcuda.builder import (
     questions,
     rebuild,
     sameness,
+    sbom,
     stages,
     toolkits,
     wheel_files,
@@ -46,6 +47,7 @@ class Output:
         package_root: That folder in the project (`.` or `src`), relative to the project.
         warnings: What the user should know.
         notes: What the build decided that the sources asked for; a part of its report.
+        sbom: Its bill of materials, CycloneDX JSON.
         needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
             is compiled from it.
     """
@@ -54,6 +56,7 @@ class Output:
     package_root: str
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    sbom: bytes = b""
     needed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -128,6 +131,7 @@ def build(
         package_root=os.path.relpath(package_root, root),
         warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
         notes=questions.report(question for result in results for question in result.questions),
+        sbom=sbom.make(made, toolkits.installed(), version=__version__),
         needed=needed,
     )
 
@@ -164,7 +168,9 @@ def _ignore(text: str) -> None:
     del text
 
 
-def build_project(project: Path, out: Path | None = None, warn: Callable[[str], None] = _ignore) -> list[Path]:
+def build_project(
+    project: Path, out: Path | None = None, warn: Callable[[str], None] = _ignore, *, bill: Path | None = None
+) -> list[Path]:
     """Build the project in folder `project` into folder `out`, with no wheel; returns the files written.
 
     Args:
@@ -172,6 +178,7 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
         out: Where the files go, as they would lie beside the package in a wheel; `build/aotcuda` in the project by
             default.
         warn: Is told what the user should know.
+        bill: Where the bill of materials goes, if it is wanted.
 
     Raises:
         AotcudaError: As for `build`; nothing has been written.
@@ -193,7 +200,8 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
     built = build(section, pyproject.parent)
     for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
-    return output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
+    with output.written(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda") as written:
+        return [*written, *(output.write({bill.name: built.sbom}, bill.parent) if bill is not None else ())]
 
 
 def is_generated(path: Path) -> bool:

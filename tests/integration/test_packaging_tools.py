@@ -75,6 +75,7 @@ def test_a_wheel_gains_the_module_and_its_data_and_is_for_any_platform(flat: Pat
     assert wheel.name == "flat-1.0-py3-none-any.whl"
     assert [name for name in sorted(content(wheel)) if name.startswith("flat/kernels")] == GENERATED
     assert b"Root-Is-Purelib: true" in content(wheel)["flat-1.0.dist-info/WHEEL"]
+    assert b'"CycloneDX"' in content(wheel)["flat-1.0.dist-info/sboms/aotcuda.cdx.json"]
 
 
 def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:

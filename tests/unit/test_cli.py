@@ -74,21 +74,22 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["build"], (Path(), None)),
-        (["build", "project"], (Path("project"), None)),
-        (["build", "project", "--out", "there"], (Path("project"), Path("there"))),
+        (["build"], (Path(), None, None)),
+        (["build", "project"], (Path("project"), None, None)),
+        (["build", "project", "--out", "there"], (Path("project"), Path("there"), None)),
+        (["build", "--sbom", "made.json"], (Path(), None, Path("made.json"))),
     ],
 )
 def test_build_builds_the_project_and_lists_what_it_wrote(
     arguments: list[str],
-    expected: tuple[Path, Path | None],
+    expected: tuple[Path, Path | None, Path | None],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     calls = []
 
-    def build_project(project: Path, out: Path | None, warn: object) -> list[Path]:
-        calls.append((project, out))
+    def build_project(project: Path, out: Path | None, warn: object, *, bill: Path | None) -> list[Path]:
+        calls.append((project, out, bill))
         return [Path("there/kernels.py"), Path("there/kernels.pyi")]
 
     fake_build(monkeypatch, build_project)
@@ -98,7 +99,7 @@ def test_build_builds_the_project_and_lists_what_it_wrote(
 
 
 def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def build_project(project: Path, out: Path | None, warn: object) -> list[Path]:
+    def build_project(project: Path, out: Path | None, warn: object, *, bill: Path | None) -> list[Path]:
         message = "_kernels.py:7: no such attribute"
         raise CompileError(message)
 

@@ -6,6 +6,7 @@ Every module goes its own way: one is linked while another compiles.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -21,6 +22,7 @@ from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import pool, source_loading
 from aotcuda.builder.worker.finish import Parts
+from aotcuda.builder.worker.job import LinkedItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], bytes]
     """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
+
+
+_HEAD = 4096
+_LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
+"""The line that says under which licence a source is (https://spdx.dev), near its beginning."""
 
 
 class Steps:
@@ -256,6 +263,7 @@ class Steps:
             merged={target: made["functions", target] for target in self.finisher.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
             foreign=_foreign_symbols(surveyed),
+            linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
             files=self.files_of(plan),
         )
@@ -293,6 +301,19 @@ def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, byt
 
 def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
+
+
+def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
+    # What a packaged module has beside its functions is called by the module's name and its own.
+    module = item.name.partition(" ")[0]
+    is_module = bool(item.header) or module in {given.module for given in plan.config.link}
+    licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None
+    return LinkedItem(
+        name=item.name,
+        sha256=manifest.digest(item.data),
+        module=module if is_module else "",
+        licence=licence[1].decode().strip() if licence else "",
+    )
 
 
 def _compile_source(*arguments: Any, lto: bool) -> bytes:

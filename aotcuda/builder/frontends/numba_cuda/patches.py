@@ -2,7 +2,7 @@
 
 Numba-CUDA is written for the machine that it runs on. The changes made to it are in this file and, where both compilers
 need them, in `frontends/numba`, each with its reason. They are made once, in the worker process that only the build
-uses. Written against numba-cuda 0.30.4.
+uses. `aotcuda/frontends.py` has the releases that they were tested with.
 """
 
 from __future__ import annotations
@@ -121,9 +121,16 @@ PRIVATE_PARTS = {
     "numba.cuda.memory_management.nrt:get_current_device": "()",
     "numba.cuda.dispatcher:CUDADispatcher.call": "(self, args, launch_config)",
     "numba.cuda.dispatcher:ForAll.__call__": "(self, *args)",
+    "numba.cuda.compiler:compile_cuda": (
+        "(pyfunc, return_type, args, debug=False, lineinfo=False, forceinline=False, inline='never', fastmath=False, "
+        "nvvm_options=None, cc=None, max_registers=None, lto=False, abi='numba', abi_info=None)"
+    ),
     **{f"numba.cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
-"""What is replaced, with the parameters that it had: see `aotcuda.builder.frontends.numba.private_parts`."""
+"""What is replaced, or called by keywords, with the parameters that it had.
+
+See `aotcuda.builder.frontends.numba.private_parts`.
+"""
 
 
 def install() -> None:
