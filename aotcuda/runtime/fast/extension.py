@@ -12,6 +12,7 @@ import os
 import sys
 from _thread import allocate_lock
 
+from aotcuda import system
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
@@ -102,7 +103,7 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        kind = sys.implementation.cache_tag + sys.abiflags
+        kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
     except ImportError as error:
@@ -225,7 +226,7 @@ def learn(
     if "torch" in families:
         accelerator().set_torch_stream(arrays.torch_stream())
     if not _watching:
-        os.register_at_fork(after_in_child=accelerator().disable)
+        system.after_fork(accelerator().disable)
         _watching = True
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
