@@ -19,7 +19,7 @@ CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "
 def main() -> None:
     """Make the environment and become pytest in it: its last line and exit status are this script's."""
     check_machine()
-    say("The tests' environment: the build side and pytest, and the compilers of CUDA 12.9 (1.9 GB on disk)")
+    say("The tests' environment: the build side and pytest, Triton, and the compilers of CUDA 12.9 (3 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test]")
     if not (folder := python.parents[1] / "cuda12").is_dir():
         packages = [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12]
