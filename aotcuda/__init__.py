@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ToolchainError,
     )
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.grid_kernel import GridKernel
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.module import Module, load
     from aotcuda.version import __version__ as __version__
@@ -54,6 +55,7 @@ __all__ = [
     "DriverTooOldError",
     "FallbackWarning",
     "ForkError",
+    "GridKernel",
     "HostArrayWarning",
     "ImageError",
     "Kernel",
@@ -85,6 +87,8 @@ def __getattr__(name: str) -> object:
         import aotcuda.version as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Kernel":
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name == "GridKernel":
+        import aotcuda.runtime.grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415
     value: object = getattr(home, name)

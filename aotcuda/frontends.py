@@ -193,7 +193,7 @@ BUILT_IN: Mapping[str, Registration] = {
         packages=("triton",),
         internals=("triton",),
         imports="triton",
-        variables=Variables(prefixes=("TRITON_", "MLIR_"), given=(("TRITON_DISABLE_LINE_INFO", "1"),)),
+        variables=Variables(prefixes=("TRITON_", "MLIR_")),
     ),
 }
 

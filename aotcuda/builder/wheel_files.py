@@ -309,8 +309,9 @@ __dir__ = __aotcuda__.names
 def _stub(whole: manifest.Manifest, version: str) -> str:
     lines = [f"{MARK} {version} from [tool.aotcuda] in pyproject.toml; do not edit.", "import aotcuda", ""]
     lines += ["__aotcuda__: aotcuda.Module"]
+    kind = "GridKernel" if whole.get("by_grid") else "Kernel"
     for kernel in whole["kernels"]:
-        lines += [f"{kernel['name']}: aotcuda.Kernel", *_docstring([item["signature"] for item in kernel["overloads"]])]
+        lines += [f"{kernel['name']}: aotcuda.{kind}", *_docstring([item["signature"] for item in kernel["overloads"]])]
     for function in whole["functions"]:
         lines += [f"{function['name']}: aotcuda.DeviceFunction", *_docstring([function["prototype"]])]
     for name, functions in manifest.overloaded(whole).items():

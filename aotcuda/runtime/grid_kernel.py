@@ -36,19 +36,19 @@ class GridKernel(Kernel):
         self._binds: dict[tuple[object, ...], Bind] = {}
         self._bound: Record | None = None  # the record that `_binds` are made from
 
-    def __getitem__(self, grid: object) -> Any:
+    def __getitem__(self, grid: object) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
         """The kernel with a grid: an int, a tuple of one to three, or a function of the launch's arguments by name.
 
         Raises:
             LaunchError: It is none.
         """
         try:
-            return self._launchers[grid]
+            return self._launchers[grid]  # type: ignore[no-any-return]
         except (KeyError, TypeError):  # a list is unhashable
             pass
         return self._by_grid(grid, None)
 
-    def configure(self, grid: object, block: object = None, *, stream: object = None, **others: object) -> Any:
+    def configure(self, grid: object, block: object = None, *, stream: object = None, **others: object) -> GridLauncher:  # type: ignore[override]  # likewise
         """The kernel with a grid and a stream; the stream is as in `Kernel.configure`.
 
         Raises:
@@ -138,7 +138,7 @@ class GridKernel(Kernel):
         overload.slots.append(slot)
         return overload.parameters
 
-    def _by_grid(self, grid: object, stream: object) -> Any:
+    def _by_grid(self, grid: object, stream: object) -> GridLauncher:
         if callable(grid):
             return GridLauncher(self, None, grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid

@@ -116,7 +116,7 @@ WRONG = [
     (
         {"signature": ADD, "constexprs": {"B": [[1]]}},
         {},
-        f"{KEY}.kernels.add.constexprs.B: expected a number, a string",
+        f"{KEY}.kernels.add.constexprs.B: expected a number, true or false, a string of",
     ),
     (
         {"signature": ADD, "constexprs": {"B": 1}, "configs": [{"constexprs": {"B": 2}}]},

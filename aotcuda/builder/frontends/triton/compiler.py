@@ -51,6 +51,7 @@ class TritonFrontEnd:
             ToolchainError: This Triton is older than what is supported.
         """
         self._root = root
+        os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # it would have absolute paths
         import triton  # noqa: PLC0415 (as late as in every front end: errors of the import name the key)
 
         if versions.pair(_release(triton.__version__)) < _OLDEST:

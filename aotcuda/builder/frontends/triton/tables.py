@@ -73,6 +73,9 @@ ELEMENTS = {
 }
 """Those of numbers that arrays hold, with NumPy's type strings."""
 
+_PLAIN = re.compile(r"[\w.+-]*")
+"""A string that can stand in comments of C and in Python as it is."""
+
 _NOT_YET = {
     "fp16": "a number in half precision; declare the parameter as fp32",
     "bf16": "a number in half precision; declare the parameter as fp32",
@@ -152,13 +155,13 @@ def _type(text: str) -> Type:
 class ConstantShape:
     """The value of a constexpr, or a list of them."""
 
-    expected: str = "a number, a string, true or false, or a list of such"
+    expected: str = "a number, true or false, a string of letters, digits and ._+-, or a list of such"
 
     def read(self, value: object, key: Key) -> tuple[Constant, ...]:
         """See Shape."""
         values = value if isinstance(value, list | tuple) and value else [value]
         for item in values:
-            if not isinstance(item, int | float | str):
+            if not isinstance(item, int | float | str) or (isinstance(item, str) and not _PLAIN.fullmatch(item)):
                 raise key.mismatch(self.expected, value)
         return tuple(values)
 
