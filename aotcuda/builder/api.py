@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aotcuda import dependencies, manifest, missing_hook
 from aotcuda.arch import Target
 from aotcuda.builder import (
+    build_rules,
     in_place,
     manifest_dependencies,
     output,
@@ -47,6 +48,7 @@ class Output:
         notes: What the build decided that the sources asked for; a part of its report.
         needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
             is compiled from it.
+        depends: The files and folders that it was made from, pyproject.toml apart; for a build that is `followed`.
     """
 
     files: dict[str, bytes]
@@ -54,6 +56,7 @@ class Output:
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     needed: Mapping[str, str] = field(default_factory=dict)
+    depends: tuple[Path, ...] = ()
 
 
 def build(
@@ -63,6 +66,7 @@ def build(
     *,
     editable: bool = False,
     extensions: Mapping[str, Path] = MappingProxyType({}),
+    followed: bool = False,
 ) -> Output:
     """Build every module that `table`, the content of `[tool.aotcuda]`, asks for.
 
@@ -72,6 +76,7 @@ def build(
         import_roots: Folders that its packages are imported from, beside `src` and `root` itself.
         editable: The files will lie in the source tree, and their sources may be edited after the build.
         extensions: Extension modules that are in none of those folders, where each was compiled.
+        followed: What it depends on is wanted.
 
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault. Nothing has been written.
@@ -94,14 +99,15 @@ def build(
         names=plan.names(plans),
         jobs=len(os.sched_getaffinity(0)),
         carry=settings.fallback == "jit" and not editable,
-        trace=editable,
-        watched=manifest_dependencies.patterns(settings.watch, root) if editable else (),
+        trace=editable or followed,
+        watched=manifest_dependencies.patterns(settings.watch, root) if editable or followed else (),
         prelude=settings.prelude,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
     )
     results, made = _made(job)
     package_root = _package_root(settings.modules[0].name, roots)
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
+    depends = manifest_dependencies.files(results, project) if followed else ()
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
@@ -128,6 +134,7 @@ def build(
         warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
         notes=questions.report(question for result in results for question in result.questions),
         needed=needed,
+        depends=tuple(depends),
     )
 
 
@@ -163,14 +170,25 @@ def _ignore(text: str) -> None:
     del text
 
 
-def build_project(project: Path, out: Path | None = None, warn: Callable[[str], None] = _ignore) -> list[Path]:
-    """Build the project in folder `project` into folder `out`, with no wheel; returns the files written.
+def build_project(
+    project: Path,
+    out: Path | None = None,
+    warn: Callable[[str], None] = _ignore,
+    *,
+    depfile: Path | None = None,
+    stamp: Path | None = None,
+) -> list[Path]:
+    """Build the project in folder `project` into folder `out`, with no wheel; returns the files of the build.
+
+    Those that are there with the same content are not written again.
 
     Args:
         project: A folder with a pyproject.toml, or that file itself.
         out: Where the files go, as they would lie beside the package in a wheel; `build/aotcuda` in the project by
             default.
         warn: Is told what the user should know.
+        depfile: Where to write what was read, as a rule for make and ninja.
+        stamp: A file to touch when all is written, whether or not anything has changed; that rule is for it then.
 
     Raises:
         AotcudaError: As for `build`; nothing has been written.
@@ -189,10 +207,16 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
         message = f"{pyproject} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)
     hint = missing_hook.in_project(str(pyproject.parent))
-    built = build(section, pyproject.parent)
+    built = build(section, pyproject.parent, followed=depfile is not None)
     for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
-    return output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
+    written = output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
+    if depfile is not None:
+        given = [pyproject.resolve(), *built.depends]
+        output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
+    if stamp is not None:
+        output.replace(stamp, b"")
+    return written
 
 
 def is_generated(path: Path) -> bool:
@@ -271,6 +295,9 @@ def _dependencies(
     editable: bool,
 ) -> Dependencies:
     """What a module depends on; in wheels its sources alone, and in an editable install the table as well."""
+    if not editable:
+        # A wheel's manifest lists what was imported, whether or not somebody wants to know what else was read.
+        results = [replace(result, trace=None) for result in results]
     found = manifest_dependencies.of(results, project, lasting=True, module=module)
     if not editable:
         return manifest_dependencies.Dependencies(sources=found.sources)
