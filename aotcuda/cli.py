@@ -132,7 +132,8 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument("--depfile", metavar="FILE", type=Path, help="write what was read, as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=Path, help="touch FILE at the end; --depfile's rule is for it")
     said = build.add_mutually_exclusive_group()
-    said.add_argument("-q", "--quiet", action="store_true", help="print warnings and errors alone")
+    said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
+    said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
     build.set_defaults(run=_build)
 
 
@@ -222,7 +223,13 @@ def _build(arguments: argparse.Namespace) -> None:
             raise ToolchainError(message) from error
         interrupt.check()
         written = build_project(
-            arguments.project, arguments.out, _warn, depfile=arguments.depfile, stamp=arguments.stamp
+            arguments.project,
+            arguments.out,
+            _warn,
+            depfile=arguments.depfile,
+            stamp=arguments.stamp,
+            quiet=arguments.quiet,
+            verbose=arguments.verbose,
         )
     for path in () if arguments.quiet else written:
         print(path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
+import time
 import tomllib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -17,6 +19,7 @@ from aotcuda.builder import (
     manifest_dependencies,
     output,
     plan,
+    progress,
     questions,
     rebuild,
     sameness,
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aotcuda.builder.manifest_dependencies import Dependencies
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.progress import Progress, Summary
     from aotcuda.builder.worker.job import BuiltModule, Result
 
 
@@ -48,12 +53,14 @@ class Output:
         notes: What the build decided that the sources asked for; a part of its report.
         needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
             is compiled from it.
+        summary: What the build did.
         depends: The files and folders that it was made from, pyproject.toml apart; for a build that is `followed`.
     """
 
     files: dict[str, bytes]
     package_root: str
     warnings: tuple[str, ...]
+    summary: Summary
     notes: tuple[str, ...] = ()
     needed: Mapping[str, str] = field(default_factory=dict)
     depends: tuple[Path, ...] = ()
@@ -67,6 +74,7 @@ def build(
     editable: bool = False,
     extensions: Mapping[str, Path] = MappingProxyType({}),
     followed: bool = False,
+    watcher: Progress | None = None,
 ) -> Output:
     """Build every module that `table`, the content of `[tool.aotcuda]`, asks for.
 
@@ -77,10 +85,13 @@ def build(
         editable: The files will lie in the source tree, and their sources may be edited after the build.
         extensions: Extension modules that are in none of those folders, where each was compiled.
         followed: What it depends on is wanted.
+        watcher: Shows the progress; by default as `progress.make` has it for standard error.
 
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault. Nothing has been written.
     """
+    start = time.monotonic()
+    watcher = watcher or progress.make(sys.stderr)
     settings = parser.parse(table, environ=os.environ)
     plans = plan.make(settings)
     root = root.resolve()
@@ -104,7 +115,7 @@ def build(
         prelude=settings.prelude,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
     )
-    results, made = _made(job)
+    results, made = _made(job, watcher)
     package_root = _package_root(settings.modules[0].name, roots)
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     depends = manifest_dependencies.files(results, project) if followed else ()
@@ -135,10 +146,26 @@ def build(
         notes=questions.report(question for result in results for question in result.questions),
         needed=needed,
         depends=tuple(depends),
+        summary=_summary(plans, results, files, time.monotonic() - start),
     )
 
 
-def _made(job: Job) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
+def _summary(
+    plans: Sequence[ModulePlan], results: Sequence[Result], files: Mapping[str, bytes], seconds: float
+) -> Summary:
+    modules = {built.plan.config.name: built.plan for result in results for built in result.modules}
+    return progress.Summary(
+        modules=len(plans),
+        kernels=len({(name, unit.name) for name, item in modules.items() for unit in item.kernels}),
+        functions=sum(len(item.functions) for item in modules.values()),
+        targets=len({target for item in plans for target in item.targets}),
+        seconds=seconds,
+        size=sum(map(len, files.values())),
+        steps=tuple(step for result in results for step in result.steps),
+    )
+
+
+def _made(job: Job, watcher: Progress) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
     """What `job` makes: all results, and by module a result of each toolkit that took part, the last with all images.
 
     Raises:
@@ -148,7 +175,7 @@ def _made(job: Job) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltMod
     made: dict[str, list[tuple[Result, BuiltModule]]] = {}
     for toolkit, plans in plan.share(job.plans, toolkits.installed()):
         images = {name: parts[-1][1].images for name, parts in made.items()}
-        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images)):
+        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher):
             results.append(result)
             for built in result.modules:
                 made.setdefault(built.plan.config.name, []).append((result, built))
@@ -177,6 +204,8 @@ def build_project(
     *,
     depfile: Path | None = None,
     stamp: Path | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> list[Path]:
     """Build the project in folder `project` into folder `out`, with no wheel; returns the files of the build.
 
@@ -189,6 +218,8 @@ def build_project(
         warn: Is told what the user should know.
         depfile: Where to write what was read, as a rule for make and ninja.
         stamp: A file to touch when all is written, whether or not anything has changed; that rule is for it then.
+        quiet: Tell `warn` no summary.
+        verbose: Tell it the slowest steps, too.
 
     Raises:
         AotcudaError: As for `build`; nothing has been written.
@@ -216,6 +247,8 @@ def build_project(
         output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
     if stamp is not None:
         output.replace(stamp, b"")
+    for text in () if quiet else progress.report(built.summary, verbose=verbose):
+        warn(text)
     return written
 
 

@@ -93,7 +93,7 @@ class Project:
             backend.check_alone(self._pyproject, self.root, "setuptools")
             needed, packages = self._dependencies(), self.packages()
             built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
-            _warn(built.warnings)
+            _warn([*built.warnings, *backend.report(built)])
         return built
 
     def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:

@@ -89,7 +89,7 @@ def test_build_builds_the_project_and_lists_what_it_wrote(
     calls = []
 
     def build_project(
-        project: Path, out: Path | None, warn: object, *, depfile: Path | None, stamp: Path | None
+        project: Path, out: Path | None, warn: object, *, depfile: Path | None, stamp: Path | None, **_: object
     ) -> list[Path]:
         calls.append((project, out, depfile, stamp))
         return [Path("there/kernels.py"), Path("there/kernels.pyi")]
