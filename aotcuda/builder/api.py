@@ -142,7 +142,9 @@ def build(
     return Output(
         files=files,
         package_root=os.path.relpath(package_root, root),
-        warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
+        warnings=tuple(
+            dict.fromkeys([*(text for result in results for text in result.warnings), *progress.size_warnings(files)])
+        ),
         notes=questions.report(question for result in results for question in result.questions),
         needed=needed,
         depends=tuple(depends),

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 _EVERY = 5.0
 """Seconds from one line of a log to the next."""
 
+_LIMIT = 100_000_000
+"""Bytes of the largest file that the Python Package Index takes, unless it was asked for more."""
+
+_NEAR = 0.9
+"""From which part of it on a wheel is near it: images are compressed already, and there is more in a wheel."""
+
 _SLOWEST = 10
 """How many of the slowest steps are told."""
 
@@ -202,6 +208,18 @@ def report(summary: Summary, *, verbose: bool = False, environ: Mapping[str, str
     if environ.get("AOTCUDA_PROGRESS") == "0":
         return []
     return summary.lines(verbose=verbose or environ.get("AOTCUDA_VERBOSE") == "1")
+
+
+def size_warnings(files: Mapping[str, bytes]) -> list[str]:
+    """What to say of files that make a wheel too large for package indexes, with those that take the most room."""
+    size = sum(map(len, files.values()))
+    if size < _NEAR * _LIMIT:
+        return []
+    largest = sorted(files, key=lambda name: -len(files[name]))[:3]
+    taking = ", ".join(f"{name} {_size(len(files[name]))}" for name in largest)
+    limit = f"package indexes usually refuse wheels of more than {_size(_LIMIT)}"
+    advice = "name fewer targets in arch, or spread the modules over several wheels"
+    return [f"what was built takes {_size(size)}, and {limit}: {taking}; {advice}"]
 
 
 def counted(texts: Iterable[str]) -> list[str]:

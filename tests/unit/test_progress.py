@@ -152,3 +152,13 @@ def test_a_phase_ends_when_the_next_begins_and_when_children_take_over() -> None
     for title in ("starting", "importing a", "importing a", "importing b", None, None, "packing"):
         phases.begin(title)
     assert [title for title, _ in observations.take().steps] == ["starting", "importing a", "importing b"]
+
+
+def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:
+    files = {"pkg/k.py": b"x", "pkg/k.aotcuda/kernels.fatbin": bytes(89_999_998), "pkg/k.aotcuda/manifest.json": b""}
+    assert progress.size_warnings(files) == []
+    (text,) = progress.size_warnings(files | {"pkg/j.aotcuda/functions.fatbin": bytes(2_500)})
+    assert text.startswith(
+        "what was built takes 90.0 MB, and package indexes usually refuse wheels of more than 100.0 MB"
+    )
+    assert ": pkg/k.aotcuda/kernels.fatbin 90.0 MB, pkg/j.aotcuda/functions.fatbin 2.5 kB, pkg/k.py 1 B; name" in text

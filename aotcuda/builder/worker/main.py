@@ -14,7 +14,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
 from aotcuda.builder import progress, toolchain
@@ -66,9 +66,10 @@ def _with_phases(tell: Callable[..., None]) -> Callable[..., None]:
     """`tell`, which also notes how long the worker's own steps took."""
     phases = observations.Phases()
 
-    def told(*, step: str, done: int, total: int) -> None:
-        phases.begin(None if total else step)
-        tell(step=step, done=done, total=total)
+    def told(**message: Any) -> None:
+        if "step" in message:
+            phases.begin(None if message["total"] else message["step"])
+        tell(**message)
 
     return told
 
