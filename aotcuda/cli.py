@@ -129,6 +129,7 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
+    build.add_argument("--sbom", metavar="FILE", type=Path, help="where to write what it was made with, as CycloneDX")
     build.add_argument("--depfile", metavar="FILE", type=Path, help="write what was read, as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=Path, help="touch FILE at the end; --depfile's rule is for it")
     said = build.add_mutually_exclusive_group()
@@ -226,6 +227,7 @@ def _build(arguments: argparse.Namespace) -> None:
             arguments.project,
             arguments.out,
             _warn,
+            bill=arguments.sbom,
             depfile=arguments.depfile,
             stamp=arguments.stamp,
             quiet=arguments.quiet,

@@ -15,6 +15,7 @@ from aotcuda import dependencies, manifest, missing_hook
 from aotcuda.arch import Target
 from aotcuda.builder import (
     build_rules,
+    capacity,
     in_place,
     manifest_dependencies,
     output,
@@ -23,6 +24,7 @@ from aotcuda.builder import (
     questions,
     rebuild,
     sameness,
+    sbom,
     stages,
     toolkits,
     wheel_files,
@@ -51,6 +53,7 @@ class Output:
         package_root: That folder in the project (`.` or `src`), relative to the project.
         warnings: What the user should know.
         notes: What the build decided that the sources asked for; a part of its report.
+        sbom: Its bill of materials, CycloneDX JSON.
         needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
             is compiled from it.
         summary: What the build did.
@@ -62,6 +65,7 @@ class Output:
     warnings: tuple[str, ...]
     summary: Summary
     notes: tuple[str, ...] = ()
+    sbom: bytes = b""
     needed: Mapping[str, str] = field(default_factory=dict)
     depends: tuple[Path, ...] = ()
 
@@ -108,7 +112,7 @@ def build(
         arch_key=settings.arch_key,
         plans=plans,
         names=plan.names(plans),
-        jobs=len(os.sched_getaffinity(0)),
+        jobs=capacity.processes(),
         carry=settings.fallback == "jit" and not editable,
         trace=editable or followed,
         watched=manifest_dependencies.patterns(settings.watch, root) if editable or followed else (),
@@ -146,6 +150,7 @@ def build(
             dict.fromkeys([*(text for result in results for text in result.warnings), *progress.size_warnings(files)])
         ),
         notes=questions.report(question for result in results for question in result.questions),
+        sbom=sbom.make(made, toolkits.installed(), version=__version__),
         needed=needed,
         depends=tuple(depends),
         summary=_summary(plans, results, files, time.monotonic() - start),
@@ -204,6 +209,7 @@ def build_project(
     out: Path | None = None,
     warn: Callable[[str], None] = _ignore,
     *,
+    bill: Path | None = None,
     depfile: Path | None = None,
     stamp: Path | None = None,
     quiet: bool = False,
@@ -218,6 +224,7 @@ def build_project(
         out: Where the files go, as they would lie beside the package in a wheel; `build/aotcuda` in the project by
             default.
         warn: Is told what the user should know.
+        bill: Where the bill of materials goes, if it is wanted.
         depfile: Where to write what was read, as a rule for make and ninja.
         stamp: A file to touch when all is written, whether or not anything has changed; that rule is for it then.
         quiet: Tell `warn` no summary.
@@ -243,12 +250,14 @@ def build_project(
     built = build(section, pyproject.parent, followed=depfile is not None)
     for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
-    written = output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
-    if depfile is not None:
-        given = [pyproject.resolve(), *built.depends]
-        output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
-    if stamp is not None:
-        output.replace(stamp, b"")
+    folder = out if out is not None else pyproject.parent / "build" / "aotcuda"
+    with output.written(built.files, folder) as paths:
+        written = [*paths, *(output.write({bill.name: built.sbom}, bill.parent) if bill is not None else ())]
+        if depfile is not None:
+            given = [pyproject.resolve(), *built.depends]
+            output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
+        if stamp is not None:
+            output.replace(stamp, b"")
     for text in () if quiet else progress.report(built.summary, verbose=verbose):
         warn(text)
     return written

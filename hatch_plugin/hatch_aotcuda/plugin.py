@@ -123,5 +123,6 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             build_data["tag"] = build_data.get("tag") or tag
         if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
             build_data["tag"] = backend.PURE_TAG  # hatchling's own choice is py2.py3 where requires-python is not set
+        build_data.setdefault("sbom_files", []).append(str(staged.sbom))  # hatchling before 1.28 takes none
         for path, name in staged.files.items():
             build_data["force_include"][str(path)] = name

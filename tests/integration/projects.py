@@ -58,7 +58,7 @@ def copy(name: str, folder: Path) -> Path:
     project = Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
     if BackEnd.name == "setuptools":
         for_setuptools(project)
-    return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.ABSENT.get(name, ()))
+    return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.absent(name))
 
 
 def source(text: str) -> str:

@@ -141,9 +141,11 @@ def test_warnings_of_sources_and_compilers_are_told_once_at_the_end(front_end: s
 
 def test_a_source_that_depends_on_the_gpu_is_imported_once_for_one_target(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda='arch = ["sm_90", "sm_90a"]')
-    done = projects.succeed(project, *COMMAND, "out")
+    done = projects.succeed(project, *COMMAND, "out", "--sbom", "made/k.cdx.json")
     assert (done.out + done.err).count("imported\n") == 1
     assert "and was told (9, 0)\n" in done.err
+    assert done.out.splitlines()[-1] == "made/k.cdx.json"
+    assert b"module:pkg.k" in (project / "made" / "k.cdx.json").read_bytes()
 
 
 REFUSED = {

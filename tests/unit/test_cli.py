@@ -74,24 +74,26 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["build"], (Path(), None, None, None)),
-        (["build", "project"], (Path("project"), None, None, None)),
-        (["build", "project", "--out", "there"], (Path("project"), Path("there"), None, None)),
-        (["build", "--depfile", "k.d", "--stamp", "k.s"], (Path(), None, Path("k.d"), Path("k.s"))),
+        (["build"], (Path(), None, {})),
+        (["build", "project"], (Path("project"), None, {})),
+        (["build", "project", "--out", "there"], (Path("project"), Path("there"), {})),
+        (["build", "--sbom", "made.json"], (Path(), None, {"bill": Path("made.json")})),
+        (
+            ["build", "--depfile", "k.d", "--stamp", "k.s"],
+            (Path(), None, {"depfile": Path("k.d"), "stamp": Path("k.s")}),
+        ),
     ],
 )
 def test_build_builds_the_project_and_lists_what_it_wrote(
     arguments: list[str],
-    expected: tuple[Path | None, ...],
+    expected: tuple[Path, Path | None, dict[str, Path]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     calls = []
 
-    def build_project(
-        project: Path, out: Path | None, warn: object, *, depfile: Path | None, stamp: Path | None, **_: object
-    ) -> list[Path]:
-        calls.append((project, out, depfile, stamp))
+    def build_project(project: Path, out: Path | None, warn: object, **others: object) -> list[Path]:
+        calls.append((project, out, {name: value for name, value in others.items() if isinstance(value, Path)}))
         return [Path("there/kernels.py"), Path("there/kernels.pyi")]
 
     fake_build(monkeypatch, build_project)
