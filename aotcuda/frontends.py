@@ -138,8 +138,8 @@ class Registration:
         self.in_place = in_place
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
-        """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the newest major version there is."""
-        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(min(cuda, CUDA)))
+        """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version there is."""
+        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(max(12, min(cuda, CUDA))))
 
     def bringing(self, extra: str) -> str:
         """What pip installs for it with the compilers of one of the extras in `TOOLKITS`: `aotcuda[wide]`."""
@@ -189,6 +189,17 @@ BUILT_IN: Mapping[str, Registration] = {
         interop="aotcuda.interop.numba_cuda_mlir",
         variables=_NUMBA,
         in_place="aotcuda.numba_cuda_mlir",
+    ),
+    "triton": Registration(
+        "triton",
+        tables="aotcuda.builder.frontends.triton.tables",
+        compiler="aotcuda.builder.frontends.triton.compiler:FRONT_END",
+        requires="aotcuda[triton]",
+        package="triton",
+        packages=("triton",),
+        internals=("triton",),
+        imports="triton",
+        variables=Variables(prefixes=("TRITON_", "MLIR_")),
     ),
 }
 

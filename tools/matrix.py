@@ -62,7 +62,7 @@ def main() -> None:
             key = (row["compiler"], row["release"], row["python"])
             rows = [one for one in rows if (one["compiler"], one["release"], one["python"]) != key] + [row]
             if arguments.out:
-                report = {"date": datetime.now(UTC).date().isoformat(), "tests": PART, "rows": sorted(rows, key=_order)}
+                report = {"date": datetime.now(UTC).date().isoformat(), "rows": sorted(rows, key=_order)}
                 arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(row["failed"] for row in rows))
 
@@ -84,7 +84,7 @@ def run(name: str, release: str, python: str, tests: list[str], folder: Path) ->
     beside = frontends.BUILT_IN[name].beside.get(release)
     wanted = [f"{name}=={release}", *([beside] if beside else [])]
     given = {**environment(), "AOTCUDA_UNTESTED": "1"}
-    row: dict[str, object] = {"compiler": name, "release": release, "python": "", "failed": []}
+    row: dict[str, object] = {"compiler": name, "release": release, "python": "", "tests": tests, "failed": []}
     for command in (
         (*uv, "venv", "--quiet", "--seed", "--python", python, folder / "environment"),
         (*uv, "pip", "install", "--quiet", "--python", own, "--editable", f"{ROOT}[test]", *wanted),

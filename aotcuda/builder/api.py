@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest, missing_hook
+from aotcuda import dependencies, manifest, missing_hook, system
 from aotcuda.arch import Target
 from aotcuda.builder import (
     build_rules,
@@ -31,7 +31,7 @@ from aotcuda.builder import (
 )
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
-from aotcuda.errors import ConfigError
+from aotcuda.errors import BuildError, ConfigError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def build(
     """
     start = time.monotonic()
     watcher = watcher or progress.make(sys.stderr)
+    if (problem := system.why_not("builds")) is not None:
+        raise BuildError(problem)
     settings = parser.parse(table, environ=os.environ)
     plans = plan.make(settings)
     root = root.resolve()

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PATCHES = {
-    name: f"{one.compiler.partition(':')[0].rpartition('.')[0]}.patches" for name, one in frontends.BUILT_IN.items()
+    name: f"{one.compiler.partition(':')[0].rpartition('.')[0]}.patches"
+    for name, one in frontends.BUILT_IN.items()
+    if one.tested  # nothing of the others is replaced
 }
 ADDED = {"insert_unresolved_ref", "id"}
 """Names that the compilers look up and do not have themselves."""
@@ -95,6 +97,12 @@ def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> 
     assert sorted(tested, key=Version) == [*tested]
     assert {line.specifier for line in lines} == {SpecifierSet(f">={tested[0]},<={tested[-1]}")}
     assert frontends.BUILT_IN[name].beside.keys() < {*tested}
+
+
+def test_the_documentation_names_the_first_and_the_last() -> None:
+    page = (ROOT / "docs" / "systems.md").read_text()
+    for name, one in frontends.BUILT_IN.items():
+        assert f"| `{name}` | {one.tested[0]} | {one.tested[-1]} |" in page
 
 
 def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

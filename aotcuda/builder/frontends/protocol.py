@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Entry, Module, Options
     from aotcuda.builder.config.shapes import Shape
     from aotcuda.linkable import Kind
-    from aotcuda.manifest import Parameter
+    from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +164,9 @@ class CompiledKernel:
         defined: Where its Python function is defined: `mypkg.solver:add:12`, with the line that it begins in.
         doc: The docstring of its source, without its indentation; may be empty.
         lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
+        launch: Block, shared memory and cluster of its launches, for this capability; None where users say them.
+        launches: The same by the images' targets, as the build notes it.
+        arguments: The names by which launches may give arguments, in order; None where only positions count.
     """
 
     code: tuple[LinkInput, ...]
@@ -181,6 +184,22 @@ class CompiledKernel:
     defined: str = ""
     doc: str = ""
     lazy: bool = False
+    launch: FixedLaunch | None = None
+    launches: tuple[tuple[str, FixedLaunch], ...] = ()
+    arguments: tuple[Argument, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A module's kernels as one image, by the front end's own tools.
+
+    Attributes:
+        data: A cubin, or PTX.
+        cuda: The CUDA version that the machine code is written for.
+    """
+
+    data: bytes
+    cuda: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +280,13 @@ class Tables(Protocol):
     def units(self, module: Module) -> Sequence[Unit]:
         """The units of a module: its kernels' in the configuration's order, then its functions'."""
 
+    def target(self, wanted: Target) -> Target:
+        """What is built where the configuration asks for `wanted`; without this, just that.
+
+        Raises:
+            ValueError: Nothing can be; what to write instead.
+        """
+
     def widened(self, kernel: Any, signature: str) -> Entry:
         """The entry of a kernel for other types than those in the table; the JIT fallback asks for it.
 
@@ -323,6 +349,12 @@ class FrontEnd(Protocol):
         It is called again with the targets that are left, in another child, until none is. What comes of it is what
         `compile_kernel` or `compile_function` would have made for each. A front end that has little work in common for
         several targets has no need of it.
+        """
+
+    def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
+        """One image of a module's kernels: a front end whose compiler has an assembler of its own makes it by that.
+
+        Without this, `nvJitLink` links the kernels' code with what they need.
         """
 
     def merge_functions(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from aotcuda.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
-    PerTarget = dict[tuple[str, Target], bytes]
+    PerTarget = dict[tuple[str, Target], Any]
     """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
 
 
@@ -67,6 +68,7 @@ class Steps:
         self.job = job
         self.finisher = finisher
         self.front = front
+        self._assemble: Callable[..., Any] | None = getattr(front, "assemble", None)
         self.functions = functions
         self.tell = tell
         self.elsewhere = elsewhere
@@ -193,8 +195,11 @@ class Steps:
         tasks = {}
         for target in plan.targets if plan.kernels else ():
             inputs = self._link_inputs(plan, target, compiled, merged)
-            settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
-            run = partial(_link, plan.config.name, inputs, target, *settings)
+            if self._assemble is not None:
+                run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
+            else:
+                settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
+                run = partial(_link, plan.config.name, inputs, target, *settings)
             tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
         return tasks
 
@@ -247,11 +252,10 @@ class Steps:
         surveyed: dict[LinkInput, Symbols],
     ) -> Parts:
         name = plan.config.name
-        kernels = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.kernels)
+        kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        linker = nvjitlink.number()
-        linked = tuple(described(target, made["image", target], linker) for target in plan.targets if plan.kernels)
+        linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -267,6 +271,12 @@ class Steps:
             called=tuple(self._called(plan, functions)),
             files=self.files_of(plan),
         )
+
+    def _image(self, target: Target, made: Any) -> Image:
+        linker = nvjitlink.number()
+        if self._assemble is None:
+            return described(target, made, linker)
+        return described(target, made.data, made.cuda)._replace(linker=linker)
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
         """What has to be linked wherever the exported functions are."""
@@ -293,6 +303,13 @@ def _round(rank: int, tasks: dict[Any, pool.Task]) -> pool.Flow[dict[Any, Any]]:
 
 def _of(module: str, compiled: Compiled) -> Compiled:
     return {(unit, target): built for (unit, target), built in compiled.items() if unit.module == module}
+
+
+def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
+    """A kernel, and how each of its images has to be launched."""
+    built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
+    launches = [(str(target), compiled[unit, plan.code_targets[target]].launch) for target in plan.targets]
+    return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
 
 
 def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes]]:
