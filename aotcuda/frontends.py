@@ -190,6 +190,17 @@ BUILT_IN: Mapping[str, Registration] = {
         variables=_NUMBA,
         in_place="aotcuda.numba_cuda_mlir",
     ),
+    "triton": Registration(
+        "triton",
+        tables="aotcuda.builder.frontends.triton.tables",
+        compiler="aotcuda.builder.frontends.triton.compiler:FRONT_END",
+        requires="aotcuda[triton]",
+        package="triton",
+        packages=("triton",),
+        internals=("triton",),
+        imports="triton",
+        variables=Variables(prefixes=("TRITON_", "MLIR_")),
+    ),
 }
 
 

@@ -42,8 +42,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from aotcuda.manifest_shape import Argument as Argument
     from aotcuda.manifest_shape import Callbacks as Callbacks
     from aotcuda.manifest_shape import File as File
+    from aotcuda.manifest_shape import FixedLaunch as FixedLaunch
     from aotcuda.manifest_shape import Function as Function
     from aotcuda.manifest_shape import Head as Head
     from aotcuda.manifest_shape import Image as Image

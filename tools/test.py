@@ -32,7 +32,7 @@ def oldest() -> list[str]:
 def main() -> None:
     """Make the environment and become pytest in it: its last line and exit status are this script's."""
     check_machine()
-    say("The tests' environment: the build side and pytest, and the compilers of CUDA 12.9 (1.9 GB on disk)")
+    say("The tests' environment: the build side and pytest, Triton, and the compilers of CUDA 12.9 (3 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test]")
     pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
     for folder, packages in (("cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12]), ("oldest", oldest())):

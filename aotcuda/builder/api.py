@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aotcuda import dependencies, manifest, missing_hook, system
 from aotcuda.arch import Target
 from aotcuda.builder import (
+    capacity,
     in_place,
     manifest_dependencies,
     output,
@@ -97,7 +98,7 @@ def build(
         arch_key=settings.arch_key,
         plans=plans,
         names=plan.names(plans),
-        jobs=len(os.sched_getaffinity(0)),
+        jobs=capacity.processes(),
         carry=settings.fallback == "jit" and not editable,
         trace=editable,
         watched=manifest_dependencies.patterns(settings.watch, root) if editable else (),
