@@ -60,7 +60,7 @@ class GridKernel(Kernel):
                 self._refuse(f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream")
         return self._by_grid(grid, stream)
 
-    def forall(self, n: int, block: int | None = None, stream: object = None, shared: int = 0) -> ForAll:
+    def forall(self, n: object, block: object = None, stream: object = None, shared: object = 0) -> ForAll:
         """Raise LaunchError: how many programs `n` elements take, only the kernel's source knows."""
         del n, block, stream, shared
         self._refuse(f"forall is for kernels that count threads; write {self.__name__}[grid](...)")
