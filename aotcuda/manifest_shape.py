@@ -90,6 +90,16 @@ class Image(TypedDict):
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
 
 
+class Size(TypedDict):
+    """A parameter of a kernel that is no argument: a number that a launch takes from an array."""
+
+    name: str
+    type: str  # as the front end prints it
+    word: str  # one of those that an array's `words` may have
+    format: Format
+    offset: Block
+
+
 class Parameter(TypedDict):
     """One Python argument of a kernel, and how it lies in the kernel's parameter block.
 
@@ -103,13 +113,17 @@ class Parameter(TypedDict):
     - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
       `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
       (strides in elements). Which words, and in what order, is the front end's affair.
+    - `buffer`: the address of a C-contiguous array of any number of dimensions, whose elements are `dtype`.
+    - `struct`: the bytes of one element of type `dtype`, `bytes` of them.
     - `type`: zeros in the place of a type, `dtype`; a 64-bit word with `words`, else of the size of a number of it.
     - `tuple`: `members` are parameters in their turn; each has its own offset.
+
+    An `array` or a `buffer` may have `sizes`, which are parameters of the kernel and no arguments.
     """
 
     name: str
     type: str  # as the front end prints it
-    kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple"]
+    kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple", "buffer", "struct"]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
     dtype: NotRequired[Dtype]  # NumPy's type string, "<f4"; structured ones as in aotcuda.dtypes; "bfloat16"
@@ -118,6 +132,8 @@ class Parameter(TypedDict):
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
     aligned: NotRequired[bool]
     words: NotRequired[list[str]]
+    sizes: NotRequired[list[Size]]  # those of a buffer: `items` and `itemsize` alone
+    bytes: NotRequired[Block]
     exact: NotRequired[bool]  # numbers: it takes those that Numba would give this very type, and adopts no other
     members: NotRequired[list[Parameter]]
 
@@ -287,6 +303,8 @@ _NEEDED = {
     "array": ("dtype", "ndim", "layout", "words"),
     "type": ("dtype",),
     "tuple": ("members",),
+    "buffer": ("dtype",),
+    "struct": ("dtype", "bytes"),
 }
 """By the `kind` of a parameter, the keys that it has."""
 
@@ -439,11 +457,14 @@ def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
 def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
     """What a parameter whose parts are right lacks for its kind."""
     yield from (f"{inner}{key} is missing" for key in _NEEDED[value["kind"]] if key not in value)
-    if value["kind"] != "array":
+    if value["kind"] not in ("array", "buffer"):
         return
-    if not value["words"]:
+    ndim = value["ndim"] if value["kind"] == "array" else 0
+    if value["kind"] == "array" and not value["words"]:
         yield f"{inner}words is empty"
-    for word in value["words"]:
-        known = _WORD.fullmatch(word)
-        if not known or int(known[1] or -1) >= value["ndim"]:
-            yield f"{inner}words names something that an array of {value['ndim']} dimensions does not have"
+    for key, words in (("words", value.get("words", [])), ("sizes", [size["word"] for size in value.get("sizes", [])])):
+        for word in words:
+            known = _WORD.fullmatch(word)
+            if not known or int(known[1] or -1) >= ndim:
+                what = f"an array of {ndim} dimensions" if value["kind"] == "array" else "a buffer"
+                yield f"{inner}{key} names something that {what} does not have"

@@ -203,7 +203,7 @@ class Launcher:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
         from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-        numbers = host_arrays.wanted(args)
+        numbers = host_arrays.wanted(args, loaded.table(self.name).by_value(len(args)))
         if not numbers:
             return False
         self._loader.enter(loaded, ())

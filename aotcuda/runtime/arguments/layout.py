@@ -16,6 +16,9 @@ from aotcuda.runtime.arguments import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from aotcuda.manifest import Overload
     from aotcuda.runtime.driver import Mark
 
@@ -32,8 +35,8 @@ class PackedOverload:
         parameters: Its parameters, likewise.
         size: Bytes of the block.
         fits: For each parameter, what appends the numbers of an argument that was read, or answers False.
-        forms: Dtype and number of dimensions of each parameter that is an array, None for the others.
-        pack_into: Writes a block's numbers into a buffer.
+        forms: What `parameters.form` says of each parameter.
+        pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
         addresses: Which of those numbers are the addresses of arrays.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         made: An item for each slot that there is.
@@ -61,15 +64,13 @@ class PackedOverload:
         try:
             fields = self._fields(zeros=True)
             block = struct.Struct(_format(fields, self.size))
+            order = _order(fields)
             self.fits = tuple([parameters.of(parameter).fit(parameter) for parameter in self.parameters])
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise ManifestError(message) from None
-        self.forms = [
-            (parameter["dtype"], parameter["ndim"]) if parameter["kind"] == "array" else None
-            for parameter in self.parameters
-        ]
-        self.pack_into = block.pack_into
+        self.forms = [parameters.form(parameter) for parameter in self.parameters]
+        self.pack_into = block.pack_into if order is None else _reordered(block, order)
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         self.slots: list[Slot] = []
         self.made: list[None] = []
@@ -97,9 +98,13 @@ class PackedOverload:
         free = len(self.slots.copy())  # a copy waits for who changes the list; a length does not, without the GIL
         return free >= len(self.made)
 
-    def fast_struct(self) -> struct.Struct:
-        """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros."""
-        return struct.Struct(_format(self._fields(zeros=False), self.size))
+    def fast_struct(self) -> tuple[struct.Struct, list[int] | None]:
+        """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros.
+
+        With it the order in which it takes the parameters' numbers, None for their own.
+        """
+        fields = self._fields(zeros=False)
+        return struct.Struct(_format(fields, self.size)), _order(fields)
 
     def _fields(self, *, zeros: bool) -> list[tuple[int, str, bool]]:
         return [
@@ -122,11 +127,24 @@ class PackedOverload:
         return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell)
 
 
+def _order(fields: list[tuple[int, str, bool]]) -> list[int] | None:
+    """The order in which fields lie in the block; None if that is their own, as it is without an array's sizes."""
+    order = sorted(range(len(fields)), key=lambda at: fields[at][0])
+    return None if order == list(range(len(fields))) else order
+
+
+def _reordered(block: struct.Struct, order: list[int]) -> Callable[..., None]:
+    def pack_into(buffer: Any, offset: int, *values: object) -> None:
+        block.pack_into(buffer, offset, *[values[at] for at in order])
+
+    return pack_into
+
+
 def _format(fields: list[tuple[int, str, bool]], size: int) -> str:
     """The whole block as a `struct` format, with the gaps spelled out."""
     parts = ["<"]
     position = 0
-    for offset, form, _ in [*fields, (size, "", False)]:
+    for offset, form, _ in [*sorted(fields, key=lambda field: field[0]), (size, "", False)]:
         if offset < position:
             message = f"a parameter at byte {offset} overlaps the one before it"
             raise ValueError(message)

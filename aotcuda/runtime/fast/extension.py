@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 7
+_VERSION = 8
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
