@@ -188,6 +188,16 @@ BUILT_IN: Mapping[str, Registration] = {
         variables=_NUMBA,
         in_place="aotcuda.numba_cuda_mlir",
     ),
+    "cuda-cpp": Registration(
+        "cuda-cpp",
+        tables="aotcuda.builder.frontends.cuda_cpp.tables",
+        compiler="aotcuda.builder.frontends.cuda_cpp.compiler:FRONT_END",
+        requires="aotcuda[cpp-cu{cuda}]",
+        jit_requires="aotcuda[jit-cpp-cu{cuda}]",
+        package="elftools",
+        kernel_abi="c",
+        widens=False,
+    ),
 }
 
 

@@ -169,6 +169,7 @@ class Overload(TypedDict):
     launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
+    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
 

@@ -199,6 +199,42 @@ class TestStructs:
         assert cuda.parameters() == bytes(range(128))
 
 
+class TestParametersThatAreHandedOverOneByOne:
+    """C++ aligns a tensor map by 64 bytes, counted from where memory begins; parameters begin elsewhere on each GPU."""
+
+    @pytest.fixture
+    def k(self, cuda):
+        cuda.set(sizes="4,128,8,4")
+        x = buffer("x", 192, sizes=[size("n", "items", "i", 200)])
+        found = record(scalar("a", "i", 0), struct("map", 64, "|V128{opaque:<u8*16@0}", 128), x, size=204)
+        found["overloads"][0]["one_by_one"] = True
+        return cuda.package(found).k
+
+    def test_each_is_where_its_pointer_leads(self, cuda, k):
+        driver = pytest.importorskip("cuda.bindings.driver")
+        value, array = driver.CUtensorMap(), cuda.array(np.zeros((3, 2), "<f4"))
+        value.opaque = list(range(16))
+        wanted = [np.int32(7), np.arange(16, dtype="<u8"), np.uint64(array.address), np.int32(6)]
+        for _ in range(3):
+            k[1, 1](7, value, array)
+            assert cuda.parameters() == b"".join(part.tobytes() for part in wanted)
+
+    def test_no_fast_path_takes_them(self, cuda, k, path, general):
+        array = cuda.array(4)
+        record_of = np.zeros((), np.dtype([("opaque", "<u8", (16,))]))[()]
+        for _ in range(3):
+            k[1, 1](7, record_of, array)
+        assert len(general) == 3
+        assert [call["parameters"][:8] for call in cuda.launches()] == ["07000000"] * 3
+
+    def test_the_header_says_so(self):
+        found = record(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
+        found["overloads"][0]["one_by_one"] = True
+        text = header.render("mypkg.kernels", [], [found])
+        assert "hand them over by cuLaunchKernel's kernelParams" in text
+        assert "parameter_bytes" not in text
+
+
 class TestTheManifestAndTheHeader:
     def test_what_they_lack_is_said(self):
         found = manifests.whole(kernels=[record(buffer("x", 0, sizes=[size("n", "shape0", "i", 8)]), size=12)])

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Parameter
 
 
+_ONE_BY_ONE = "/* Where its parameters lie depends on the GPU: hand them over by cuLaunchKernel's kernelParams. */"
+
+
 def struct_name(module: str, symbol: str) -> str:
     """`mypkg_kernels_axpy__0_parameters`."""
     return f"{module.replace('.', '_')}_{symbol}_parameters"
@@ -29,6 +32,9 @@ def render(module: str, kernels: Iterable[Kernel]) -> Iterator[str]:
             symbol = overload["symbol"]
             name = struct_name(module, symbol)
             yield f'/* "{symbol}": {kernel["name"]}, {overload["signature"]} */'
+            if overload.get("one_by_one"):
+                yield from (_ONE_BY_ONE, "")
+                continue
             members = _block(overload["parameters"])
             if members:
                 yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {name};")

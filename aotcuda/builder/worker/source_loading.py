@@ -227,7 +227,7 @@ def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
     results = pool.run(list(tasks.values()), job.jobs, lambda _: None)
     return Elsewhere(
         units=tuple(found.functions),
-        compiled=dict(zip(tasks, results, strict=True)),
+        compiled=by_unit(dict(zip(tasks, results, strict=True))),
         questions=tuple(found.questions),
         trace=found.trace,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
@@ -237,17 +237,36 @@ def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
 
 def compile_tasks(
     job: Job, front: FrontEnd, functions: dict[Unit, object], own: Sequence[Target]
-) -> dict[tuple[Unit, Target], pool.Task]:
-    """The tasks that compile every unit, for those of the job's targets that are among `own`."""
-    tasks = {}
+) -> dict[tuple[tuple[Unit, ...], Target], pool.Task]:
+    """The tasks that compile every unit, for those of the job's targets that are among `own`.
+
+    Each gives what was compiled of its units, which are several where they are of one batch.
+    """
+    batches: dict[tuple[object, Target], list[Unit]] = {}
     for item in job.plans:
         for unit in item.units:
-            compiler: Callable[..., Any] = front.compile_kernel if unit.kind == "kernel" else front.compile_function
             for target in item.compiled_for(unit):
                 if target in own:
-                    tasks[unit, target] = _task(compiler, unit, functions[unit], target)
-    return tasks
+                    batches.setdefault((unit.batch or unit, target), []).append(unit)
+    return {(tuple(units), target): _task(front, units, functions, target) for (_, target), units in batches.items()}
 
 
-def _task(compiler: Callable[..., Any], unit: Unit, function: object, target: Target) -> pool.Task:
-    return pool.Task(f"{unit.title} for {target}", lambda: compiler(unit, function, target), key=unit.key)
+def by_unit(compiled: Mapping[tuple[tuple[Unit, ...], Target], Sequence[Any]]) -> Compiled:
+    """The results of `compile_tasks`, by unit and target."""
+    return {
+        (unit, target): result
+        for (units, target), results in compiled.items()
+        for unit, result in zip(units, results, strict=True)
+    }
+
+
+def _task(front: FrontEnd, units: Sequence[Unit], functions: dict[Unit, object], target: Target) -> pool.Task:
+    def run() -> list[Any]:
+        return [
+            (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(unit, functions[unit], target)
+            for unit in units
+        ]
+
+    first = units[0]
+    title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
+    return pool.Task(f"{title} for {target}", run, key=first.key)

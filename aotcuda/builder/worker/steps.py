@@ -67,7 +67,7 @@ class Steps:
         }
         self.done = 0
         self.total = sum(
-            sum(len(plan.compiled_for(unit)) for unit in plan.units)
+            len({(unit.batch or unit, target) for unit in plan.units for target in plan.compiled_for(unit)})
             + (len(plan.targets) if plan.kernels else 0)
             + (len(plan.function_targets) if plan.functions else 0)
             for plan in job.plans
@@ -119,7 +119,8 @@ class Steps:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
-        compiled = self._round(source_loading.compile_tasks(self.job, self.front, self.functions, own))
+        tasks = source_loading.compile_tasks(self.job, self.front, self.functions, own)
+        compiled = source_loading.by_unit(self._round(tasks))
         imports = [sameness.Import(own[0], frozenset(self.functions), compiled)]
         for other in self.elsewhere:
             target = next(target for _, target in other.compiled)
@@ -197,6 +198,8 @@ class Steps:
         inputs = [item for kernel in kernels for item in kernel.code]
         exported = {unit.symbol for unit in plan.functions}
         wanted = {external.name for kernel in kernels for external in kernel.externals}
+        if any(kernel.has_functions for kernel in kernels):
+            return [*inputs, *foreign]
         if exported & wanted or (exported and any(not item.internal for item in foreign)):
             # Kernels may call the module's own exported functions by their C ABI, and so may code that is linked in.
             name = f"code of {plan.config.name}'s functions"

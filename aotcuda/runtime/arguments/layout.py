@@ -40,6 +40,8 @@ class PackedOverload:
         addresses: Which of those numbers are the addresses of arrays.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         made: An item for each slot that there is.
+        starts: Where each parameter begins, if launches hand them over one by one: the driver then copies each to where
+            the GPU's code has it. Empty where they are handed the block.
         live: As `OverloadTable.live`, of the table that it belongs to.
     """
 
@@ -54,6 +56,7 @@ class PackedOverload:
         "record",
         "size",
         "slots",
+        "starts",
     )
 
     def __init__(self, overload: Overload, where: str, live: Mark) -> None:
@@ -72,6 +75,8 @@ class PackedOverload:
         self.forms = [parameters.form(parameter) for parameter in self.parameters]
         self.pack_into = block.pack_into if order is None else _reordered(block, order)
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
+        offsets = [part["offset"] for each in self.parameters for part in (each, *each.get("sizes", ()))]
+        self.starts = sorted(offsets) if overload.get("one_by_one") else []
         self.slots: list[Slot] = []
         self.made: list[None] = []
 
@@ -112,7 +117,9 @@ class PackedOverload:
         ]
 
     def make_slot(self) -> Slot:
-        """A slot: the buffer, a pointer to the `extra` array that tells `cuLaunchKernelEx` of it, and its size.
+        """A slot: the buffer, a pointer to the array that tells `cuLaunchKernelEx` of it, and its size.
+
+        That array is its `extra`, or its `kernelParams` where there are `starts`.
 
         Then a cell for what the driver answers to questions before a launch, and a pointer to it.
         """
@@ -122,6 +129,9 @@ class PackedOverload:
         extra = (ctypes.c_void_p * 5)(
             _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
         )
+        if self.starts:
+            start = ctypes.addressof(buffer)
+            extra = (ctypes.c_void_p * len(self.starts))(*[start + offset for offset in self.starts])
         cell = ctypes.c_uint64()
         # The pointers are made here, since ctypes would make them at every call.
         return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell)

@@ -129,6 +129,9 @@ class Records:
     def compiled(self, overload: PackedOverload) -> object:
         """An overload as the extension has it, None if one of its parameters is not for it."""
         if overload not in self._overloads:
+            if overload.starts:  # the extension hands blocks over
+                self._overloads[overload] = None
+                return None
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
                 self._overloads[overload] = accelerator().Plan(overload.size, described)

@@ -130,6 +130,8 @@ def specialise(
         place: What has to be asked about where it is launched.
         given: Whether the stream is given; otherwise it is the one that `arrays.current_stream` says.
     """
+    if any(overload.starts for overload in overloads):
+        return None
     writer = Writer(several=place.several, single=len(overloads) == 1, given=given)
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
