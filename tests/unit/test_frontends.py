@@ -74,7 +74,7 @@ def test_the_major_version_of_cuda_stands_in_the_table_and_the_extras_alone() ->
 def test_extras_pin_the_compilers_that_the_table_says() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for name, versions in frontends.TOOLKITS.items():
-        for extra in (name, f"mlir-{name}"):
+        for extra in (name, f"mlir-{name}", f"cpp-{name}"):
             lines = [*extras[extra], *(extras["wide-compilers"] if name == "wide" else [])]
             compiler, linker = (
                 [found[1] for line in lines if (found := re.match(rf"{wanted}==(\S+)\.\*$", line))]
@@ -92,7 +92,8 @@ def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool,
     found = re.fullmatch(r"aotcuda\[(.+)\]", frontends.requirement(name, jit=jit, cuda=cuda))
     assert found is not None
     assert found[1] in extras
-    compiler = frontends.BUILT_IN[name].package.replace("_", "-")
+    package = frontends.BUILT_IN[name].package
+    compiler = {"elftools": "pyelftools"}.get(package, package.replace("_", "-"))
     assert any(re.match(rf"{compiler}[\[>=]", line) for line in extras[found[1]])
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 8
+_VERSION = 9
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -138,6 +138,9 @@ class Records:
     def compiled(self, overload: PackedOverload) -> object:
         """An overload as the extension has it, None if one of its parameters is not for it."""
         if overload not in self._overloads:
+            if overload.starts:  # the extension hands blocks over
+                self._overloads[overload] = None
+                return None
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
                 self._overloads[overload] = accelerator().Plan(overload.size, described)
