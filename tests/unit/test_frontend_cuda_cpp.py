@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -353,3 +354,22 @@ def test_no_launch_asks_for_other_types():
     ).modules
     with pytest.raises(AotcudaError, match=r"kernels\.k: a kernel in CUDA C\+\+ takes what it declares, and not void"):
         tables.widened(module.kernels[0], "void(int64)")
+
+
+def test_the_example_is_right():
+    root = Path(__file__).parents[2] / "examples" / "cuda_cpp"
+    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    (module,) = parse(table, environ={}).modules
+    front, found = FrontEnd(), []
+    front.prepare(str(root))
+    with front.importing(TARGET):
+        for unit in tables.units(module):
+            files = front.load(unit, str(root))
+            found += [(each.name, front.resolve(each, files)) for each in front.settled(unit, files)]
+    assert found == [
+        ("push", "void(float * as float32[:, ::1], const float * as float32[:, ::1], float, Box)"),
+        ("fill", "void(float *, float)"),
+        ("fill", "void(double *, double)"),
+        ("fill", "void(int *, int)"),
+        ("wrapped", "float32(float32, float32, float32)"),
+    ]

@@ -92,8 +92,7 @@ def test_what_is_told_to_install_is_an_extra_that_there_is(name: str, jit: bool,
     found = re.fullmatch(r"aotcuda\[(.+)\]", frontends.requirement(name, jit=jit, cuda=cuda))
     assert found is not None
     assert found[1] in extras
-    package = frontends.BUILT_IN[name].package
-    compiler = {"elftools": "pyelftools"}.get(package, package.replace("_", "-"))
+    compiler = frontends.BUILT_IN[name].package.replace("_", "-")
     assert any(re.match(rf"{compiler}[\[>=]", line) for line in extras[found[1]])
 
 
