@@ -73,7 +73,8 @@ def chosen(given: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
         return [(name, release) for name, _, release in (text.partition("==") for text in given)]
     found = []
     for one in frontends.BUILT_IN.values():
-        found += [(one.name, release) for release in (one.tested[:: len(one.tested) - 1] if ends else one.tested)]
+        releases = dict.fromkeys((one.tested[0], one.tested[-1])) if ends and one.tested else one.tested
+        found += [(one.name, release) for release in releases]
     return found
 
 

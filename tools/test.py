@@ -24,7 +24,7 @@ def oldest() -> list[str]:
     sys.path.insert(0, str(ROOT))
     from aotcuda import frontends  # noqa: PLC0415 (of this checkout)
 
-    ends = [(one, one.tested[0]) for one in frontends.BUILT_IN.values()]
+    ends = [(one, one.tested[0]) for one in frontends.BUILT_IN.values() if one.tested]
     beside = [one.beside[release] for one, release in ends if release in one.beside]
     return [*(f"{one.name}=={release}" for one, release in ends), *beside, *BESIDE_OLDEST]
 

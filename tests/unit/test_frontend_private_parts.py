@@ -101,8 +101,11 @@ def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> 
 
 def test_the_documentation_names_the_first_and_the_last() -> None:
     page = (ROOT / "docs" / "systems.md").read_text()
-    for name, one in frontends.BUILT_IN.items():
-        assert f"| `{name}` | {one.tested[0]} | {one.tested[-1]} |" in page
+    rows = [
+        f"| `{name}` | {one.tested[0]} | {one.tested[-1]} |" for name, one in frontends.BUILT_IN.items() if one.tested
+    ]
+    assert len(rows) > 1
+    assert all(row in page for row in rows)
 
 
 def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
