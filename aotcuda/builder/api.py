@@ -155,12 +155,12 @@ def build(
         sbom=sbom.make(made, toolkits.installed(), version=__version__),
         needed=needed,
         depends=tuple(depends),
-        summary=_summary(plans, results, files, time.monotonic() - start),
+        summary=_summary(plans, files, results, time.monotonic() - start),
     )
 
 
 def _summary(
-    plans: Sequence[ModulePlan], results: Sequence[Result], files: Mapping[str, bytes], seconds: float
+    plans: Sequence[ModulePlan], files: Mapping[str, bytes], results: Sequence[Result], seconds: float
 ) -> Summary:
     return progress.Summary(
         modules=len(plans),
