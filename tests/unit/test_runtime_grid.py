@@ -197,6 +197,7 @@ def test_a_grid_sees_the_constants_that_the_launch_leaves_out(cuda, package) -> 
         ((1.0, 16), {}, "was not given n"),
         ((1.0, 16, 128, None, 1), {}, "takes 5 arguments, got 6"),
         ((1.0, 16), {"BLOCK": 128, "block": 3}, "has no argument block; it takes x, factor, n, BLOCK, ACT, num_warps"),
+        ((1.0, 16, 128), {"block": 3}, "has no argument block; it takes x, factor, n, BLOCK, ACT, num_warps"),
         ((1.0, 16, 128), {"BLOCK": 128}, "was given BLOCK by position and by name"),
         ((1.0, 16), {"BLOCK": 256}, "argument 4, BLOCK, is 256 where BLOCK=128 is packaged"),
         ((1.0, 1.5), {"BLOCK": 128}, "argument 3, n, is float"),
@@ -206,8 +207,12 @@ def test_a_grid_sees_the_constants_that_the_launch_leaves_out(cuda, package) -> 
 def test_what_does_not_fit_is_named(cuda, package, args, named, said) -> None:
     x = at(cuda, 0)
     given = (x, *args) if "n" not in said.split() else (x, args[0])
+    k = package()
+    for _ in range(2):
+        k[1](x, 1.0, 16, BLOCK=128)  # nothing else is taken once this has been learnt
     with pytest.raises(ArgumentError) as caught:
-        package()[1](*given, **named)
+        k[1](*given, **named)
+    assert len(cuda.launches()) == 2
     assert said in str(caught.value)
     assert "packaged: void(*fp32, fp32, i32; BLOCK=1024)" in str(caught.value)
 

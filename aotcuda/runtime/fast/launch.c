@@ -767,14 +767,12 @@ static int pack_int(char format, const Number *number, unsigned char *place) {
     return 1;
 }
 
-/* Whether an argument is the value that was compiled in. Both are Python's own bools, ints, floats, strings or None, whose
- * comparison runs no other code. */
+/* Whether an argument is the value that was compiled in. Both are None or of one of Python's own types, whose comparison
+ * runs no other code; a record has no plans with values of another type than its arguments'. */
 static int is_constant(const Parameter *parameter, PyObject *object) {
     if (object == Py_None)
         return parameter->writable || !parameter->value; /* the former: it may be left out */
-    if (!parameter->value || Py_TYPE(object) != Py_TYPE(parameter->value))
-        return 0;
-    return object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
+    return parameter->value && (object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1);
 }
 
 /* Whether an int is divisible as it has to be, and within the parameter's own bounds. */
