@@ -211,6 +211,7 @@ class Kernel(TypedDict):
     name: str
     origin: str  # "mypkg._kernels:axpy"
     overloads: list[Overload]
+    doc: NotRequired[str]  # the docstring of its source
     arguments: NotRequired[list[Argument]]  # where launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
 

@@ -101,7 +101,7 @@ def build_mlir(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as temporary:
             ignored = shutil.ignore_patterns("__pycache__", "dist", "kernels.aotcuda", "kernels.py*")
             copy = Path(shutil.copytree(project, Path(temporary, original), ignore=ignored))
-            build_one(front_ends.port(copy, front_ends.ABSENT.get(original, ())), folder / name, arch)
+            build_one(front_ends.port(copy, front_ends.absent(original)), folder / name, arch)
 
 
 def build_one(project: Path, folder: Path, arch: str) -> None:

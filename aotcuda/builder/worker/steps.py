@@ -1,8 +1,12 @@
-"""The steps of a build inside the worker, each a round of children: compile, merge, check the link, link."""
+"""The steps of a build inside the worker, each a round of children: compile, look at what is foreign, merge and link.
+
+Every module goes its own way: one is linked while another compiles.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -18,6 +22,7 @@ from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import pool, source_loading
 from aotcuda.builder.worker.finish import Parts
+from aotcuda.builder.worker.job import LinkedItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +39,12 @@ if TYPE_CHECKING:
 
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], Any]
+    """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
+
+
+_HEAD = 4096
+_LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
+"""The line that says under which licence a source is (https://spdx.dev), near its beginning."""
 
 
 class Steps:
@@ -69,9 +80,9 @@ class Steps:
         }
         self.done = 0
         self.total = sum(
-            sum(len(plan.compiled_for(unit)) for unit in plan.units)
+            len(plan.units)
             + (len(plan.targets) if plan.kernels else 0)
-            + (len(plan.function_targets) if plan.functions else 0)
+            + (len(finisher.function_targets(plan)) if plan.functions else 0)
             for plan in job.plans
         )
 
@@ -81,17 +92,11 @@ class Steps:
         Raises:
             AotcudaError: Something cannot be compiled or linked.
         """
-        compiled = self._compile()
-        merged = self._merge(compiled)
-        surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
-        self.surveyed = surveys
-        images = self._link(compiled, merged)
         modules = []
-        for plan in self.job.plans:
-            parts = self._parts(plan, compiled, merged, images, surveys[plan.config.name])
+        for parts in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.finisher.finish(parts, self._sources_compiled))
-            if plan.config.name in self.job.wanted:
-                self.linkable[plan.config.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
+            if parts.name in self.job.wanted:
+                self.linkable[parts.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
         return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
@@ -110,40 +115,46 @@ class Steps:
             asked |= {("content", str(path)): dependencies.answer("content", str(path)) for path in others}
         return asked
 
-    def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
-        def done(task: pool.Task) -> None:
-            self.done += 1
-            self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+    def _done(self, task: pool.Task) -> None:
+        self.done += 1
+        self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, done), strict=True))
+    def _module(self, plan: ModulePlan) -> pool.Flow[Parts]:
+        compiled = yield from self._compile(plan)
+        surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
+        merges = self._merges(plan, compiled)
+        merged: PerTarget = {}
+        if self._calls_own_functions(plan, compiled):
+            merged, merges = (yield from _round(_MERGE, merges)), {}
+        made = yield from _round(_LINK, merges | self._links(plan, compiled, merged))
+        return self._parts(plan, compiled, merged | made, surveyed)
 
-    def _compile(self) -> Compiled:
+    def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
-        compiled = self._round(source_loading.compile_tasks(self.job, self.front, self.functions, own))
-        imports = [sameness.Import(own[0], frozenset(self.functions), compiled)]
-        for other in self.elsewhere:
+        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own)
+        others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
+        imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
+        for other, found in others:
             target = next(target for _, target in other.compiled)
-            imports.append(sameness.Import(target, frozenset(other.units), other.compiled))
+            units = frozenset(unit for unit in other.units if unit.module == plan.config.name)
+            imports.append(sameness.Import(target, units, found))
         sameness.check(imports)
-        for other in self.elsewhere:
-            compiled |= other.compiled
+        for _, found in others:
+            compiled |= found
         return compiled
 
-    def _merge(self, compiled: Compiled) -> PerTarget:
+    def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
-        for plan in self.job.plans:
-            if not plan.functions:
-                continue
-            for target in self.finisher.function_targets(plan):
-                functions = [compiled[unit, code_target(target)] for unit in plan.functions]
-                form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
-                run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
-                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} functions for {target}", run)
-        return self._round(tasks)
+        for target in self.finisher.function_targets(plan) if plan.functions else ():
+            functions = [compiled[unit, code_target(target)] for unit in plan.functions]
+            form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
+            run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
+            tasks["functions", target] = pool.Task(f"{plan.config.name} functions for {target}", run)
+        return tasks
 
-    def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
+    def _survey(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[dict[LinkInput, Symbols]]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
@@ -158,7 +169,7 @@ class Steps:
             arguments = (plan.config.options, self._folders(plan), asked_by[item])
             run = partial(preconditions.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
-        found = self._round(tasks)
+        found = yield from _round(_SURVEY, tasks)
         own = [unit.symbol for unit in plan.units]
         preconditions.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
         return found
@@ -180,34 +191,39 @@ class Steps:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:
+    def _links(self, plan: ModulePlan, compiled: Compiled, merged: PerTarget) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
-        for plan in self.job.plans:
-            if not plan.kernels:
-                continue
-            for target in plan.targets:
-                inputs = self._link_inputs(plan, target, compiled, merged)
-                if self._assemble is not None:
-                    run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
-                else:
-                    settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
-                    run = partial(_link, plan.config.name, inputs, target, *settings)
-                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
-        return self._round(tasks)
+        for target in plan.targets if plan.kernels else ():
+            inputs = self._link_inputs(plan, target, compiled, merged)
+            if self._assemble is not None:
+                run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
+            else:
+                settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
+                run = partial(_link, plan.config.name, inputs, target, *settings)
+            tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
+        return tasks
+
+    def _calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
+        """Whether kernels may call the module's own exported functions by their C ABI, or what is linked in may."""
+        return any(self._takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
+
+    def _takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        exported = {unit.symbol for unit in plan.functions}
+        wanted = {external.name for kernel in kernels for external in kernel.externals}
+        return bool(exported & wanted) or (
+            bool(exported) and any(not item.internal for item in self._foreign(plan, kernels))
+        )
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
         code = plan.code_targets[target]
         kernels = [compiled[unit, code] for unit in plan.kernels]
-        foreign = self._foreign(plan, kernels)
         inputs = [item for kernel in kernels for item in kernel.code]
-        exported = {unit.symbol for unit in plan.functions}
-        wanted = {external.name for kernel in kernels for external in kernel.externals}
-        if exported & wanted or (exported and any(not item.internal for item in foreign)):
-            # Kernels may call the module's own exported functions by their C ABI, and so may code that is linked in.
-            name = f"code of {plan.config.name}'s functions"
-            inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
-            foreign = self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])
-        return [*inputs, *foreign]
+        if not self._takes_functions(plan, target, compiled):
+            return [*inputs, *self._foreign(plan, kernels)]
+        name = f"code of {plan.config.name}'s functions"
+        inputs.append(LinkInput(kind="ltoir", name=name, data=merged["functions", code]))
+        return [*inputs, *self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
 
     def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
         """What is linked beside compiled Python: of the configuration first, then what the units bring, each once."""
@@ -232,15 +248,14 @@ class Steps:
         self,
         plan: ModulePlan,
         compiled: Compiled,
-        merged: PerTarget,
-        images: PerTarget,
+        made: PerTarget,
         surveyed: dict[LinkInput, Symbols],
     ) -> Parts:
         name = plan.config.name
         kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        linked = tuple(self._image(target, images[name, target]) for target in plan.targets if plan.kernels)
+        linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -249,9 +264,10 @@ class Steps:
             images=linked,
             kernels=kernels,
             functions=functions,
-            merged={target: merged[name, target] for target in self.finisher.function_targets(plan) if functions},
+            merged={target: made["functions", target] for target in self.finisher.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
             foreign=_foreign_symbols(surveyed),
+            linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
             files=self.files_of(plan),
         )
@@ -274,7 +290,19 @@ class Steps:
         for target in targets:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
-        return self._round(tasks)
+        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
+
+
+_SURVEY, _MERGE, _LINK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 4)
+"""The ranks of the rounds."""
+
+
+def _round(rank: int, tasks: dict[Any, pool.Task]) -> pool.Flow[dict[Any, Any]]:
+    return dict(zip(tasks, (yield pool.Round(rank, list(tasks.values()))), strict=True))
+
+
+def _of(module: str, compiled: Compiled) -> Compiled:
+    return {(unit, target): built for (unit, target), built in compiled.items() if unit.module == module}
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
@@ -290,6 +318,19 @@ def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, byt
 
 def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
+
+
+def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
+    # What a packaged module has beside its functions is called by the module's name and its own.
+    module = item.name.partition(" ")[0]
+    is_module = bool(item.header) or module in {given.module for given in plan.config.link}
+    licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None
+    return LinkedItem(
+        name=item.name,
+        sha256=manifest.digest(item.data),
+        module=module if is_module else "",
+        licence=licence[1].decode().strip() if licence else "",
+    )
 
 
 def _compile_source(*arguments: Any, lto: bool) -> bytes:

@@ -12,6 +12,7 @@ import os
 import sys
 from _thread import allocate_lock
 
+from aotcuda import system
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
@@ -106,7 +107,7 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        kind = sys.implementation.cache_tag + sys.abiflags
+        kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
     except ImportError as error:
@@ -114,7 +115,15 @@ def _find() -> tuple[Any, str]:
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+    import copyreg  # noqa: PLC0415 (likewise)
+
+    copyreg.pickle(_launch.Launcher, _reduced)
     return _launch, ""
+
+
+def _reduced(launcher: Any) -> Any:
+    """What the launcher in Python that is behind one of the extension's says of being pickled."""
+    return launcher.reduced()
 
 
 class Records:
@@ -223,7 +232,7 @@ def learn(
     if "torch" in families:
         accelerator().set_torch_stream(arrays.torch_stream())
     if not _watching:
-        os.register_at_fork(after_in_child=accelerator().disable)
+        system.after_fork(accelerator().disable)
         _watching = True
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
