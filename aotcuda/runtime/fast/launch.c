@@ -816,14 +816,12 @@ static int pack_int(char format, const Number *number, unsigned char *place) {
     return pack_whole(format, (int64_t)number->bits, place);
 }
 
-/* Whether an argument is the value that was compiled in. Both are Python's own bools, ints, floats, strings or None, whose
- * comparison runs no other code. */
+/* Whether an argument is the value that was compiled in. Both are None or of one of Python's own types, whose comparison
+ * runs no other code; a record has no plans with values of another type than its arguments'. */
 static int is_constant(const Parameter *parameter, PyObject *object) {
     if (object == Py_None)
         return parameter->writable || !parameter->value; /* the former: it may be left out */
-    if (!parameter->value || Py_TYPE(object) != Py_TYPE(parameter->value))
-        return 0;
-    return object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
+    return parameter->value && (object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1);
 }
 
 /* Whether an int is divisible as it has to be, and within the parameter's own bounds. */
@@ -944,6 +942,9 @@ typedef struct {
     int is_given; /* 0: the stream is the one that is current at each launch */
     void *stream;
     PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
+    PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
+    PyObject *defaults;   /* what each is that a call leaves out; `names` itself for one that has to be given */
+    int positional;       /* how many of them may be given by position */
     PyObject *owner;      /* the object that a given stream's handle came from: a stream lives as long as that does */
 } Launcher;
 
@@ -1236,7 +1237,7 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
     PyObject *array[MOST_ARGUMENTS];
     Py_ssize_t count = PyTuple_Size(args);
     int code = DECLINED;
-    if (!keywords && count <= MOST_ARGUMENTS) {
+    if (!keywords && !self->names && count <= MOST_ARGUMENTS) {
         for (Py_ssize_t i = 0; i < count; i++)
             array[i] = PyTuple_GetItem(args, i);
         code = quick(self, array, count);
@@ -1248,13 +1249,46 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
     return slow_call(self, code, args, keywords);
 }
 
+/* The arguments of a call in order, those given by name and those left out included; how many, or DECLINED. */
+static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
+    Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, used = 0;
+    if (count > self->positional)
+        return DECLINED;
+    for (Py_ssize_t i = 0; i < count; i++)
+        full[i] = args[i];
+    for (Py_ssize_t i = count; i < total; i++) {
+        PyObject *name = PyTuple_GetItem(self->names, i), *value = PyTuple_GetItem(self->defaults, i);
+        for (Py_ssize_t j = 0; j < named; j++) /* the compiler interns names; others are for the other path */
+            if (PyTuple_GetItem(names, j) == name) {
+                value = args[count + j];
+                used++;
+            }
+        if (value == self->names)
+            return DECLINED;
+        full[i] = value;
+    }
+    return used == named ? total : DECLINED;
+}
+
 /* The same by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have
  * it before that. */
 static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
     Launcher *self = (Launcher *)object;
     Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-    int code = named ? DECLINED : quick(self, args, count);
+    PyObject *full[MOST_ARGUMENTS];
+    int code = DECLINED;
+    if (self->names) {
+        Py_ssize_t total = arranged(self, args, count, names, full);
+        code = total < 0 ? DECLINED : quick(self, full, total);
+        if (code > 0) { /* what is said of it has all arguments in order */
+            args = full;
+            count = total;
+            named = 0;
+        }
+    } else if (!named) {
+        code = quick(self, args, count);
+    }
     if (code == 0)
         Py_RETURN_NONE;
     if (code == DECLINED && !forgiven())
@@ -1273,11 +1307,17 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *slow, *records, *given, *attributes;
+    PyObject *slow, *records, *given, *attributes, *names = NULL, *defaults = NULL;
+    int positional = 0;
     unsigned d[LIMITS];
-    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
-                          &d[6], &given, &attributes))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!i", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
+                          &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional))
         return NULL;
+    if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
+                  positional < 0 || positional > PyTuple_Size(names))) {
+        PyErr_SetString(PyExc_ValueError, "names and defaults that do not agree, or too many");
+        return NULL;
+    }
     unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
     if (PyErr_Occurred())
         return NULL;
@@ -1290,6 +1330,9 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->vectorcall = launcher_vectorcall;
     self->slow = Py_NewRef(slow);
     self->records = (Records *)Py_NewRef(records);
+    self->names = Py_XNewRef(names);
+    self->defaults = Py_XNewRef(defaults);
+    self->positional = positional;
     memcpy(self->dimensions, d, sizeof d);
     self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
     self->is_given = given != Py_None;
@@ -1726,6 +1769,9 @@ static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
         held->is_given = like->is_given;
         held->stream = like->stream;
         held->attributes = Py_XNewRef(like->attributes);
+        held->names = Py_XNewRef(like->names);
+        held->defaults = Py_XNewRef(like->defaults);
+        held->positional = like->positional;
         held->owner = Py_NewRef(stream);
     }
     return (PyObject *)held;
@@ -1840,6 +1886,8 @@ static void launcher_dealloc(Launcher *self) {
     Py_XDECREF(self->slow);
     Py_XDECREF(self->owner);
     Py_XDECREF(self->attributes);
+    Py_XDECREF(self->names); /* of strings, and numbers or itself in `defaults`: neither needs the garbage collector */
+    Py_XDECREF(self->defaults);
     Py_XDECREF((PyObject *)self->records);
     PyObject_GC_Del(self);
     Py_DECREF(type);
