@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         ToolchainError,
     )
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
-    from aotcuda.runtime.grid_kernel import GridKernel
+    from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
     from aotcuda.runtime.kernel import ForAll, Kernel
     from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.module import Module, load
@@ -58,6 +58,7 @@ __all__ = [
     "ForAll",
     "ForkError",
     "GridKernel",
+    "GridLauncher",
     "HostArrayWarning",
     "ImageError",
     "Kernel",
@@ -92,7 +93,7 @@ def __getattr__(name: str) -> object:
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Launcher":
         import aotcuda.runtime.launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
-    elif name == "GridKernel":
+    elif name in ("GridKernel", "GridLauncher"):
         import aotcuda.runtime.grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415

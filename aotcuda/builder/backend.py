@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import missing_hook
-from aotcuda.builder import api, output, run_time_requirement, sbom, source_tree, temporary
+from aotcuda.builder import api, output, progress, run_time_requirement, sbom, source_tree, temporary
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def build(
     *,
     editable: bool,
     extensions: Mapping[str, Path] = MappingProxyType({}),
+    quiet: bool = False,
 ) -> api.Output:
     """Build what a project's wheel gains.
 
@@ -135,13 +136,20 @@ def build(
         dependencies: The project's own, as metadata has them.
         editable: The files are for an editable install.
         extensions: Extension modules that the back end has compiled, where they are not beside the sources.
+        quiet: Show no progress.
 
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
     of_dependencies = run_time_requirement.warnings(dependencies)  # before anything is compiled: it may refuse
-    built = api.build(table, root, packages, editable=editable, extensions=extensions)
+    watcher = progress.Progress() if quiet else None
+    built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
+
+
+def report(built: api.Output, *, verbose: bool = False) -> list[str]:
+    """What a build says at its end, when all is well: what it did; if `verbose`, what of it was slowest."""
+    return progress.report(built.summary, verbose=verbose)
 
 
 def check_sources(built: api.Output, included: Collection[str]) -> None:

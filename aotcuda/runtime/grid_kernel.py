@@ -13,8 +13,9 @@ from aotcuda.runtime.kernel import Kernel
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import Any, Never, NoReturn, SupportsIndex
 
+    from aotcuda import typing as types
     from aotcuda.manifest import Argument
     from aotcuda.manifest import Kernel as Record
     from aotcuda.runtime.kernel import ForAll
@@ -36,7 +37,7 @@ class GridKernel(Kernel):
         self._binds: dict[tuple[object, ...], Bind] = {}
         self._bound: Record | None = None  # the record that `_binds` are made from
 
-    def __getitem__(self, grid: object) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
+    def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
         """The kernel with a grid: an int, a tuple of one to three, or a function of the launch's arguments by name.
 
         Raises:
@@ -48,7 +49,9 @@ class GridKernel(Kernel):
             pass
         return self._by_grid(grid, None)
 
-    def configure(self, grid: object, block: object = None, *, stream: object = None, **others: object) -> GridLauncher:  # type: ignore[override]  # likewise
+    def configure(  # type: ignore[override]  # likewise
+        self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **others: Never
+    ) -> GridLauncher:
         """The kernel with a grid and a stream; the stream is as in `Kernel.configure`.
 
         Raises:
@@ -60,19 +63,23 @@ class GridKernel(Kernel):
                 self._refuse(f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream")
         return self._by_grid(grid, stream)
 
-    def forall(self, n: object, block: object = None, stream: object = None, shared: object = 0) -> ForAll:
+    def forall(
+        self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
+    ) -> ForAll:
         """Raise LaunchError: how many programs `n` elements take, only the kernel's source knows."""
         del n, block, stream, shared
         self._refuse(f"forall is for kernels that count threads; write {self.__name__}[grid](...)")
 
-    def __call__(self, *_args: object, **_named: object) -> NoReturn:
-        """Say how a kernel is launched.
+    if not TYPE_CHECKING:  # as in Kernel
 
-        Raises:
-            TypeError: Always.
-        """
-        message = f"{self} needs a grid: {self.__name__}[grid](...)"
-        raise TypeError(message)
+        def __call__(self, *_args: object, **_named: object) -> NoReturn:
+            """Say how a kernel is launched.
+
+            Raises:
+                TypeError: Always.
+            """
+            message = f"{self} needs a grid: {self.__name__}[grid](...)"
+            raise TypeError(message)
 
     def bind(self, count: int, names: tuple[str, ...]) -> Bind:
         """What makes the arguments of a launch, in order, from `count` positional ones and some by name.
@@ -176,25 +183,32 @@ class GridLauncher:
         self._stream = stream
         self._binds: dict[tuple[object, ...], Bind] = {}
 
-    def __call__(self, *args: object, **named: object) -> None:
-        """Launch the kernel; it runs asynchronously. Errors as for `aotcuda.runtime.launcher.Launcher`.
+    if TYPE_CHECKING:
 
-        A grid of no programs is no launch, as in Triton; the arguments are checked all the same.
-        """
-        try:
-            bind = self._binds[(len(args), *named)]
-        except KeyError:
-            bind = self._binds[(len(args), *named)] = self._kernel.bind(len(args), tuple(named))
-        full = bind(args, named)
-        if self._launcher is not None:
-            self._launcher(*full)
-        elif self._grid is not None:
-            kernel = self._kernel
-            grid = self._grid(kernel.constants(full))
-            launcher = kernel[grid] if self._stream is None else kernel.configure(grid, stream=self._stream)
-            launcher.run(full)
-        else:
-            self._kernel.check(full)
+        def __call__(self, *args: Any, **named: Any) -> None:
+            """As in Launcher."""
+
+    else:
+
+        def __call__(self, *args: object, **named: object) -> None:
+            """Launch the kernel; it runs asynchronously. Errors as for `aotcuda.runtime.launcher.Launcher`.
+
+            A grid of no programs is no launch, as in Triton; the arguments are checked all the same.
+            """
+            try:
+                bind = self._binds[(len(args), *named)]
+            except KeyError:
+                bind = self._binds[(len(args), *named)] = self._kernel.bind(len(args), tuple(named))
+            full = bind(args, named)
+            if self._launcher is not None:
+                self._launcher(*full)
+            elif self._grid is not None:
+                kernel = self._kernel
+                grid = self._grid(kernel.constants(full))
+                launcher = kernel[grid] if self._stream is None else kernel.configure(grid, stream=self._stream)
+                launcher.run(full)
+            else:
+                self._kernel.check(full)
 
     def run(self, args: tuple[object, ...]) -> None:
         """Launch with arguments that are in order already."""

@@ -102,10 +102,13 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         root, table, config = Path(self.root), self._table(), self.build_config
         backend.check_alone(self.metadata.config, root, "hatchling")
         packages = [root / Path(path).parent for path in config.packages]
-        built = backend.build(table, root, packages, self.metadata.core.dependencies, editable=editable)
+        dependencies, quiet = self.metadata.core.dependencies, self.app.verbosity < 0
+        built = backend.build(table, root, packages, dependencies, editable=editable, quiet=quiet)
         for text in built.warnings:
             self.app.display_warning(f"aotcuda: {text}")
         for text in built.notes:
+            self.app.display_info(f"aotcuda: {text}")
+        for text in backend.report(built, verbose=self.app.verbosity > 0):
             self.app.display_info(f"aotcuda: {text}")
         if editable:
             # Written when hatchling has done its part, which may fail.

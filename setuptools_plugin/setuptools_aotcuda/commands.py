@@ -95,7 +95,7 @@ class Project:
             needed, packages = self._dependencies(), self.packages()
             built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
             self._sbom = b"" if editable else built.sbom
-            _warn(built.warnings)
+            _warn([*built.warnings, *backend.report(built)])
         return built
 
     def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:

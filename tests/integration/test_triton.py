@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import struct
@@ -10,9 +12,11 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from aotcuda.binary import fatbin
+from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
 
@@ -209,3 +213,37 @@ class TestLaunches:
         assert [{"threads": call["block"][0], "shared": call["shared"]} for call in found] == wanted
         assert wanted[0]["shared"] > 48 << 10
         assert wanted[0]["threads"] == 256
+
+
+class TestTheFallback:
+    @pytest.fixture
+    def other_gpu(self, cuda, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """The packaged module where the only GPU is one that the wheel has nothing for."""
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(cuda.packages)
+        importlib.invalidate_caches()
+        cuda.set(devices="7.5")
+        monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+        yield importlib.import_module("tritonkernels.kernels")
+        for name in [name for name in sys.modules if name.partition(".")[0] == "tritonkernels"]:
+            del sys.modules[name]
+
+    def test_another_gpu_gets_what_triton_compiles_for_it(self, cuda, other_gpu, tmp_path: Path) -> None:
+        x = cuda.array(np.zeros(4096, "<f4"))
+        with pytest.warns(FallbackWarning, match=r"tritonkernels\.kernels, all of it"):
+            other_gpu.scale[lambda meta: (4096 // meta["BLOCK"],)](x, 0.5, 4096)
+        (call,) = cuda.launches()
+        assert (call["kernel"], call["grid"], call["block"]) == ("scale__0_0", [64, 1, 1], [64, 1, 1])
+        (image,) = (tmp_path / "cache").rglob("kernels.cubin")
+        assert ".text.scale__0_0" in sections_of(image.read_bytes())
+        with pytest.raises(ArgumentError, match=r"no packaged signature of .*scale takes these arguments"):
+            other_gpu.scale[1](cuda.array(np.zeros(4096)), 0.5, 4096)
+
+    def test_without_triton_it_says_what_to_install(self, cuda, other_gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "triton", None)
+        find = importlib.util.find_spec
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda name, *rest: None if name == "triton" else find(name, *rest)
+        )
+        with pytest.raises(NoImageError, match=r"needs triton, .*pip install 'aotcuda.triton.'"):
+            other_gpu.scale[1](cuda.array(np.zeros(4096, "<f4")), 0.5, 4096)

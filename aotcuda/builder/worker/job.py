@@ -129,6 +129,7 @@ class Result:
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
         questions: What the sources asked of a GPU.
         needed: Of the files in `sources`, those that each module needs, by its name; the rest are of other modules.
+        steps: What it did, each with its seconds.
     """
 
     toolchain: dict[str, str]
@@ -139,3 +140,4 @@ class Result:
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    steps: tuple[tuple[str, float], ...] = ()

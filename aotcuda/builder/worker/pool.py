@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from aotcuda.builder.worker import lifetime
+from aotcuda.builder.worker import lifetime, observations
 from aotcuda.builder.worker.channel import LOST, Owned
 from aotcuda.errors import AotcudaError, BuildError
 
@@ -292,8 +292,7 @@ def _answer(pipe: Owned, mark: bytes) -> tuple[Any] | AotcudaError:
     if data[:16] != mark or data[16:48] != hashlib.sha256(data[_HEAD:]).digest():
         message = "the process that imports the sources for each target ended without a result"
         raise BuildError(message)
-    outcome: tuple[Any] | AotcudaError = pickle.loads(data[_HEAD:])
-    return outcome
+    return _received(data[_HEAD:])
 
 
 def _ended(running: dict[int, _Child]) -> list[_Child]:
@@ -324,8 +323,10 @@ def _start(index: int, task: Task) -> _Child:
 def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
     """The child's whole life; it leaves by `os._exit`, so that nothing of the parent's is run or flushed twice."""
     try:
+        observations.take()  # what the parent has noted is the parent's
         try:
-            outcome: Any = (task.run(),)
+            with observations.step(task.title):
+                outcome: Any = (task.run(),)
         except AotcudaError as error:
             outcome = error
             if os.environ.get("AOTCUDA_DEBUG") == "1":
@@ -334,7 +335,7 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
             if os.environ.get("AOTCUDA_DEBUG") == "1":
                 traceback.print_exc()
             outcome = BuildError(f"{task.where}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
-        data = pickle.dumps(outcome)
+        data = pickle.dumps((outcome, observations.take()))
         pipe.write(mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -359,8 +360,7 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
         return BuildError(message)
     mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (_HEAD, None)))
     if mark == child.mark and digest == hashlib.sha256(data).digest():
-        outcome: tuple[Any] | AotcudaError = pickle.loads(data)
-        return outcome
+        return _received(data)
     if child.data or code == LOST:
         message = (
             f"{task.where}: code of the project wrote to, or closed, file descriptors that the build's processes talk "
@@ -368,6 +368,14 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
         )
         return BuildError(message)
     return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
+
+
+def _received(data: bytes) -> tuple[Any] | AotcudaError:
+    """A child's result; what it has noted is noted here."""
+    outcome: tuple[Any] | AotcudaError
+    outcome, noted = pickle.loads(data)
+    observations.add(noted)
+    return outcome
 
 
 @contextmanager
