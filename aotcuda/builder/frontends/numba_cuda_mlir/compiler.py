@@ -16,7 +16,7 @@ from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir, patches
-from aotcuda.builder.frontends.numba_cuda_mlir.types import check, convention
+from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
 
@@ -62,6 +62,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     ) -> Any:
         """See NumbaFrontEnd; to MLIR, and the metadata of what comes out holds the module."""
         check(inspect.signature(python).parameters, args)
+        check_result(result)
         options = jit.options
         optimised = options.opt_level > 0 and not options.debug
         settings = decorators.verify_target_options(

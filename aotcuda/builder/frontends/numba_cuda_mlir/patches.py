@@ -129,9 +129,13 @@ PRIVATE_PARTS = {
     "numba_cuda_mlir.descriptor:MLIRDispatcher._compile": "(self, args)",
     "numba_cuda_mlir.descriptor:_ArgMarshaller.__call__": "(self, *args)",
     "numba_cuda_mlir.descriptor:_ForAll.__call__": "(self, *args)",
+    "numba_cuda_mlir.mlir_compiler:compile_mlir": "(pyfunc, return_type, args, targetoptions)",
     **{f"numba_cuda_mlir.numba_cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
-"""What is replaced, with the parameters that it had: see `aotcuda.builder.frontends.numba.private_parts`."""
+"""What is replaced, or called by keywords, with the parameters that it had.
+
+See `aotcuda.builder.frontends.numba.private_parts`.
+"""
 
 
 def install() -> None:
