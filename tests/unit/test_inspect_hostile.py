@@ -218,7 +218,7 @@ def test_names_are_demangled_and_one_that_takes_too_much_costs_no_other(tmp_path
 
 def test_names_that_were_told_before_the_time_ran_out_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: object, **_: object) -> None:
-        raise subprocess.TimeoutExpired("it", 10, output=b"scale(float*, int)\nsca")
+        raise subprocess.TimeoutExpired(cmd="it", timeout=10, output=b"scale(float*, int)\nsca")
 
     monkeypatch.setattr(mangling.subprocess, "run", run)
     assert mangling.demangled(["_Z5scalePfi", "_Z6scaledPfi"]) == {"_Z5scalePfi": "scale(float*, int)"}
