@@ -46,22 +46,23 @@ def examine() -> dict[str, Any]:
 def render(found: dict[str, Any]) -> str:
     """The same as lines to read."""
     own, python, fast, driver = (found[name] for name in ("aotcuda", "python", "fast_path", "driver"))
+    cuda = int((driver["cuda"] or f"{frontends.CUDA}.0").partition(".")[0])
     rows = [
         ("aotcuda", f"{own['version']}, in {own['path']}"),
         ("Python", f"{python['version']}, {python['implementation']} on {python['platform']}"),
         ("fast path", f"in C: {fast['path']}" if fast["path"] else f"in Python: {fast['why_not_c']}"),
         ("driver", driver["problem"] or f"for CUDA {driver['cuda']}"),
         *((f"GPU {gpu['index']}", f"{gpu['name']}, compute capability {gpu['capability']}") for gpu in driver["gpus"]),
-        *((name, _shown(frontends.BUILT_IN[name], version)) for name, version in found["front_ends"].items()),
+        *((name, _shown(frontends.BUILT_IN[name], version, cuda)) for name, version in found["front_ends"].items()),
         ("cache", found["cache"] or "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
 
 
-def _shown(front_end: frontends.Registration, version: str | None) -> str:
+def _shown(front_end: frontends.Registration, version: str | None, cuda: int) -> str:
     if version is None:
-        return f"not installed: pip install {front_end.requirement()!r}"
+        return f"not installed: pip install {front_end.requirement(cuda=cuda)!r}"
     package = front_end.package.replace("_", "-")
     return version if package == front_end.name else f"{package} {version}"
 

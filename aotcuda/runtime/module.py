@@ -125,7 +125,9 @@ class Module:
 
     @property
     def fast_path(self) -> str:
-        """Which fast path launches take, and why not the one in C: `"in C"`, `"in Python: ..."` or `"none: ..."`.
+        """The fast path that launches take, and why it is not the one in C.
+
+        It is `"in C"`, or `"in Python: ..."` or `"none: ..."` with the reason.
 
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
@@ -227,6 +229,9 @@ class Module:
             for name in ("__all__", *self._exported()):
                 self._namespace.pop(name, None)
 
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return load, (self.name,)
+
     def __repr__(self) -> str:
         if self._made is None or not self._made.is_read():
             return f"<aotcuda.Module {self.name}, not read yet>"
@@ -287,8 +292,13 @@ class Module:
         """The one object of a kernel: it stays valid when images are replaced."""
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
-        _picklable(Kernel)
-        return self._kernels.setdefault(name, Kernel(name, self._loader))
+        kind = Kernel
+        if self._loader.outline.head.get("by_grid"):
+            from aotcuda.runtime.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
+
+            kind = GridKernel
+        _picklable(kind)
+        return self._kernels.setdefault(name, kind(name, self._loader))
 
     def _make_functions(self) -> None:
         from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)
@@ -430,5 +440,16 @@ def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[obj
 
 
 def _find(module: str, name: str) -> object:
-    """An export by name, for unpickling."""
-    return load(module).attribute(name)
+    """An export by name, for unpickling.
+
+    Raises:
+        ImportError: The process that is to have it lacks the package, or has another version of it.
+    """
+    try:
+        return load(module).attribute(name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        message = (
+            f"{module}.{name} was sent to this process, which does not have it: {error}. Install the package here in "
+            "the version that the sender has"
+        )
+        raise ImportError(message, name=module) from error

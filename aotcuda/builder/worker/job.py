@@ -65,6 +65,23 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedItem:
+    """Something that was linked into a module, as its bill of materials has it.
+
+    Attributes:
+        name: What errors call it; for files their name.
+        sha256: The digest of its content.
+        module: The packaged module that it is of; empty for all else.
+        licence: What its line `SPDX-License-Identifier` says; empty if it has none.
+    """
+
+    name: str
+    sha256: str
+    module: str = ""
+    licence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
     """One module's images, as they came from the linker.
 
@@ -80,6 +97,7 @@ class BuiltModule:
         function_fatbin: Those, packed.
         callbacks: The module's callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
+        linked: What was linked in, but for the front end's own.
         function_links: What users of the exported functions have to link with them: name and packed content.
         carried: The project's files that are linked and the headers that they include, by their paths from its folder.
     """
@@ -93,6 +111,7 @@ class BuiltModule:
     function_fatbin: bytes = b""
     callbacks: tuple[Callbacks, ...] = ()
     foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    linked: tuple[LinkedItem, ...] = ()
     function_links: tuple[tuple[str, bytes], ...] = ()
     carried: tuple[tuple[str, bytes], ...] = ()
 
@@ -110,6 +129,7 @@ class Result:
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
         questions: What the sources asked of a GPU.
         needed: Of the files in `sources`, those that each module needs, by its name; the rest are of other modules.
+        steps: What it did, each with its seconds.
     """
 
     toolchain: dict[str, str]
@@ -120,3 +140,4 @@ class Result:
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    steps: tuple[tuple[str, float], ...] = ()

@@ -223,11 +223,13 @@ def elsewhere(job: Job, front: FrontEnd, which: Sequence[Sequence[Target]]) -> l
 def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
-    tasks = compile_tasks(found.job, front, found.functions, own)
-    results = pool.run(list(tasks.values()), job.jobs, lambda _: None)
+    flows = [compiling(found.job, front, item, found.functions, own) for item in found.job.plans]
+    compiled: Compiled = {}
+    for of_module in pool.flow(flows, job.jobs, lambda _: None):
+        compiled |= of_module
     return Elsewhere(
         units=tuple(found.functions),
-        compiled=by_unit(dict(zip(tasks, results, strict=True))),
+        compiled=compiled,
         questions=tuple(found.questions),
         trace=found.trace,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
@@ -235,38 +237,65 @@ def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
     )
 
 
-def compile_tasks(
-    job: Job, front: FrontEnd, functions: dict[Unit, object], own: Sequence[Target]
-) -> dict[tuple[tuple[Unit, ...], Target], pool.Task]:
-    """The tasks that compile every unit, for those of the job's targets that are among `own`.
-
-    Each gives what was compiled of its units, which are several where they are of one batch.
-    """
-    batches: dict[tuple[object, Target], list[Unit]] = {}
-    for item in job.plans:
-        for unit in item.units:
-            for target in item.compiled_for(unit):
-                if target in own:
-                    batches.setdefault((unit.batch or unit, target), []).append(unit)
-    return {(tuple(units), target): _task(front, units, functions, target) for (_, target), units in batches.items()}
-
-
-def by_unit(compiled: Mapping[tuple[tuple[Unit, ...], Target], Sequence[Any]]) -> Compiled:
-    """The results of `compile_tasks`, by unit and target."""
-    return {
-        (unit, target): result
-        for (units, target), results in compiled.items()
-        for unit, result in zip(units, results, strict=True)
-    }
+def compiling(
+    job: Job, front: FrontEnd, item: ModulePlan, functions: Mapping[Unit, object], own: Sequence[Target]
+) -> pool.Flow[Compiled]:
+    """Compile a module's units, for those of its targets that are among `own`."""
+    left = {unit: [target for target in item.compiled_for(unit) if target in own] for unit in item.units}
+    # With fewer units than cores it is quicker to do several times what targets have in common.
+    processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
+    found: Compiled = {}
+    while any(left.values()):
+        shares = _batches(left) if processes is None else _each(left, processes)
+        results = yield pool.Round(COMPILE, [_task(front, units, functions, share) for units, share in shares])
+        for built in results:
+            found |= built
+        left = {unit: [target for target in targets if (unit, target) not in found] for unit, targets in left.items()}
+    return found
 
 
-def _task(front: FrontEnd, units: Sequence[Unit], functions: dict[Unit, object], target: Target) -> pool.Task:
-    def run() -> list[Any]:
-        return [
-            (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(unit, functions[unit], target)
+COMPILE = 0
+"""The rank of compiling, the first of a build's rounds."""
+
+
+def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
+    """So many shares of each unit's targets, as far as there are."""
+    return [
+        ([unit], share)
+        for unit, targets in left.items()
+        for start in range(number)
+        if (share := targets[start::number])
+    ]
+
+
+def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
+    """Each target by itself, with the units that are of one batch together."""
+    found: dict[tuple[object, Target], list[Unit]] = {}
+    for unit, targets in left.items():
+        for target in targets:
+            found.setdefault((unit.batch or unit, target), []).append(unit)
+    return [(units, [target]) for (_, target), units in found.items()]
+
+
+def _task(
+    front: FrontEnd, units: Sequence[Unit], functions: Mapping[Unit, object], targets: Sequence[Target]
+) -> pool.Task:
+    def compiled() -> Compiled:
+        if hasattr(front, "compile_alike"):
+            return {
+                (unit, target): made
+                for unit in units
+                for target, made in front.compile_alike(unit, functions[unit], targets).items()
+            }
+        # A front end without device functions has no `compile_function`.
+        return {
+            (unit, target): (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(
+                unit, functions[unit], target
+            )
+            for target in targets
             for unit in units
-        ]
+        }
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
-    return pool.Task(f"{title} for {target}", run, key=first.key)
+    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compiled, key=first.key)

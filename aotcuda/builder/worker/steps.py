@@ -1,8 +1,12 @@
-"""The steps of a build inside the worker, each a round of children: compile, merge, check the link, link."""
+"""The steps of a build inside the worker, each a round of children: compile, look at what is foreign, merge and link.
+
+Every module goes its own way: one is linked while another compiles.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -18,11 +22,13 @@ from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import pool, source_loading
 from aotcuda.builder.worker.finish import Parts
+from aotcuda.builder.worker.job import LinkedItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
@@ -32,7 +38,13 @@ if TYPE_CHECKING:
     from aotcuda.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
-    PerTarget = dict[tuple[str, Target], bytes]
+    PerTarget = dict[tuple[str, Target], Any]
+    """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
+
+
+_HEAD = 4096
+_LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
+"""The line that says under which licence a source is (https://spdx.dev), near its beginning."""
 
 
 class Steps:
@@ -56,6 +68,7 @@ class Steps:
         self.job = job
         self.finisher = finisher
         self.front = front
+        self._assemble: Callable[..., Any] | None = getattr(front, "assemble", None)
         self.functions = functions
         self.tell = tell
         self.elsewhere = elsewhere
@@ -67,9 +80,9 @@ class Steps:
         }
         self.done = 0
         self.total = sum(
-            len({(unit.batch or unit, target) for unit in plan.units for target in plan.compiled_for(unit)})
+            len(plan.units)
             + (len(plan.targets) if plan.kernels else 0)
-            + (len(plan.function_targets) if plan.functions else 0)
+            + (len(finisher.function_targets(plan)) if plan.functions else 0)
             for plan in job.plans
         )
 
@@ -79,17 +92,11 @@ class Steps:
         Raises:
             AotcudaError: Something cannot be compiled or linked.
         """
-        compiled = self._compile()
-        merged = self._merge(compiled)
-        surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
-        self.surveyed = surveys
-        images = self._link(compiled, merged)
         modules = []
-        for plan in self.job.plans:
-            parts = self._parts(plan, compiled, merged, images, surveys[plan.config.name])
+        for parts in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.finisher.finish(parts, self._sources_compiled))
-            if plan.config.name in self.job.wanted:
-                self.linkable[plan.config.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
+            if parts.name in self.job.wanted:
+                self.linkable[parts.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
         return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
@@ -108,41 +115,46 @@ class Steps:
             asked |= {("content", str(path)): dependencies.answer("content", str(path)) for path in others}
         return asked
 
-    def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
-        def done(task: pool.Task) -> None:
-            self.done += 1
-            self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+    def _done(self, task: pool.Task) -> None:
+        self.done += 1
+        self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, done), strict=True))
+    def _module(self, plan: ModulePlan) -> pool.Flow[Parts]:
+        compiled = yield from self._compile(plan)
+        surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
+        merges = self._merges(plan, compiled)
+        merged: PerTarget = {}
+        if self._calls_own_functions(plan, compiled):
+            merged, merges = (yield from _round(_MERGE, merges)), {}
+        made = yield from _round(_LINK, merges | self._links(plan, compiled, merged))
+        return self._parts(plan, compiled, merged | made, surveyed)
 
-    def _compile(self) -> Compiled:
+    def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
-        tasks = source_loading.compile_tasks(self.job, self.front, self.functions, own)
-        compiled = source_loading.by_unit(self._round(tasks))
-        imports = [sameness.Import(own[0], frozenset(self.functions), compiled)]
-        for other in self.elsewhere:
+        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own)
+        others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
+        imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
+        for other, found in others:
             target = next(target for _, target in other.compiled)
-            imports.append(sameness.Import(target, frozenset(other.units), other.compiled))
+            units = frozenset(unit for unit in other.units if unit.module == plan.config.name)
+            imports.append(sameness.Import(target, units, found))
         sameness.check(imports)
-        for other in self.elsewhere:
-            compiled |= other.compiled
+        for _, found in others:
+            compiled |= found
         return compiled
 
-    def _merge(self, compiled: Compiled) -> PerTarget:
+    def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
-        for plan in self.job.plans:
-            if not plan.functions:
-                continue
-            for target in self.finisher.function_targets(plan):
-                functions = [compiled[unit, code_target(target)] for unit in plan.functions]
-                form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
-                run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
-                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} functions for {target}", run)
-        return self._round(tasks)
+        for target in self.finisher.function_targets(plan) if plan.functions else ():
+            functions = [compiled[unit, code_target(target)] for unit in plan.functions]
+            form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
+            run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
+            tasks["functions", target] = pool.Task(f"{plan.config.name} functions for {target}", run)
+        return tasks
 
-    def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
+    def _survey(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[dict[LinkInput, Symbols]]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
@@ -157,14 +169,17 @@ class Steps:
             arguments = (plan.config.options, self._folders(plan), asked_by[item])
             run = partial(preconditions.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
-        found = self._round(tasks)
-        self._check_declarations(plan, asked_by, first)
+        declared = self._declarations(plan, asked_by, first)
+        results = yield from _round(_SURVEY, {**tasks, **declared})
+        found = {item: results[item] for item in tasks}
         own = [unit.symbol for unit in plan.units]
         preconditions.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
         return found
 
-    def _check_declarations(self, plan: ModulePlan, asked_by: Mapping[LinkInput, str], target: Target) -> None:
-        """Hold what a module's own CUDA C++ declares of other modules' functions against their headers."""
+    def _declarations(
+        self, plan: ModulePlan, asked_by: Mapping[LinkInput, str], target: Target
+    ) -> dict[tuple[LinkInput, LinkInput], pool.Task]:
+        """Tasks that hold what a module's own CUDA C++ declares of other modules' functions against their headers."""
         sources = nvjitlink.unique(
             item
             for unit in plan.units
@@ -178,7 +193,7 @@ class Steps:
                     arguments = (source, item, target, plan.config.options, self._folders(plan), key)
                     title = f"{plan.config.name}: what {source.name} declares of {item.name}"
                     tasks[source, item] = pool.Task(title, partial(prototypes.check_source, *arguments), key=key)
-        self._round(tasks)
+        return tasks
 
     def _asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
         """The key for which `item` is linked: one of the configuration's `link`, or that of a unit that brings it."""
@@ -197,33 +212,39 @@ class Steps:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:
+    def _links(self, plan: ModulePlan, compiled: Compiled, merged: PerTarget) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
-        for plan in self.job.plans:
-            if not plan.kernels:
-                continue
-            for target in plan.targets:
-                inputs = self._link_inputs(plan, target, compiled, merged)
+        for target in plan.targets if plan.kernels else ():
+            inputs = self._link_inputs(plan, target, compiled, merged)
+            if self._assemble is not None:
+                run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
+            else:
                 settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
                 run = partial(_link, plan.config.name, inputs, target, *settings)
-                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
-        return self._round(tasks)
+            tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
+        return tasks
+
+    def _calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
+        """Whether kernels may call the module's own exported functions by their C ABI, or what is linked in may."""
+        return any(self._takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
+
+    def _takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        exported = {unit.symbol for unit in plan.functions}
+        wanted = {external.name for kernel in kernels for external in kernel.externals}
+        return bool(exported & wanted) or (
+            bool(exported) and any(not item.internal for item in self._foreign(plan, kernels))
+        )
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
         code = plan.code_targets[target]
         kernels = [compiled[unit, code] for unit in plan.kernels]
-        foreign = self._foreign(plan, kernels)
         inputs = [item for kernel in kernels for item in kernel.code]
-        exported = {unit.symbol for unit in plan.functions}
-        wanted = {external.name for kernel in kernels for external in kernel.externals}
-        if any(kernel.has_functions for kernel in kernels):
-            return [*inputs, *foreign]
-        if exported & wanted or (exported and any(not item.internal for item in foreign)):
-            # Kernels may call the module's own exported functions by their C ABI, and so may code that is linked in.
-            name = f"code of {plan.config.name}'s functions"
-            inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
-            foreign = self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])
-        return [*inputs, *foreign]
+        if not self._takes_functions(plan, target, compiled) or any(kernel.has_functions for kernel in kernels):
+            return [*inputs, *self._foreign(plan, kernels)]
+        name = f"code of {plan.config.name}'s functions"
+        inputs.append(LinkInput(kind="ltoir", name=name, data=merged["functions", code]))
+        return [*inputs, *self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
 
     def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
         """What is linked beside compiled Python: of the configuration first, then what the units bring, each once."""
@@ -248,16 +269,14 @@ class Steps:
         self,
         plan: ModulePlan,
         compiled: Compiled,
-        merged: PerTarget,
-        images: PerTarget,
+        made: PerTarget,
         surveyed: dict[LinkInput, Symbols],
     ) -> Parts:
         name = plan.config.name
-        kernels = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.kernels)
+        kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        linker = nvjitlink.number()
-        linked = tuple(described(target, images[name, target], linker) for target in plan.targets if plan.kernels)
+        linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -266,12 +285,19 @@ class Steps:
             images=linked,
             kernels=kernels,
             functions=functions,
-            merged={target: merged[name, target] for target in self.finisher.function_targets(plan) if functions},
+            merged={target: made["functions", target] for target in self.finisher.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
             foreign=_foreign_symbols(surveyed),
+            linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
             files=self.files_of(plan),
         )
+
+    def _image(self, target: Target, made: Any) -> Image:
+        linker = nvjitlink.number()
+        if self._assemble is None:
+            return described(target, made, linker)
+        return described(target, made.data, made.cuda)._replace(linker=linker)
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
         """What has to be linked wherever the exported functions are."""
@@ -285,7 +311,26 @@ class Steps:
         for target in targets:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
-        return self._round(tasks)
+        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
+
+
+_SURVEY, _MERGE, _LINK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 4)
+"""The ranks of the rounds."""
+
+
+def _round(rank: int, tasks: dict[Any, pool.Task]) -> pool.Flow[dict[Any, Any]]:
+    return dict(zip(tasks, (yield pool.Round(rank, list(tasks.values()))), strict=True))
+
+
+def _of(module: str, compiled: Compiled) -> Compiled:
+    return {(unit, target): built for (unit, target), built in compiled.items() if unit.module == module}
+
+
+def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
+    """A kernel, and how each of its images has to be launched."""
+    built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
+    launches = [(str(target), compiled[unit, plan.code_targets[target]].launch) for target in plan.targets]
+    return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
 
 
 def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes]]:
@@ -294,6 +339,19 @@ def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, byt
 
 def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
+
+
+def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
+    # What a packaged module has beside its functions is called by the module's name and its own.
+    module = item.name.partition(" ")[0]
+    is_module = bool(item.header) or module in {given.module for given in plan.config.link}
+    licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None
+    return LinkedItem(
+        name=item.name,
+        sha256=manifest.digest(item.data),
+        module=module if is_module else "",
+        licence=licence[1].decode().strip() if licence else "",
+    )
 
 
 def _compile_source(*arguments: Any, lto: bool) -> bytes:

@@ -28,7 +28,7 @@ def reader(value: object) -> Read | None:
     """The function that reads arguments of the type of `value`; None if no parameter takes such.
 
     An array gives its view (None on the host), a number a plain one, an address an int, a datetime its unit and count,
-    a record its type and its bytes, a tuple a list of these.
+    a record its type and its bytes, a tuple a list of these. None and strings, of constants alone, as they are.
     """
     found: Read | None = arrays.reader(value)
     if found is not None:
@@ -45,6 +45,8 @@ def reader(value: object) -> Read | None:
         return _read_tensor_map if _is_tensor_map(type(value)) else _read_record
     if is_type(value):
         return lambda given, _pending, _stream: scalars.type_of(given)
+    if value is None or type(value) is str:
+        return lambda constant, _pending, _stream: constant
     return scalars.reader(value) if scalars.kind_of(value) is not None else None
 
 

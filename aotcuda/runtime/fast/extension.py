@@ -12,6 +12,7 @@ import os
 import sys
 from _thread import allocate_lock
 
+from aotcuda import system
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 8
+    Named = tuple[tuple[str, ...], tuple[object, ...], int]
+    """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
+    may be given by position."""
+
+_VERSION = 9
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -70,7 +75,7 @@ _READ_BY_EXCHANGE = (
 """What a subclass of PyTorch's tensor must not have changed, to be read as the tensor that it is in C."""
 
 _OWN_LENGTH = 128
-_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX = 16, 17, 18, 19, 20
+_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
@@ -102,7 +107,7 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        kind = sys.implementation.cache_tag + sys.abiflags
+        kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
     except ImportError as error:
@@ -110,7 +115,15 @@ def _find() -> tuple[Any, str]:
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+    import copyreg  # noqa: PLC0415 (likewise)
+
+    copyreg.pickle(_launch.Launcher, _reduced)
     return _launch, ""
+
+
+def _reduced(launcher: Any) -> Any:
+    """What the launcher in Python that is behind one of the extension's says of being pickled."""
+    return launcher.reduced()
 
 
 class Records:
@@ -154,12 +167,14 @@ def records(shared: dict[object, Any], configuration: Configuration) -> Records 
     return found
 
 
-def in_front(launcher: Callable[..., None], configuration: Configuration, kept: Records) -> Any:
-    """The launcher wrapped in the fast path of the extension."""
+def in_front(
+    launcher: Callable[..., None], configuration: Configuration, kept: Records, named: Named | None = None
+) -> Any:
+    """The launcher wrapped in the fast path of the extension; where calls may name arguments, `named` says which."""
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
-    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded)
+    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded, *(named or ()))
 
 
 def hold(launcher: object, stream: object) -> Any:
@@ -220,7 +235,7 @@ def learn(
     if "torch" in families:
         accelerator().set_torch_stream(arrays.torch_stream())
     if not _watching:
-        os.register_at_fork(after_in_child=accelerator().disable)
+        system.after_fork(accelerator().disable)
         _watching = True
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
@@ -228,7 +243,7 @@ def learn(
     learnt: bool = kept.table.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
-        tuple(zip(overloads, [kernel.kernel.value for kernel in kernels], strict=True)),
+        tuple([(overload, *_launched(kernel)) for overload, kernel in zip(overloads, kernels, strict=True)]),
         group.live,
         device,
         _address(driver.call["cuLaunchKernel"]),
@@ -241,6 +256,12 @@ def learn(
         arrays.element,
     )
     return learnt
+
+
+def _launched(kernel: DeviceKernel) -> tuple[int | None, int, int]:
+    """A kernel's handle, then threads of a block and bytes of dynamic shared memory where they are its own, else 0."""
+    fixed = kernel.fixed
+    return kernel.kernel.value, fixed["threads"] if fixed else 0, fixed["shared"] if fixed else 0
 
 
 def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
@@ -263,6 +284,8 @@ def _kind(arg: object) -> int | None:
         code = _KINDS.get(family)
         base = {"cupy": "ndarray", "torch": "Tensor"}.get(family)
         return code | _OWN_LENGTH if code and base and arrays.inherits(arg, base, "__len__", "shape") else code
+    if arg is None or type(arg) is str:
+        return _PLAIN
     number = scalars.kind_of(arg)
     if number is None or scalars.is_foreign(arg):
         return None

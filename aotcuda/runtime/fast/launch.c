@@ -43,8 +43,9 @@
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096, MOST_RECORDS = 256, MOST_SHAPES = 32 };
 
 /* How an argument is read: arrays, and from INT on numbers. INT: the value that an int holds. FLOAT: that of a float, or
- * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. */
-enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX };
+ * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. PLAIN: None or
+ * a string, which only constants are. */
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
 
 typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                             void **);
@@ -119,13 +120,15 @@ typedef struct {
 } Size;
 
 typedef struct {
-    char kind;   /* s: scalar, c: complex, p: pointer, a: array */
+    char kind;   /* s: scalar, c: complex, p: pointer, a: array, e: address of an array, k: constant */
     char format; /* of a scalar or a complex number's parts, as struct has it */
     char layout; /* of an array: C, F, A */
     unsigned char ndim, writable, count, sizes_count;
     int offset, itemsize;
     int counts_elements; /* of an array: words have strides in elements */
     PyObject *dtype;     /* of an array, as arrays.element() names it */
+    PyObject *value;     /* of a constant; NULL for None */
+    int64_t divisor, least, most; /* of a number, the first of an address too; 1 and the bounds of int64 for none */
     unsigned char words[MOST_WORDS];
     Size sizes[MOST_SIZES];
 } Parameter;
@@ -198,24 +201,24 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         int kind, format, layout, ndim, writable, end;
         const char *words, *sizes = "";
         Py_ssize_t words_count, sizes_bytes = 0;
-        PyObject *dtype;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#U|y#;a parameter", &kind, &format,
+        PyObject *dtype, *value = Py_None;
+        long long divisor = 1, least = INT64_MIN, most = INT64_MAX;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#U|y#LLLO;a parameter", &kind, &format,
                               &parameter->offset, &layout, &ndim, &parameter->itemsize, &writable, &words, &words_count,
-                              &dtype, &sizes, &sizes_bytes)) {
+                              &dtype, &sizes, &sizes_bytes, &divisor, &least, &most, &value)) {
             Py_DECREF(self);
             return NULL;
         }
-        end = kind == 'a' ? (int)words_count * 8 : kind == 'p' ? 8 : format_bytes(format);
+        end = kind == 'a' ? (int)words_count * 8 : kind == 'k' ? 0 : kind == 'p' || kind == 'e' ? 8 : format_bytes(format);
         if (kind == 'c')
             end *= 2;
         int any = kind == 'a' && ndim == ANY_DIMENSIONS && layout == 'C';
         parameter->kind = (char)kind;
         parameter->ndim = (unsigned char)ndim;
         if (words_count > MOST_WORDS || ndim < 0 || (ndim > MOST_DIMENSIONS && !any) || parameter->offset < 0 ||
-            parameter->offset > size - end ||
-            (kind == 'a' && (parameter->itemsize < 1 || !words_fit(words, words_count, any ? 0 : ndim))) ||
-            !strchr("scpa", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format) ||
-            !read_sizes(parameter, sizes, sizes_bytes, size)) {
+            parameter->offset > size - end || ((kind == 'a' || kind == 'e') && parameter->itemsize < 1) ||
+            (kind == 'a' && !words_fit(words, words_count, any ? 0 : ndim)) || divisor < 1 || !strchr("scpaek", kind) ||
+            !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format) || !read_sizes(parameter, sizes, sizes_bytes, size)) {
             Py_DECREF(self);
             PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
             return NULL;
@@ -225,6 +228,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         parameter->writable = (unsigned char)writable;
         parameter->count = (unsigned char)words_count;
         parameter->dtype = Py_NewRef(dtype);
+        parameter->value = value == Py_None ? NULL : Py_NewRef(value);
+        parameter->divisor = divisor;
+        parameter->least = least;
+        parameter->most = most;
         memcpy(parameter->words, words, words_count);
         for (Py_ssize_t j = 0; j < words_count; j++)
             parameter->counts_elements |= parameter->words[j] >= WORD_STEP;
@@ -234,8 +241,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 
 static void plan_dealloc(Plan *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    for (int i = 0; self->parameters && i < self->count; i++)
+    for (int i = 0; self->parameters && i < self->count; i++) {
         Py_XDECREF(self->parameters[i].dtype);
+        Py_XDECREF(self->parameters[i].value);
+    }
     PyMem_Free(self->parameters);
     PyObject_Free(self);
     Py_DECREF(type);
@@ -700,7 +709,13 @@ static int pack_array(const Parameter *parameter, const View *view, unsigned cha
     int ndim = view->ndim, itemsize = parameter->itemsize;
     int64_t computed[MOST_DIMENSIONS], words[MOST_WORDS];
     const int64_t *strides = computed;
-    if ((ndim != parameter->ndim && parameter->ndim != ANY_DIMENSIONS) || (view->readonly && parameter->writable))
+    if (view->readonly && parameter->writable)
+        return 0;
+    if (parameter->kind == 'e') {
+        memcpy(block + parameter->offset, &view->address, 8);
+        return view->address % (uint64_t)parameter->divisor == 0;
+    }
+    if (ndim != parameter->ndim && parameter->ndim != ANY_DIMENSIONS)
         return 0;
     if (!view->has_strides && (parameter->layout != 'F' || ndim < 2)) {
         contiguous_strides(view, itemsize, 'C', computed);
@@ -739,6 +754,7 @@ typedef struct {
     int is_unsigned;   /* an INT beyond int64 */
     uint64_t bits;     /* of an INT */
     double real, imag; /* of the others */
+    PyObject *object;  /* what it was read from */
 } Number;
 
 /* 0 for what only the other path reads: ints beyond 64 bits, and whatever raises. */
@@ -765,6 +781,10 @@ static int read_number(int kind, PyObject *value, Number *number) {
             return 0;
         *number = (Number){.kind = COMPLEX, .real = PyComplex_RealAsDouble(value), .imag = PyComplex_ImagAsDouble(value)};
         return !PyErr_Occurred();
+    }
+    if (kind == PLAIN) {
+        number->kind = PLAIN;
+        return 1;
     }
     if (kind == TRUTH) {
         int truth = PyObject_IsTrue(value);
@@ -796,10 +816,31 @@ static int pack_int(char format, const Number *number, unsigned char *place) {
     return pack_whole(format, (int64_t)number->bits, place);
 }
 
+/* Whether an argument is the value that was compiled in. Both are None or of one of Python's own types, whose comparison
+ * runs no other code; a record has no plans with values of another type than its arguments'. */
+static int is_constant(const Parameter *parameter, PyObject *object) {
+    if (object == Py_None)
+        return parameter->writable || !parameter->value; /* the former: it may be left out */
+    return parameter->value && (object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1);
+}
+
+/* Whether an int is divisible as it has to be, and within the parameter's own bounds. */
+static int is_within(const Parameter *parameter, const Number *number) {
+    int64_t value = (int64_t)number->bits;
+    if (parameter->divisor > 1 && (number->is_unsigned ? number->bits % (uint64_t)parameter->divisor != 0
+                                                       : value % parameter->divisor != 0))
+        return 0;
+    return number->is_unsigned ? parameter->most == INT64_MAX : value >= parameter->least && value <= parameter->most;
+}
+
 /* 0 if the number is out of the parameter's range. */
 static int pack_number(const Parameter *parameter, const Number *number, unsigned char *block) {
     unsigned char *place = block + parameter->offset;
     char format = parameter->format;
+    if (parameter->kind == 'k')
+        return is_constant(parameter, number->object);
+    if (number->kind == INT && !is_within(parameter, number))
+        return 0;
     if (parameter->kind != 'c' && format != 'f' && format != 'd')
         return pack_int(format, number, place);
     double real = number->kind != INT ? number->real : number->is_unsigned ? (double)number->bits : (double)(int64_t)number->bits;
@@ -811,8 +852,10 @@ static int pack_number(const Parameter *parameter, const Number *number, unsigne
 
 /* Whether a parameter is for what is read so; arrays besides have to be of its type. */
 static int takes(const Parameter *parameter, int kind) {
-    if (parameter->kind == 'a' || kind < INT)
-        return parameter->kind == 'a' && kind < INT;
+    if (parameter->kind == 'a' || parameter->kind == 'e' || kind < INT)
+        return (parameter->kind == 'a' || parameter->kind == 'e') && kind < INT;
+    if (parameter->kind == 'k' || kind == PLAIN)
+        return parameter->kind == 'k' && kind != TRUTH && kind != INDEX;
     if (parameter->kind == 'p')
         return kind == INT;
     int is_float = parameter->format == 'f' || parameter->format == 'd';
@@ -842,6 +885,11 @@ typedef struct {
     LaunchKernelEx launch;
 } Rare;
 
+/* What a kernel is launched with whose users say the grid alone; no threads where they say the rest. */
+typedef struct {
+    unsigned threads, shared;
+} Fixed;
+
 typedef struct Record {
     struct Record *next; /* of all that there ever were */
     const Shape *shape;
@@ -858,6 +906,7 @@ typedef struct Record {
     int count;        /* of plans */
     Plan **plans;
     void **kernels;
+    Fixed *fixed; /* of each kernel */
     LaunchKernel launch;
     PointerAttribute attribute;
     StreamContext stream_context;
@@ -893,6 +942,9 @@ typedef struct {
     int is_given; /* 0: the stream is the one that is current at each launch */
     void *stream;
     PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
+    PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
+    PyObject *defaults;   /* what each is that a call leaves out; `names` itself for one that has to be given */
+    int positional;       /* how many of them may be given by position */
     PyObject *owner;      /* the object that a given stream's handle came from: a stream lives as long as that does */
 } Launcher;
 
@@ -982,15 +1034,18 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
         if (!settle(&views[i], record->itemsizes[i]))
             return -1;
     for (int i = 0; i < shape->count; i++)
-        if (shape->kinds[i] >= INT && !read_number(shape->kinds[i], args[i], &numbers[i]))
-            return -1;
+        if (shape->kinds[i] >= INT) {
+            if (!read_number(shape->kinds[i], args[i], &numbers[i]))
+                return -1;
+            numbers[i].object = args[i];
+        }
     for (int number = 0; number < record->count; number++) {
         const Plan *plan = record->plans[number];
         memset(block, 0, plan->size);
         int array = 0, i = 0;
         for (; i < plan->count; i++) {
             const Parameter *parameter = &plan->parameters[i];
-            if (parameter->kind == 'a' ? !pack_array(parameter, &views[array++], block)
+            if (parameter->kind == 'a' || parameter->kind == 'e' ? !pack_array(parameter, &views[array++], block)
                                        : !pack_number(parameter, &numbers[i], block))
                 break;
         }
@@ -1136,7 +1191,9 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
         return DECLINED;
     size_t size = (size_t)record->plans[number]->size;
     void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
-    Config config = {{d[0], d[1], d[2], d[3], d[4], d[5]}, d[6], stream, NULL, 0};
+    const Fixed *fixed = &record->fixed[number];
+    unsigned block_x = fixed->threads ? fixed->threads : d[3], shared = fixed->threads ? fixed->shared : d[6];
+    Config config = {{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, NULL, 0};
     if (self->attributes) {
         config.attributes = PyBytes_AsString(self->attributes);
         config.count = (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE);
@@ -1152,7 +1209,7 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     for (int i = 0; i < others && !ordered; i++)
         ordered = order(record, event, reading.ready[i].stream, (uintptr_t)stream);
     if (!ordered && !self->attributes)
-        code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, NULL, extra);
+        code = record->launch(record->kernels[number], d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, NULL, extra);
     else if (!ordered)
         code = record->rare.launch(&config, record->kernels[number], NULL, extra);
     for (int i = 0; i < others && !ordered && !code; i++)
@@ -1180,7 +1237,7 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
     PyObject *array[MOST_ARGUMENTS];
     Py_ssize_t count = PyTuple_Size(args);
     int code = DECLINED;
-    if (!keywords && count <= MOST_ARGUMENTS) {
+    if (!keywords && !self->names && count <= MOST_ARGUMENTS) {
         for (Py_ssize_t i = 0; i < count; i++)
             array[i] = PyTuple_GetItem(args, i);
         code = quick(self, array, count);
@@ -1192,13 +1249,46 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
     return slow_call(self, code, args, keywords);
 }
 
+/* The arguments of a call in order, those given by name and those left out included; how many, or DECLINED. */
+static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
+    Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, used = 0;
+    if (count > self->positional)
+        return DECLINED;
+    for (Py_ssize_t i = 0; i < count; i++)
+        full[i] = args[i];
+    for (Py_ssize_t i = count; i < total; i++) {
+        PyObject *name = PyTuple_GetItem(self->names, i), *value = PyTuple_GetItem(self->defaults, i);
+        for (Py_ssize_t j = 0; j < named; j++) /* the compiler interns names; others are for the other path */
+            if (PyTuple_GetItem(names, j) == name) {
+                value = args[count + j];
+                used++;
+            }
+        if (value == self->names)
+            return DECLINED;
+        full[i] = value;
+    }
+    return used == named ? total : DECLINED;
+}
+
 /* The same by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have
  * it before that. */
 static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
     Launcher *self = (Launcher *)object;
     Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-    int code = named ? DECLINED : quick(self, args, count);
+    PyObject *full[MOST_ARGUMENTS];
+    int code = DECLINED;
+    if (self->names) {
+        Py_ssize_t total = arranged(self, args, count, names, full);
+        code = total < 0 ? DECLINED : quick(self, full, total);
+        if (code > 0) { /* what is said of it has all arguments in order */
+            args = full;
+            count = total;
+            named = 0;
+        }
+    } else if (!named) {
+        code = quick(self, args, count);
+    }
     if (code == 0)
         Py_RETURN_NONE;
     if (code == DECLINED && !forgiven())
@@ -1217,11 +1307,17 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *slow, *records, *given, *attributes;
+    PyObject *slow, *records, *given, *attributes, *names = NULL, *defaults = NULL;
+    int positional = 0;
     unsigned d[LIMITS];
-    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
-                          &d[6], &given, &attributes))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!i", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
+                          &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional))
         return NULL;
+    if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
+                  positional < 0 || positional > PyTuple_Size(names))) {
+        PyErr_SetString(PyExc_ValueError, "names and defaults that do not agree, or too many");
+        return NULL;
+    }
     unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
     if (PyErr_Occurred())
         return NULL;
@@ -1234,6 +1330,9 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->vectorcall = launcher_vectorcall;
     self->slow = Py_NewRef(slow);
     self->records = (Records *)Py_NewRef(records);
+    self->names = Py_XNewRef(names);
+    self->defaults = Py_XNewRef(defaults);
+    self->positional = positional;
     memcpy(self->dimensions, d, sizeof d);
     self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
     self->is_given = given != Py_None;
@@ -1300,6 +1399,7 @@ static void free_record(Record *record) {
     Py_XDECREF(record->live);
     PyMem_Free(record->plans);
     PyMem_Free(record->kernels);
+    PyMem_Free(record->fixed);
     PyMem_Free(record);
 }
 
@@ -1335,7 +1435,8 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
             agree = takes(parameter, kind);
             if (!agree || kind >= INT)
                 continue;
-            agree = (parameter->ndim == views[array].ndim || parameter->ndim == ANY_DIMENSIONS) && PyUnicode_Compare(parameter->dtype, name) == 0 &&
+            agree = (parameter->kind == 'e' || parameter->ndim == views[array].ndim || parameter->ndim == ANY_DIMENSIONS) &&
+                    PyUnicode_Compare(parameter->dtype, name) == 0 &&
                     (j == 0 || parameter->itemsize == record->itemsizes[array]);
             record->itemsizes[array] = parameter->itemsize;
         }
@@ -1352,14 +1453,16 @@ static int fill_plans(Record *record, PyObject *plans, int arguments) {
     Py_ssize_t count = PyTuple_Size(plans);
     record->plans = PyMem_Calloc(count ? count : 1, sizeof(Plan *));
     record->kernels = PyMem_Calloc(count ? count : 1, sizeof(void *));
-    if (!record->plans || !record->kernels) {
+    record->fixed = PyMem_Calloc(count ? count : 1, sizeof(Fixed));
+    if (!record->plans || !record->kernels || !record->fixed) {
         PyErr_NoMemory();
         return 0;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *plan;
         unsigned long long kernel;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(plans, i), "O!K", plan_type, &plan, &kernel))
+        Fixed *fixed = &record->fixed[i];
+        if (!PyArg_ParseTuple(PyTuple_GetItem(plans, i), "O!K|II", plan_type, &plan, &kernel, &fixed->threads, &fixed->shared))
             return 0;
         if (((Plan *)plan)->count != arguments) {
             PyErr_SetString(PyExc_ValueError, "a plan for another number of arguments");
@@ -1666,6 +1769,9 @@ static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
         held->is_given = like->is_given;
         held->stream = like->stream;
         held->attributes = Py_XNewRef(like->attributes);
+        held->names = Py_XNewRef(like->names);
+        held->defaults = Py_XNewRef(like->defaults);
+        held->positional = like->positional;
         held->owner = Py_NewRef(stream);
     }
     return (PyObject *)held;
@@ -1780,6 +1886,8 @@ static void launcher_dealloc(Launcher *self) {
     Py_XDECREF(self->slow);
     Py_XDECREF(self->owner);
     Py_XDECREF(self->attributes);
+    Py_XDECREF(self->names); /* of strings, and numbers or itself in `defaults`: neither needs the garbage collector */
+    Py_XDECREF(self->defaults);
     Py_XDECREF((PyObject *)self->records);
     PyObject_GC_Del(self);
     Py_DECREF(type);
@@ -1940,7 +2048,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 8) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 9) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

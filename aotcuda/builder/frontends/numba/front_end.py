@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, units
+from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import FunctionType
 
@@ -94,6 +94,13 @@ class NumbaFrontEnd(ABC):
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
         """Those of a device function."""
 
+    def texts(
+        self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
+    ) -> list[tuple[Sequence[Target], list[str]]]:
+        """The modules for `targets`, of which those that have the same ones are together."""
+        one = self.kernel_texts(compiled, unit, jit) if unit.kind == "kernel" else self.function_texts(compiled, jit)
+        return [(targets, one)]
+
     @abstractmethod
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         """What it needs beside its own code."""
@@ -169,37 +176,7 @@ class NumbaFrontEnd(ABC):
         Raises:
             CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
         """
-        python, notation = loaded.python, self.convention.notation
-        jit = units.jit_options(unit, self.given(loaded.value))
-        args, _ = units.signature(unit, loaded, notation)
-        layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
-        with (
-            explained(unit, python, self.root, self.errors),
-            self.compiling(unit, target, jit, python, c_abi=False),
-        ):
-            compiled = self.lower(unit, python, args, notation.types.void, jit, target)
-            texts = self.kernel_texts(compiled, unit, jit)
-            needed = self.needs(compiled, texts, jit)
-            code = self.generate(unit.symbol, texts, jit.options, target, "ptx" if jit.options.debug else "ltoir")
-            raised = self.raises(compiled) if jit.options.debug else []
-        return CompiledKernel(
-            code=code,
-            needed=needed.inputs,
-            signature=notation.spell_signature(notation.types.none, args),
-            parameters=tuple(layout.parameters),
-            parameter_bytes=layout.size,
-            layout=tuple(layout.fields),
-            cooperative=unit.cooperative or self.is_cooperative(compiled),
-            launch_bounds=jit.launch_bounds,
-            carveout=jit.carveout,
-            callbacks=needed.callbacks,
-            externals=declarations.placed(needed.externals, python, self.root),
-            exceptions=self._relative(raised) if jit.options.debug else None,
-            defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
-            lazy=bool(
-                getattr(loaded.value, "_can_compile", True)
-            ),  # Numba's own mark, which it sets for eager signatures
-        )
+        return self._kernels(unit, loaded, [target])[target]
 
     def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:
         """See FrontEnd; down to LLVM IR.
@@ -207,6 +184,65 @@ class NumbaFrontEnd(ABC):
         Raises:
             CompileError: The compiler refuses it, it raises, or a type in its signature has no counterpart in C.
         """
+        return self._functions(unit, loaded, [target])[target]
+
+    def compile_alike(
+        self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]
+    ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
+        """See FrontEnd.
+
+        Raises:
+            CompileError: As for one target.
+        """
+        return (self._kernels if unit.kind == "kernel" else self._functions)(unit, loaded, targets)
+
+    def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
+        python, notation = loaded.python, self.convention.notation
+        jit = units.jit_options(unit, self.given(loaded.value))
+        args, _ = units.signature(unit, loaded, notation)
+        layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
+        with (
+            explained(unit, python, self.root, self.errors),
+            target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            self.compiling(unit, targets[0], jit, python, c_abi=False),
+        ):
+            compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
+            form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
+            code: dict[Target, tuple[tuple[LinkInput, ...], Needs]] = {}
+            for group, texts in self.texts(compiled, unit, jit, _served(watch, targets)):
+                needed = self.needs(compiled, texts, jit)
+                for target in group:
+                    code[target] = (self.generate(unit.symbol, texts, jit.options, target, form), needed)
+            raised = self.raises(compiled) if jit.options.debug else []
+        every = CompiledKernel(
+            code=(),
+            needed=(),
+            signature=notation.spell_signature(notation.types.none, args),
+            parameters=tuple(layout.parameters),
+            parameter_bytes=layout.size,
+            layout=tuple(layout.fields),
+            cooperative=unit.cooperative or self.is_cooperative(compiled),
+            launch_bounds=jit.launch_bounds,
+            carveout=jit.carveout,
+            exceptions=self._relative(raised) if jit.options.debug else None,
+            doc=inspect.getdoc(python) or "",
+            defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
+            lazy=bool(
+                getattr(loaded.value, "_can_compile", True)
+            ),  # Numba's own mark, which it sets for eager signatures
+        )
+        return {
+            target: replace(
+                every,
+                code=inputs,
+                needed=needed.inputs,
+                callbacks=needed.callbacks,
+                externals=declarations.placed(needed.externals, python, self.root),
+            )
+            for target, (inputs, needed) in code.items()
+        }
+
+    def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = self.separate(loaded.python), self.convention.notation
         jit = units.jit_options(unit, self.given(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
@@ -214,30 +250,41 @@ class NumbaFrontEnd(ABC):
         args, result = units.signature(unit, loaded, notation)
         with (
             explained(unit, python, self.root, self.errors),
-            self.compiling(unit, target, jit, python, c_abi=True) as swallowed,
+            target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
-            compiled = self.lower(unit, python, args, result, jit, target)
+            compiled = self.lower(unit, python, args, result, jit, targets[0])
             returned = self.returned(compiled)
             declared = c_abi.prototype(self.convention, unit, python, args, returned)
-            texts = self.function_texts(compiled, jit)
-            needed = self.needs(compiled, texts, jit)
-        return CompiledFunction(
-            ir=tuple(texts),
+            code = [
+                (group, texts, self.needs(compiled, texts, jit))
+                for group, texts in self.texts(compiled, unit, jit, _served(watch, targets))
+            ]
+        every = CompiledFunction(
+            ir=(),
             fastmath=jit.options.fastmath,
             signature=notation.spell_signature(returned, args),
             result=declared.result,
             parameters=declared.parameters,
             structs=declared.structs,
             records=declared.records,
-            needed=needed.inputs,
-            callbacks=needed.callbacks,
-            externals=declarations.placed(needed.externals, python, self.root),
             warnings=tuple(
                 f"{unit.key}: a helper that it calls {relative(reason, self.root)}; the C ABI has no way to report it, "
                 "so callers get an undefined value there"
                 for reason in dict.fromkeys(swallowed)
             ),
         )
+        found: dict[Target, CompiledFunction] = {}
+        for group, texts, needed in code:
+            one = replace(
+                every,
+                ir=tuple(texts),
+                needed=needed.inputs,
+                callbacks=needed.callbacks,
+                externals=declarations.placed(needed.externals, python, self.root),
+            )
+            found |= dict.fromkeys(group, one)
+        return found
 
     def merge_functions(
         self,
@@ -260,3 +307,8 @@ class NumbaFrontEnd(ABC):
             (code, kind, arguments, function, relative(path, self.root), line)
             for code, kind, arguments, function, path, line in raised
         )
+
+
+def _served(watch: target_questions.Watch, targets: Sequence[Target]) -> list[Target]:
+    """Of a unit's targets, those that what was lowered for the first of them serves."""
+    return [target for target in targets if watch.serves(target.capability, str(target))]
