@@ -76,9 +76,11 @@ class Registration:
         interop: The module that answers.
         kernel_abi: What inspection calls the way in which its kernels take arguments.
         in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
+        assembles: It makes images by itself, for whatever targets it knows: they are not shared out to toolkits.
     """
 
     __slots__ = (
+        "assembles",
         "beside",
         "caller",
         "compiler",
@@ -118,6 +120,7 @@ class Registration:
         kernel_abi: str = "",
         variables: Variables = Variables(),  # noqa: B008 (it is never changed)
         in_place: str = "",
+        assembles: bool = False,
     ) -> None:
         self.name = name
         self.tables = tables
@@ -136,6 +139,7 @@ class Registration:
         self.kernel_abi = kernel_abi or name
         self.variables = variables
         self.in_place = in_place
+        self.assembles = assembles
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version there is."""
@@ -200,6 +204,7 @@ BUILT_IN: Mapping[str, Registration] = {
         internals=("triton",),
         imports="triton",
         variables=Variables(prefixes=("TRITON_", "MLIR_")),
+        assembles=True,
     ),
 }
 
