@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 8
+_VERSION = 9
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -142,6 +142,9 @@ class Records:
     def compiled(self, overload: PackedOverload) -> object:
         """An overload as the extension has it, None if one of its parameters is not for it."""
         if overload not in self._overloads:
+            if overload.starts:  # the extension hands blocks over
+                self._overloads[overload] = None
+                return None
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
                 self._overloads[overload] = accelerator().Plan(overload.size, described)
