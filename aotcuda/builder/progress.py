@@ -176,6 +176,7 @@ class Summary:
         size: Bytes of all its files.
         reused: Results of its steps that it took from the build cache; None if it has none.
         made: Those that it made itself.
+        whole: All of it came from there at once.
         steps: Each step with its seconds, as it ran.
     """
 
@@ -187,6 +188,7 @@ class Summary:
     size: int
     reused: int | None = None
     made: int = 0
+    whole: bool = False
     steps: tuple[tuple[str, float], ...] = ()
 
     def lines(self, *, verbose: bool = False) -> list[str]:
@@ -196,7 +198,9 @@ class Summary:
             f"built {_count(self.modules, 'module')}: {', '.join(filter(None, parts))} for "
             f"{_count(self.targets, 'target')}; {_size(self.size)} in {self.seconds:.1f} s"
         )
-        if self.reused is not None:
+        if self.whole:
+            text += "; all from the build cache"
+        elif self.reused is not None:
             steps = self.reused + self.made
             text += f"; {self.reused} of {steps} step{'' if steps == 1 else 's'} from the build cache"
         slowest = sorted(self.steps, key=lambda step: -step[1])[: _SLOWEST if verbose else 0]

@@ -21,6 +21,7 @@ from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from types import FunctionType
 
@@ -114,6 +115,16 @@ class NumbaCudaMlir(NumbaFrontEnd):
         mlir_optimization.optimize(compiled)
         text = llvm_ir.settle(compiled.metadata["ltoir"].decode(), self.root)
         return [llvm_ir.with_fast_math(text) if jit.options.fastmath else text]
+
+    def texts(
+        self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
+    ) -> list[tuple[Sequence[Target], list[str]]]:
+        """See NumbaFrontEnd: the MLIR is the same but for the name of the target, and all that follows is told it."""
+        found: list[tuple[Sequence[Target], list[str]]] = []
+        for target in targets:
+            for_it = patches.retargeted(compiled, target)
+            found += super().texts(for_it, unit, jit, [target])
+        return found
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         """See NumbaFrontEnd."""
