@@ -287,8 +287,10 @@ def _task(
                 for unit in units
                 for target, made in front.compile_alike(unit, functions[unit], targets).items()
             }
-        one = {"kernel": front.compile_kernel, "function": front.compile_function}
-        return {(unit, target): one[unit.kind](unit, functions[unit], target) for target in targets for unit in units}
+        return {(unit, target): one(unit, functions[unit], target) for target in targets for unit in units}
+
+    def one(unit: Unit, function: object, target: Target) -> Any:  # a front end without device functions compiles none
+        return (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(unit, function, target)
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
