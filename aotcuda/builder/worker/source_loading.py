@@ -287,10 +287,14 @@ def _task(
                 for unit in units
                 for target, made in front.compile_alike(unit, functions[unit], targets).items()
             }
-        return {(unit, target): one(unit, functions[unit], target) for target in targets for unit in units}
-
-    def one(unit: Unit, function: object, target: Target) -> Any:  # a front end without device functions compiles none
-        return (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(unit, function, target)
+        # A front end without device functions has no `compile_function`.
+        return {
+            (unit, target): (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(
+                unit, functions[unit], target
+            )
+            for target in targets
+            for unit in units
+        }
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
