@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from aotcuda.cache import entries, folder
+from aotcuda.cache.entries import Files
 from aotcuda.errors import TargetError
-from aotcuda.runtime.jit import cache as caches
-from aotcuda.runtime.jit import cache_files
-from aotcuda.runtime.jit.cache import Cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.runtime.jit.cache_files import Entry
+    from aotcuda.cache.entries import Entry
 
 
 def cache_dir() -> Iterator[str]:
@@ -33,14 +32,14 @@ def cache_list() -> Iterator[str]:
         TargetError: There is no folder.
         ConfigError: `AOTCUDA_CACHE_SIZE` is no size.
     """
-    found = sorted(cache_files.entries(_cache()), key=lambda entry: -entry.used)
+    found = sorted(entries.entries(_cache()), key=lambda entry: -entry.used)
     rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, found)]
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     for size, used, target, kernel, key in rows if found else ():
         columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
         yield "  ".join(columns)
     total = sum(entry.bytes for entry in found)
-    yield f"{len(found)} entries, {_size(total)} of at most {_size(cache_files.size_cap())}, in {_root()}"
+    yield f"{len(found)} entries, {_size(total)} of at most {_size(entries.size_cap())}, in {_root()}"
 
 
 def cache_clear() -> Iterator[str]:
@@ -49,25 +48,25 @@ def cache_clear() -> Iterator[str]:
     Raises:
         TargetError: There is no folder.
     """
-    count, size = cache_files.clear(_cache())
+    count, size = entries.clear(_cache())
     yield f"{count} entries, {_size(size)}, removed from {_root()}"
 
 
 def _root() -> str:
-    root = caches.folder()
+    root = folder.folder()
     if root is None:
         message = "there is no cache, because there is no home folder; AOTCUDA_CACHE_DIR can name one"
         raise TargetError(message)
     return root
 
 
-def _cache() -> Cache:
+def _cache() -> Files:
     root = _root()
-    problem = caches.whose(root) if Path(root).exists() else None
+    problem = folder.whose(root) if Path(root).exists() else None
     if problem is not None:
         message = f"{root} {problem}; it is not used as a cache"
         raise TargetError(message)
-    return Cache(root, lambda _: None)
+    return Files(root)
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:

@@ -8,11 +8,12 @@ import warnings
 
 from aotcuda import frontends
 from aotcuda import manifest as manifests
+from aotcuda.cache import folder
+from aotcuda.cache.entries import size_cap
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
-from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact, size_cap
+from aotcuda.runtime.jit.cache_files import Artifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _warned: set[str] = set()
 
 def cache() -> Cache:
     """This process's cache; another one when `AOTCUDA_CACHE_DIR` has changed."""
-    root = caches.folder()
+    root = folder.folder()
     if root not in _caches:
         _caches[root] = Cache(root, warn)
     return _caches[root]
