@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aotcuda import dependencies, manifest
 from aotcuda.arch import Target
 from aotcuda.builder import sameness
+from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions
 from aotcuda.builder.link import inputs as link_inputs
@@ -22,6 +23,7 @@ from aotcuda.builder.worker.finish import Parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from aotcuda.builder.build_cache.kept import UnitNames
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
@@ -42,6 +44,8 @@ class Steps:
         warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
+        kept: The build cache.
+        units: The names of units in it; None where it is not known what they depend on.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Steps:
         functions: dict[Unit, object],
         tell: Callable[..., None],
         elsewhere: Sequence[Elsewhere] = (),
+        kept: Kept | None = None,
     ) -> None:
         self.job = job
         self.finisher = finisher
@@ -59,6 +64,8 @@ class Steps:
         self.functions = functions
         self.tell = tell
         self.elsewhere = elsewhere
+        self.kept = kept or Kept(None, job.root, ())
+        self.units: UnitNames | None = None
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
@@ -108,6 +115,16 @@ class Steps:
             asked |= {("content", str(path)): dependencies.answer("content", str(path)) for path in others}
         return asked
 
+    def unseen(self) -> tuple[str, ...]:
+        """What may read files that nobody knows of."""
+        found: list[str] = []
+        for plan in self.job.plans:
+            options = plan.config.options
+            found += included_headers.hidden(
+                self._files(plan), Path(self.job.root), options.include_dirs, options.nvrtc_options
+            )
+        return tuple(dict.fromkeys(found))
+
     def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
         def done(task: pool.Task) -> None:
             self.done += 1
@@ -115,11 +132,31 @@ class Steps:
 
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, done), strict=True))
 
+    def _kept_round(
+        self,
+        tasks: dict[Any, pool.Task],
+        named: dict[Any, tuple[str, ...]],
+        kind: str,
+        choose: Callable[[Any, Any], int | None] = lambda _key, _made: 0,
+    ) -> dict[Any, Any]:
+        """A round of what the build cache does not have."""
+        before = self.kept.reused
+
+        def run(left: dict[Any, pool.Task]) -> dict[Any, Any]:
+            self.done += len(tasks) - len(left)
+            return self._round(left)
+
+        results = self.kept.round(tasks, named, run, kind, choose)
+        if self.kept.reused > before:
+            self.tell(step=f"reusing {self.kept.reused - before} of {len(tasks)}", done=self.done, total=self.total)
+        return results
+
     def _compile(self) -> Compiled:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
-        compiled = self._round(source_loading.compile_tasks(self.job, self.front, self.functions, own))
+        tasks = source_loading.compile_tasks(self.job, self.front, self.functions, own)
+        compiled = self._kept_round(tasks, self._unit_names(tasks), "unit", self._unit_name)
         imports = [sameness.Import(own[0], frozenset(self.functions), compiled)]
         for other in self.elsewhere:
             target = next(target for _, target in other.compiled)
@@ -129,8 +166,24 @@ class Steps:
             compiled |= other.compiled
         return compiled
 
+    def _unit_names(self, tasks: Iterable[tuple[Unit, Target]]) -> dict[tuple[Unit, Target], tuple[str, ...]]:
+        """The names of units in the build cache; none where sources were imported for each target."""
+        if self.units is None or self.elsewhere:
+            return {}
+        return {
+            (unit, target): names
+            for unit, target in tasks
+            if not self.front.sources(unit, self.functions[unit], self.job.root)
+            and (names := self.units.of(unit, target))
+        }
+
+    def _unit_name(self, key: tuple[Unit, Target], built: object) -> int | None:
+        in_place = next(plan.in_place for plan in self.job.plans if plan.config.name == key[0].module)
+        return self.units.choose(built, in_place=in_place) if self.units is not None else None
+
     def _merge(self, compiled: Compiled) -> PerTarget:
         tasks = {}
+        named = {}
         for plan in self.job.plans:
             if not plan.functions:
                 continue
@@ -139,7 +192,9 @@ class Steps:
                 form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
                 run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
                 tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} functions for {target}", run)
-        return self._round(tasks)
+                parts = (plan.frontend, functions, code_target(target), plan.config.options, form)
+                named[plan.config.name, target] = self.kept.name("merge", *parts)
+        return self._kept_round(tasks, {key: names for key, names in named.items() if names}, "functions")
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
@@ -180,6 +235,7 @@ class Steps:
 
     def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:
         tasks = {}
+        named = {}
         for plan in self.job.plans:
             if not plan.kernels:
                 continue
@@ -188,7 +244,20 @@ class Steps:
                 settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
                 run = partial(_link, plan.config.name, inputs, target, *settings)
                 tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
-        return self._round(tasks)
+                named[plan.config.name, target] = self._link_names(plan, inputs, target)
+        return self._kept_round(tasks, {key: names for key, names in named.items() if names}, "image")
+
+    def _link_names(self, plan: ModulePlan, inputs: Sequence[LinkInput], target: Target) -> tuple[str, ...]:
+        """An image's name in the build cache: what it is linked from, and headers of what is compiled on the way."""
+        options, root = plan.config.options, Path(self.job.root)
+        if not self.kept.is_on:
+            return ()
+        arguments = (inputs, root, options.include_dirs)
+        if included_headers.hidden(*arguments, options.nvrtc_options):
+            return ()
+        headers = [*included_headers.project_files(*arguments), *sorted(included_headers.elsewhere(*arguments)[0])]
+        items = [self.kept.item(item) for item in inputs]
+        return self.kept.name("link", plan.config.name, items, target, options, self.kept.files(headers))
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
         code = plan.code_targets[target]

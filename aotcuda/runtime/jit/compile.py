@@ -8,7 +8,7 @@ import warnings
 
 from aotcuda import frontends
 from aotcuda import manifest as manifests
-from aotcuda.cache import folder
+from aotcuda.cache import compilers, folder
 from aotcuda.cache.entries import size_cap
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.runtime.jit import cache_key
@@ -105,7 +105,7 @@ def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
     if (
         front_end is not None
         and package
-        and package not in cache_key.installed(front_end.distributions)
+        and package not in compilers.installed(front_end.distributions)
         and not _is_importable(package)
     ):
         message = (
@@ -120,7 +120,7 @@ def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
 
 def _is_installed(front_end: frontends.Registration) -> bool:
     package = front_end.package
-    return not package or package in cache_key.installed(front_end.distributions) or _is_importable(package)
+    return not package or package in compilers.installed(front_end.distributions) or _is_importable(package)
 
 
 def _is_importable(package: str) -> bool:
