@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
+from aotcuda.builder.build_cache import settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
 from aotcuda.errors import TargetError
@@ -15,9 +17,19 @@ if TYPE_CHECKING:
 
     from aotcuda.cache.entries import Entry
 
+_KINDS = {
+    "build": "whole builds",
+    "index": "lists of what they asked",
+    "unit": "compiled units",
+    "functions": "merged functions",
+    "image": "linked images",
+    "damaged": "damaged, to be replaced",
+}
+"""What the entries of builds are."""
+
 
 def cache_dir() -> Iterator[str]:
-    """The cache's folder, whether it is there or not.
+    """The cache's folder, whether it is there or not; what builds keep lies in it, unless they are told otherwise.
 
     Raises:
         TargetError: There is none.
@@ -26,7 +38,7 @@ def cache_dir() -> Iterator[str]:
 
 
 def cache_list() -> Iterator[str]:
-    """A line for each entry, what was used last first; then their number, size and cap.
+    """A line for each entry of the fallback's, what was used last first; then number, size and cap of both caches.
 
     Raises:
         TargetError: There is no folder.
@@ -38,18 +50,31 @@ def cache_list() -> Iterator[str]:
     for size, used, target, kernel, key in rows if found else ():
         columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
         yield "  ".join(columns)
+    cap = _size(entries.size_cap())
     total = sum(entry.bytes for entry in found)
-    yield f"{len(found)} entries, {_size(total)} of at most {_size(entries.size_cap())}, in {_root()}"
+    yield f"{len(found)} entries, {_size(total)} of at most {cap}, in {_root()}"
+    builds = settings.shown()
+    if builds is None:
+        return
+    listed = entries.entries(_files(builds))
+    kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
+    total = sum(entry.bytes for entry in listed)
+    what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
+    yield f"{len(listed)} entries of builds{f' ({what})' if what else ''}, {_size(total)} of at most {cap}, in {builds}"
 
 
 def cache_clear() -> Iterator[str]:
-    """Remove all entries, and say how many there were.
+    """Remove all entries of both caches, and say how many there were.
 
     Raises:
         TargetError: There is no folder.
     """
     count, size = entries.clear(_cache())
     yield f"{count} entries, {_size(size)}, removed from {_root()}"
+    builds = settings.shown()
+    if builds is not None:
+        count, size = entries.clear(_files(builds))
+        yield f"{count} entries of builds, {_size(size)}, removed from {builds}"
 
 
 def _root() -> str:
@@ -61,7 +86,10 @@ def _root() -> str:
 
 
 def _cache() -> Files:
-    root = _root()
+    return _files(_root())
+
+
+def _files(root: str) -> Files:
     problem = folder.whose(root) if Path(root).exists() else None
     if problem is not None:
         message = f"{root} {problem}; it is not used as a cache"

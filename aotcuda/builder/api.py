@@ -26,7 +26,7 @@ from aotcuda.builder import (
 from aotcuda.builder.build_cache import remote
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.names import NamelessError
-from aotcuda.builder.build_cache.store import Store
+from aotcuda.builder.build_cache.store import Store, trim
 from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
@@ -162,7 +162,7 @@ def build(
     problems = [text for result in results for text in result.problems]
     if kept is not None:
         kept.whole.keep(_packed(built), results, _looks(results, project, roots), ", ".join(made))
-        kept.store.trim()
+        trim(kept.cache)
         problems += kept.store.problems
     return replace(
         built,
@@ -174,6 +174,7 @@ def build(
 class _Kept(NamedTuple):
     """The build cache, and this build in it."""
 
+    cache: Settings
     store: Store
     whole: Whole
 
@@ -189,7 +190,7 @@ def _kept(
         whole = Whole(store, cache, str(project.root), known, exact=editable, is_generated=project.is_generated)
     except NamelessError:
         return None
-    return _Kept(store, whole)
+    return _Kept(cache, store, whole)
 
 
 def _packed(built: Output) -> object:

@@ -29,7 +29,6 @@ class Store:
 
     Attributes:
         problems: What the user should know of the cache; none of it ends a build.
-        written: How many entries were written.
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
@@ -40,7 +39,6 @@ class Store:
         self._files = Files(settings.folder)
         self._answers = True
         self.problems: list[str] = []
-        self.written = 0
         self._usable = settings.folder is not None
         if settings.folder is not None:
             problem = folder.problem(settings.folder, os.path.join(settings.folder, VERSION))
@@ -88,11 +86,6 @@ class Store:
         if self._settings.sends and self._settings.url is not None and packed and self._answers:
             self._heard(self._send(self._settings.url, packed))
 
-    def trim(self) -> None:
-        """Remove what was not used for longest, if the cache has grown beyond its cap."""
-        if self.written and self._usable:
-            entries.trim(self._files, entries.size_cap())
-
     def _read(self, name: str) -> Packed | None:
         try:
             if folder.whose(self._files.path(name)) is not None:
@@ -108,7 +101,6 @@ class Store:
             return
         try:
             entries.write(self._files, name, record, contents, lasting=False)
-            self.written += 1
         except OSError as error:
             self._usable = False
             self._say(f"{self._settings.folder} cannot be written ({error.strerror or error})")
@@ -120,6 +112,18 @@ class Store:
 
     def _say(self, problem: str) -> None:
         self.problems.append(f"the build cache is not used, and the build goes on without: {problem}")
+
+
+def trim(settings: Settings) -> None:
+    """Remove what was not used for longest, if the cache on this machine has grown beyond its cap."""
+    base = settings.folder
+    if (
+        base is not None
+        and settings.writes
+        and os.path.isdir(base)
+        and folder.problem(base, os.path.join(base, VERSION)) is None
+    ):
+        entries.trim(Files(base), entries.size_cap())
 
 
 def _take(found: dict[str, Any], name: str, packed: Packed) -> bool:
