@@ -52,14 +52,17 @@ class Settings:
 
 
 def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | None:
-    """The cache of a build with these front ends and toolkits; None if `AOTCUDA_BUILD_CACHE` is 0, or there is no home.
+    """The cache of a build with these front ends and toolkits.
+
+    None if `AOTCUDA_BUILD_CACHE` is 0, there is no home, or a variable names headers that nobody follows.
 
     Raises:
         ConfigError: A variable that says where the cache is has a value that says nothing.
     """
     given = os.environ.get(WHERE, "").strip()
     access = os.environ.get(ACCESS, "").strip()
-    if given == "0":
+    front_ends = sorted({*front_ends})
+    if given == "0" or any(os.environ.get(name) for name in frontends.variables(front_ends).kept):
         return None
     if access not in ("", READ, READ_WRITE):
         message = f"{ACCESS} is {access!r}; write {READ!r} or {READ_WRITE!r}"
@@ -75,7 +78,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | N
         reads=True,
         writes=is_url or access != READ,
         sends=is_url and access == READ_WRITE,
-        facts=_facts(sorted(set(front_ends)), toolkits),
+        facts=_facts(front_ends, toolkits),
     )
 
 
@@ -97,7 +100,6 @@ def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit]) -> str:
     """What decides beside a project's own files what comes out."""
     registered = [found for name in front_ends if (found := frontends.find(name)) is not None]
     distributions = tuple(name for item in registered for name in item.distributions)
-    kept = frontends.variables(front_ends).kept
     return names.digest(
         FORMAT,
         _own_files(),
@@ -106,14 +108,14 @@ def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit]) -> str:
         sorted(compilers.installed(distributions).items()),
         [(item.cuda, item.linker) for item in toolkits],
         compilers.toolkit(),
-        sorted((name, value) for name, value in os.environ.items() if _is_asked(name, kept)),
+        sorted((name, value) for name, value in os.environ.items() if _is_asked(name)),
     )
 
 
-def _is_asked(name: str, kept: Sequence[str]) -> bool:
+def _is_asked(name: str) -> bool:
     if name.startswith("AOTCUDA_"):
         return name not in _NOT_ASKED
-    return name in kept or (name.startswith("PYTHON") and name not in _OF_INSTALLERS)
+    return name.startswith("PYTHON") and name not in _OF_INSTALLERS
 
 
 def _own_files() -> Mapping[str, str | None]:
