@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         ToolchainError,
     )
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
-    from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.kernel import ForAll, Kernel
+    from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.module import Module, load
     from aotcuda.version import __version__ as __version__
 
@@ -53,11 +54,13 @@ __all__ = [
     "DeviceFunctionGroup",
     "DriverTooOldError",
     "FallbackWarning",
+    "ForAll",
     "ForkError",
     "HostArrayWarning",
     "ImageError",
     "Kernel",
     "LaunchError",
+    "Launcher",
     "LinkError",
     "ManifestError",
     "Module",
@@ -83,8 +86,10 @@ def __getattr__(name: str) -> object:
         import aotcuda.runtime.device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "__version__":
         import aotcuda.version as home  # type: ignore[no-redef]  # noqa: PLC0415
-    elif name == "Kernel":
+    elif name in ("ForAll", "Kernel"):
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name == "Launcher":
+        import aotcuda.runtime.launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415
     value: object = getattr(home, name)

@@ -162,6 +162,7 @@ class Kernel(TypedDict):
     name: str
     origin: str  # "mypkg._kernels:axpy"
     overloads: list[Overload]
+    doc: NotRequired[str]  # the docstring of its source
     defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
 
 

@@ -1,5 +1,7 @@
 """What the tests of a package want that has packaged kernels: marks for pytest, and a check of what was launched.
 
+For example::
+
     from aotcuda import testing
 
     @testing.needs_gpu

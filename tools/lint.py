@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run ruff and mypy in the tests' environment, where they see every package that the code imports."""
+"""Run ruff and mypy in the tests' environment, where they see every package that the code imports; zizmor; the site."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ from environments import ROOT, check_machine, make, run, say
 def main() -> None:
     """Make the environment and run the checks; the first that fails ends the script."""
     check_machine()
-    say("The tests' environment, with ruff and mypy (1 GB on disk)")
-    python = make("test", "--editable", f"{ROOT}[test,lint]")
+    say("The tests' environment, with ruff, mypy, zizmor and Sphinx (1 GB on disk)")
+    python = make("test", "--editable", f"{ROOT}[test,lint,docs]")
     say("ruff")
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
     say("mypy")
     run(python, "-m", "mypy")
+    say("zizmor")
+    run(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")
+    say("sphinx")
+    run(
+        python,
+        "-m",
+        "sphinx",
+        "-b",
+        "html",
+        "-W",
+        "--keep-going",
+        "-q",
+        ROOT / "docs",
+        ROOT / "docs" / "_build" / "html",
+    )
 
 
 if __name__ == "__main__":

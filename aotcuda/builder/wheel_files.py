@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest, manifest_index
 from aotcuda.binary import cubin
+from aotcuda.builder import stub
 from aotcuda.builder.c_header import header
 from aotcuda.compatibility import tables
 from aotcuda.errors import LinkError
@@ -87,7 +88,7 @@ def files(
         editable=editable,
     )
     contents[f"{base}.py"] = facade.encode()
-    contents[f"{base}.pyi"] = _stub(whole, version).encode()
+    contents[f"{base}.pyi"] = stub.render(whole, _mark(version)).encode()
     return contents
 
 
@@ -202,6 +203,8 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
         exact = module.plan.in_place and built.lazy
         if module.plan.in_place:
             kernel["defined"] = built.defined
+        if built.doc:
+            kernel["doc"] = built.doc
         overload: manifest.Overload = {
             "signature": built.signature,
             "symbol": unit.symbol,
@@ -279,13 +282,17 @@ def _check_layout(unit: Unit, built: CompiledKernel, kernel: cubin.CubinKernel, 
         raise LinkError(message)
 
 
+def _mark(version: str) -> str:
+    return f"{MARK} {version} from [tool.aotcuda] in pyproject.toml; do not edit."
+
+
 def _facade(
     whole: manifest.Manifest, stem: str, sha256: str, index: str | None, *, version: str, editable: bool
 ) -> str:
     path = f"{stem}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
     # A name and no argument of `load`: run times that know of no index take the manifest as it is.
     named = "" if index is None else f"_aotcuda_index = {index!r}\n"
-    return f"""{MARK} {version} from [tool.aotcuda] in pyproject.toml; do not edit.
+    return f"""{_mark(version)}
 import aotcuda as _aotcuda
 
 {named}__aotcuda__ = _aotcuda.load(
@@ -298,21 +305,3 @@ import aotcuda as _aotcuda
 __getattr__ = __aotcuda__.attribute
 __dir__ = __aotcuda__.names
 """
-
-
-def _stub(whole: manifest.Manifest, version: str) -> str:
-    lines = [f"{MARK} {version} from [tool.aotcuda] in pyproject.toml; do not edit.", "import aotcuda", ""]
-    lines += ["__aotcuda__: aotcuda.Module"]
-    for kernel in whole["kernels"]:
-        lines += [f"{kernel['name']}: aotcuda.Kernel", *_docstring([item["signature"] for item in kernel["overloads"]])]
-    for function in whole["functions"]:
-        lines += [f"{function['name']}: aotcuda.DeviceFunction", *_docstring([function["prototype"]])]
-    for name, functions in manifest.overloaded(whole).items():
-        lines += [f"{name}: aotcuda.DeviceFunctionGroup", *_docstring([item["signature"] for item in functions])]
-    return "\n".join(lines) + "\n"
-
-
-def _docstring(lines: Sequence[str]) -> list[str]:
-    if len(lines) == 1:
-        return [f'"""{lines[0]}"""']
-    return [f'"""{lines[0]}', *lines[1:], '"""']

@@ -19,8 +19,9 @@ from aotcuda.runtime.launcher import Launcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, SupportsIndex
 
+    from aotcuda import typing as types
     from aotcuda.runtime.loader import Loader
 
 _WORDS = "Host array used in CUDA kernel will incur copy overhead to/from device."
@@ -48,9 +49,9 @@ class PackagedKernel(PackagedBase):
             if type(stream) is int and (grid, block, stream, shared) in self.launchers:  # it is one that is kept
                 self.launchers[configuration] = launcher
             return launcher
-        return super().__getitem__(configuration)
+        return super().__getitem__(configuration)  # type: ignore[index]  # it is refused in words
 
-    def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> ForAll:
+    def forall(self, n: SupportsIndex, block: int | None = None, stream: types.Stream = 0, shared: int = 0) -> ForAll:
         """As for `aotcuda.Kernel`; a block of 0 is that of most occupancy too."""
         return _ForAll(self, self._loader, n, block or None, stream or 0, self._shared(shared))
 

@@ -6,8 +6,10 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from inspect import Signature
+    from typing import Any, Never, NoReturn, SupportsIndex
 
+    from aotcuda import typing as types
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.kernel_attributes import OnThisGpu
     from aotcuda.runtime.launch_attributes import LaunchAttributes
@@ -18,11 +20,35 @@ if TYPE_CHECKING:
 _MOST_LAUNCHERS = 256
 
 
+class _Documentation:
+    """`Kernel.__doc__`, which of a kernel is its own: what `help` shows."""
+
+    def __init__(self, of_class: str) -> None:
+        self._of_class = of_class
+
+    def __get__(self, kernel: Kernel | None, owner: type[Kernel]) -> str:
+        return self._of_class if kernel is None else kernel.documentation()
+
+
+class _Parameters:
+    """`Kernel.__signature__`, which the class has none of: what `inspect.signature` shows of a kernel."""
+
+    def __get__(self, kernel: Kernel | None, owner: type[Kernel]) -> Signature | None:
+        return None if kernel is None else kernel.parameters()
+
+
 class Kernel:
     """A kernel of a packaged module: `kernel[grid, block](*args)`.
 
-    `aotcuda.load(kernel.__module__)` is its module.
+    `aotcuda.load(kernel.__module__)` is its module. `help(kernel)` shows its docstring, and what it is packaged for.
     """
+
+    __signature__ = _Parameters()
+    if not TYPE_CHECKING:
+        __doc__ = _Documentation(__doc__)
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = _Documentation(cls.__doc__ or "")  # type: ignore[assignment]
 
     def __init__(self, name: str, loader: Loader) -> None:
         """Of the kernel of this name that `loader` has."""
@@ -38,7 +64,7 @@ class Kernel:
         record = self._loader.launched.kernel(self.__name__)
         return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 
-    def __getitem__(self, configuration: object) -> Launcher:
+    def __getitem__(self, configuration: types.Configuration) -> Launcher:
         """The kernel with a configuration: `grid, block`, then if wanted a stream and bytes of dynamic shared memory.
 
         Raises:
@@ -69,7 +95,9 @@ class Kernel:
             self._launchers[configuration] = launcher
         return launcher
 
-    def forall(self, n: int, block: int | None = None, stream: object = None, shared: int = 0) -> ForAll:
+    def forall(
+        self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
+    ) -> ForAll:
         """The kernel over at least `n` threads: `kernel.forall(n)(*args)`; it must itself ignore threads beyond `n`.
 
         Args:
@@ -86,17 +114,17 @@ class Kernel:
 
     def configure(
         self,
-        grid: object,
-        block: object,
+        grid: types.Dimensions,
+        block: types.Dimensions,
         *,
-        stream: object = None,
+        stream: types.Stream = None,
         shared: int = 0,
-        cluster: object = None,
+        cluster: types.Dimensions | None = None,
         cooperative: bool = False,
         dependent: bool = False,
         priority: int | None = None,
         carveout: int | None = None,
-        **unknown: object,
+        **unknown: Never,
     ) -> Launcher:
         """The kernel with a configuration that says more than `kernel[grid, block]`; kept and called like that one.
 
@@ -234,14 +262,39 @@ class Kernel:
 
         return OnThisGpu(self._loader, self.__name__, str(self))
 
-    def __call__(self, *_args: object, **_named: object) -> NoReturn:
-        """Say how a kernel is launched.
+    if not TYPE_CHECKING:  # to a type checker a call is an error, after which it goes on
 
-        Raises:
-            TypeError: Always.
-        """
-        message = f"{self} needs a configuration: {self.__name__}[grid, block](...) or {self.__name__}.forall(n)(...)"
-        raise TypeError(message)
+        def __call__(self, *_args: object, **_named: object) -> NoReturn:
+            """Say how a kernel is launched.
+
+            Raises:
+                TypeError: Always.
+            """
+            name = self.__name__
+            message = f"{self} needs a configuration: {name}[grid, block](...) or {name}.forall(n)(...)"
+            raise TypeError(message)
+
+    def documentation(self) -> str:
+        """What `help` shows, `__doc__`; of the class where the manifest cannot be read."""
+        from aotcuda.runtime import described  # noqa: PLC0415 (few programs ask)
+
+        record = self._record()
+        return described.doc(record) if record is not None else str(Kernel.__doc__)
+
+    def parameters(self) -> Signature | None:
+        """What `inspect.signature` shows, `__signature__`; None where the manifest cannot be read."""
+        from aotcuda.runtime import described  # noqa: PLC0415 (few programs ask)
+
+        record = self._record()
+        return described.signature(record) if record is not None else None
+
+    def _record(self) -> Any:
+        from aotcuda.errors import ManifestError  # noqa: PLC0415 (as in launcher)
+
+        try:
+            return self._loader.launched.kernel(self.__name__)
+        except ManifestError:
+            return None
 
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"
@@ -298,7 +351,9 @@ class ForAll:
 
     __slots__ = ("_again", "_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
 
-    def __init__(self, kernel: Kernel, loader: Loader, n: int, block: int | None, stream: object, shared: int) -> None:
+    def __init__(
+        self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
+    ) -> None:
         from aotcuda.runtime.images.device_kernel import again  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
@@ -314,11 +369,18 @@ class ForAll:
         self._owner = stream  # as in Held
         self._shared = shared
 
-    def __call__(self, *args: object) -> None:
-        """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
-        self._again(self._launch, args)
+    if TYPE_CHECKING:
 
-    __call__.__qualname__ = "a kernel's arguments are given by position: kernel.forall(n)"  # as in Launcher
+        def __call__(self, *args: Any, **_none: Any) -> None:
+            """As in Launcher."""
+
+    else:
+
+        def __call__(self, *args: object) -> None:
+            """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
+            self._again(self._launch, args)
+
+        __call__.__qualname__ = "a kernel's arguments are given by position: kernel.forall(n)"  # as in Launcher
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader

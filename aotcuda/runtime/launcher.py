@@ -18,7 +18,7 @@ from aotcuda.runtime.images.device_kernel import UnloadedError, again
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, NoReturn
 
     from aotcuda.errors import CudaError
     from aotcuda.runtime.arguments.layout import PackedOverload
@@ -62,28 +62,35 @@ class Launcher:
         self._learnt: dict[tuple[Group, int], FastPath] = {}
         self._taught: set[tuple[Group, int]] = set()
 
-    def __call__(self, *args: object) -> None:
-        """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
+    if TYPE_CHECKING:
 
-        Raises:
-            ArgumentError: No packaged signature takes the arguments.
-            LaunchError: The GPU cannot take the configuration.
-            RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
-            StaleBuildError: The package is installed as editable and its sources were edited after the build.
-            ForkError: The process forked after CUDA was started.
-            CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
-            CudaError: The driver reports an error.
-        """
-        code = self._fast(args)
-        if not code:
-            return
-        if code > 0:
-            self.fail(code, args)
-            return
-        self.launch(args)
+        def __call__(self, *args: Any, **_none: Any) -> None:
+            """To type checkers: what a stub's class narrows down to the kernel's parameters."""
 
-    # Python's words for a keyword argument begin with this. To take such arguments and refuse them would cost 27 ns.
-    __call__.__qualname__ = "a kernel's arguments are given by position: kernel[grid, block]"
+    else:
+
+        def __call__(self, *args: object) -> None:
+            """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
+
+            Raises:
+                ArgumentError: No packaged signature takes the arguments.
+                LaunchError: The GPU cannot take the configuration.
+                RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
+                StaleBuildError: The package is installed as editable and its sources were edited after the build.
+                ForkError: The process forked after CUDA was started.
+                CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
+                CudaError: The driver reports an error.
+            """
+            code = self._fast(args)
+            if not code:
+                return
+            if code > 0:
+                self.fail(code, args)
+                return
+            self.launch(args)
+
+        # Python's words for a keyword argument begin with this. To take such arguments and refuse them costs 27 ns.
+        __call__.__qualname__ = "a kernel's arguments are given by position: kernel[grid, block]"
 
     @property
     def grid(self) -> Dimensions:
@@ -175,6 +182,21 @@ class Launcher:
             overload.slots.append(slot)
             if self._loader.leaving:
                 self._loader.sweep()
+
+    def __reduce__(self) -> NoReturn:
+        self.reduced()
+
+    def reduced(self) -> NoReturn:
+        """Say that it cannot be pickled: its stream, and what it has learnt, are this process's.
+
+        Raises:
+            TypeError: Always.
+        """
+        message = (
+            f"{self.where} with a configuration belongs to its process; send the kernel, and write "
+            "kernel[grid, block] where it is launched"
+        )
+        raise TypeError(message)
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
@@ -378,6 +400,9 @@ class Held:
     def __call__(self, *args: object) -> None:
         """As for `Launcher`."""
         self._launcher(*args)
+
+    def __reduce__(self) -> NoReturn:
+        self._launcher.reduced()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._launcher, name)

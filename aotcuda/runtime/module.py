@@ -125,7 +125,9 @@ class Module:
 
     @property
     def fast_path(self) -> str:
-        """Which fast path launches take, and why not the one in C: `"in C"`, `"in Python: ..."` or `"none: ..."`.
+        """The fast path that launches take, and why it is not the one in C.
+
+        It is `"in C"`, or `"in Python: ..."` or `"none: ..."` with the reason.
 
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
@@ -226,6 +228,9 @@ class Module:
         if self._made is not None:
             for name in ("__all__", *self._exported()):
                 self._namespace.pop(name, None)
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return load, (self.name,)
 
     def __repr__(self) -> str:
         if self._made is None or not self._made.is_read():
@@ -430,5 +435,16 @@ def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[obj
 
 
 def _find(module: str, name: str) -> object:
-    """An export by name, for unpickling."""
-    return load(module).attribute(name)
+    """An export by name, for unpickling.
+
+    Raises:
+        ImportError: The process that is to have it lacks the package, or has another version of it.
+    """
+    try:
+        return load(module).attribute(name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        message = (
+            f"{module}.{name} was sent to this process, which does not have it: {error}. Install the package here in "
+            "the version that the sender has"
+        )
+        raise ImportError(message, name=module) from error

@@ -21,7 +21,7 @@ from packaging.utils import parse_wheel_filename
 from integration import projects
 from integration.projects import BUILD, SETUPTOOLS, build_wheel, content, run, succeed
 from integration.running import waiting
-from integration.test_packaging_tools import GENERATED, PROOF
+from integration.test_packaging_tools import GENERATED, INSTALLERS, PROOF, installed_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def edit(project: Path, old: str, new: str, file: str = "pyproject.toml") -> Non
     path.write_text(path.read_text().replace(old, new))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["oldest", pytest.param("before 70.1", marks=pytest.mark.matrix), "newest"])
 def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
     version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
 ) -> None:
@@ -87,6 +87,7 @@ def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
     assert build_wheel(flat, *BUILD, **environ).read_bytes() == first
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("from_checkout")
 def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     command = (sys.executable, "-m", "build", "--wheel", "--installer", "uv")
@@ -94,13 +95,11 @@ def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: d
 
 
 @pytest.mark.usefixtures("from_checkout")
-def test_pip_install_gives_a_package_that_needs_the_run_time_alone(flat: Path, environment: Path) -> None:
-    succeed(flat, sys.executable, "-m", "pip", "--python", environment, "install", ".")
-    assert generated(flat) == []
-    (flat / "flat").rename(flat / "moved")
-    assert "axpy" in succeed(flat, environment, "-c", PROOF).out
-    found = succeed(flat, sys.executable, "-m", "pip", "--python", environment, "list", "--format=freeze").out
-    assert sorted(line.partition("==")[0] for line in found.split()) == ["aotcuda", "flat"]
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_an_installed_package_needs_the_run_time_alone(
+    installer: tuple[str, ...], flat: Path, environment: Path
+) -> None:
+    installed_alone(flat, environment, installer)
 
 
 def test_uv_and_pip_make_the_same_wheel_as_setuptools_alone(flat: Path, by_hatchling: dict[str, bytes]) -> None:
@@ -231,8 +230,8 @@ def state(environment: Path) -> str:
     ("version", "mode", "layout"),
     [
         ("oldest", "lenient", "src"),
-        ("before 70.1", "strict", "src"),
-        ("newest", "lenient", "flat"),
+        pytest.param("before 70.1", "strict", "src", marks=pytest.mark.matrix),
+        pytest.param("newest", "lenient", "flat", marks=pytest.mark.matrix),
         ("newest", "strict", "flat"),
         ("newest", "compat", "flat"),
     ],

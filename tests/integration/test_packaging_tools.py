@@ -41,6 +41,19 @@ print(k.axpy, k.fused)
 """What has to work in an environment without a compiler."""
 
 
+INSTALLERS = [
+    pytest.param(("uv", "pip", "install", "--quiet", "--python", "PYTHON"), id="uv"),
+    pytest.param(("pip", "--python", "PYTHON", "install"), id="pip", marks=pytest.mark.matrix),
+]
+"""Those that install into an environment other than their own, of the Python `PYTHON`."""
+
+
+def install(installer: tuple[str, ...], project: Path, python: Path, *arguments: str) -> None:
+    """Install a project into the environment of `python`."""
+    command = [str(python) if word == "PYTHON" else word for word in installer]
+    succeed(project, sys.executable, "-m", *command, *arguments, ".")
+
+
 @pytest.fixture
 def flat(tmp_path: Path) -> Path:
     return projects.copy("flat", tmp_path / "flat")
@@ -102,10 +115,12 @@ def test_an_sdist_is_made_without_compiling_and_holds_nothing_generated(flat: Pa
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(("build", "--wheel", "--installer", "uv"), id="build"),
+        pytest.param(("build", "--wheel", "--installer", "uv"), id="build", marks=pytest.mark.matrix),
         pytest.param(("uv", "build", "--wheel", "--python", sys.executable), id="uv build"),
-        pytest.param(("hatch", "build", "-t", "wheel"), id="hatch build"),
-        pytest.param(("pip", "wheel", ".", "--no-deps", "--wheel-dir", "dist"), id="pip wheel"),
+        pytest.param(("hatch", "build", "-t", "wheel"), id="hatch build", marks=pytest.mark.matrix),
+        pytest.param(
+            ("pip", "wheel", ".", "--no-deps", "--wheel-dir", "dist"), id="pip wheel", marks=pytest.mark.matrix
+        ),
     ],
 )
 def test_each_front_end_makes_that_wheel_in_its_own_isolation(
@@ -118,18 +133,30 @@ def test_each_front_end_makes_that_wheel_in_its_own_isolation(
 
 
 @pytest.mark.usefixtures("from_checkout")
-def test_pip_install_gives_a_package_that_needs_the_run_time_alone(flat: Path, environment: Path) -> None:
-    succeed(flat, sys.executable, "-m", "pip", "--python", environment, "install", ".")
-    assert generated(flat) == []
-    (flat / "flat").rename(flat / "moved")
-    assert "axpy" in succeed(flat, environment, "-c", PROOF).out
-    found = succeed(flat, sys.executable, "-m", "pip", "--python", environment, "list", "--format=freeze").out
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_an_installed_package_needs_the_run_time_alone(
+    installer: tuple[str, ...], flat: Path, environment: Path
+) -> None:
+    installed_alone(flat, environment, installer)
+
+
+def installed_alone(project: Path, environment: Path, installer: tuple[str, ...]) -> None:
+    """Install `flat`, which then works where nothing else is installed, and where its sources are not."""
+    install(installer, project, environment)
+    assert [name for name in projects.own(project) if name.startswith("flat/kernels")] == []
+    (project / "flat").rename(project / "moved")
+    assert "axpy" in succeed(project, environment, "-c", PROOF).out
+    pip = (sys.executable, "-m", "pip", "--python", environment)
+    found = succeed(project, *pip, "list", "--format=freeze").out
     assert sorted(line.partition("==")[0] for line in found.split()) == ["aotcuda", "flat"]
 
 
 @pytest.mark.usefixtures("from_checkout")
-def test_an_editable_install_puts_the_module_into_the_source_tree(flat: Path, environment: Path) -> None:
-    succeed(flat, sys.executable, "-m", "pip", "--python", environment, "install", "--editable", ".")
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_an_editable_install_puts_the_module_into_the_source_tree(
+    installer: tuple[str, ...], flat: Path, environment: Path
+) -> None:
+    install(installer, flat, environment, "--editable")
     assert generated(flat) == GENERATED
     assert "axpy" in succeed(flat, environment, "-c", PROOF).out
     assert "editable=True" in (flat / "flat" / "kernels.py").read_text()
@@ -250,7 +277,7 @@ def test_an_sdist_after_an_editable_build_gives_the_same_wheel(flat: Path, refer
     assert build_wheel(flat, *BUILD).read_bytes() == reference
 
 
-@pytest.mark.parametrize("command", [HATCHLING, BUILD])
+@pytest.mark.parametrize("command", [HATCHLING, pytest.param(BUILD, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("change", ["no functions", "another name", "artifacts"])
 def test_a_wheel_has_nothing_of_an_editable_build_before_it(
     tmp_path: Path, command: tuple[str, ...], change: str

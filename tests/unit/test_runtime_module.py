@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pickle
+import pydoc
 import sys
 import tomllib
 from pathlib import Path
@@ -65,6 +67,19 @@ class TestExports:
         assert repr(module.axpy) == "<aotcuda kernel mypkg.kernels.axpy: void(int32); void(float32)>"
         assert (module.axpy.__name__, module.axpy.__module__) == ("axpy", "mypkg.kernels")
 
+    def test_help_shows_how_it_is_launched_what_its_author_says_and_its_signatures(self, cuda):
+        packaged = cuda.package({**kernel("axpy", "void(float32, float32[::1])", INT), "doc": "Add.\n\nIn place."})
+        shown = [line.strip() for line in pydoc.render_doc(packaged.axpy, renderer=pydoc.plaintext).splitlines()]
+        calls = ["axpy[grid, block](a, b)", "axpy[grid, block](a)", ""]
+        said = ["Add.", "", "In place.", "", "Packaged for:", "void(float32, float32[::1])", "void(int32)"]
+        assert shown[-10:] == [*calls, *said]
+        assert aotcuda.Kernel.__doc__.startswith("A kernel of a packaged module")
+        assert inspect.signature(packaged.axpy) == inspect.signature(lambda *args: None)
+
+    def test_its_parameters_can_be_asked_for(self, module):
+        assert str(inspect.signature(module.axpy)) == "(a: 'int32 | float32', /)"
+        assert inspect.signature(aotcuda.Kernel) is not None
+
     def test_a_kernel_without_configuration_says_how_it_is_launched(self, module):
         with pytest.raises(TypeError, match=r"axpy needs a configuration: axpy\[grid, block\]"):
             module.axpy(1)
@@ -81,6 +96,39 @@ class TestExports:
     def test_kernels_and_functions_can_be_sent_to_another_process(self, module):
         assert pickle.loads(pickle.dumps(module.axpy)) is module.axpy
         assert pickle.loads(pickle.dumps(module.add_i32)) is module.add_i32
+
+    def test_so_can_the_module_itself(self, module):
+        assert pickle.loads(pickle.dumps(module.__aotcuda__)) is module.__aotcuda__
+
+    @pytest.mark.parametrize("extension", ["0", "1"])
+    def test_a_launcher_cannot_and_says_what_to_send(self, extension, cuda, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_EXTENSION", extension)
+        cuda.package(kernel("axpy", INT))
+        code = (
+            "import pickle\nimport mypkg.kernels as k\nclass Stream:\n    cuda_stream = 7\n"
+            "for launcher in (k.axpy[1, 32], k.axpy[1, 32, Stream()]):\n    try:\n        pickle.dumps(launcher)\n"
+            "    except TypeError as error:\n        print(error)\n"
+        )
+        wanted = (
+            "mypkg.kernels.axpy with a configuration belongs to its process; send the kernel, and write "
+            "kernel[grid, block] where it is launched\n"
+        )
+        assert cuda.run(code) == 2 * wanted
+
+    @pytest.mark.parametrize("there", ["nothing", "another version"])
+    def test_a_process_without_the_package_says_what_to_install(self, there, module, cuda):
+        data = pickle.dumps(module.axpy)
+        manifests.write(cuda.packages, [kernel("saxpy", INT)])
+        path = {} if there == "another version" else {"PYTHONPATH": str(Path(aotcuda.__file__).parents[1])}
+        code = f"import pickle\ntry:\n    pickle.loads({data!r})\nexcept ImportError as error:\n    print(error)\n"
+        why = {
+            "nothing": "No module named 'mypkg'",
+            "another version": "module 'mypkg.kernels' has no attribute 'axpy'. Did you mean 'saxpy'?",
+        }
+        assert cuda.run(code, **path) == (
+            f"mypkg.kernels.axpy was sent to this process, which does not have it: {why[there]}. Install the package "
+            "here in the version that the sender has\n"
+        )
 
     def test_load_gives_the_same_module_object(self, module):
         assert aotcuda.load("mypkg.kernels") is module.__aotcuda__

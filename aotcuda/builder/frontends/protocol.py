@@ -162,6 +162,7 @@ class CompiledKernel:
         exceptions: For a debug build: what each error code that the kernel may store stands for, as
             `(code, exception's name, arguments as text, function, file, line)`.
         defined: Where its Python function is defined: `mypkg.solver:add:12`, with the line that it begins in.
+        doc: The docstring of its source, without its indentation; may be empty.
         lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
     """
 
@@ -178,6 +179,7 @@ class CompiledKernel:
     externals: tuple[External, ...] = ()
     exceptions: tuple[tuple[int, str, str, str, str, int], ...] | None = None
     defined: str = ""
+    doc: str = ""
     lazy: bool = False
 
 

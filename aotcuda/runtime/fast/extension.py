@@ -110,7 +110,15 @@ def _find() -> tuple[Any, str]:
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
+    import copyreg  # noqa: PLC0415 (likewise)
+
+    copyreg.pickle(_launch.Launcher, _reduced)
     return _launch, ""
+
+
+def _reduced(launcher: Any) -> Any:
+    """What the launcher in Python that is behind one of the extension's says of being pickled."""
+    return launcher.reduced()
 
 
 class Records:

@@ -195,6 +195,7 @@ class NumbaFrontEnd(ABC):
             callbacks=needed.callbacks,
             externals=declarations.placed(needed.externals, python, self.root),
             exceptions=self._relative(raised) if jit.options.debug else None,
+            doc=inspect.getdoc(python) or "",
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
             lazy=bool(
                 getattr(loaded.value, "_can_compile", True)

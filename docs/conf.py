@@ -1,0 +1,59 @@
+"""How the site is made of these pages: `python3 tools/docs.py`."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from pygments.lexers import TextLexer
+from sphinx.highlighting import lexers
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+project = "aotcuda"
+copyright = "the aotcuda authors"  # noqa: A001 (Sphinx's name for it)
+release = re.search(r'__version__ = "(.*)"', (ROOT / "aotcuda" / "version.py").read_text())[1]
+version = ".".join(release.split(".")[:2])
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_llms_txt",
+]
+# Other projects' inventories are on the network, which a build that is to give the same pages must not need.
+if os.environ.get("AOTCUDA_DOCS_INTERSPHINX") == "1":
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "numba-cuda": ("https://nvidia.github.io/numba-cuda", None),
+    }
+
+for plain in ("layers", "builder-layers"):  # blocks that tests read
+    lexers[plain] = TextLexer()
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": False}
+napoleon_google_docstring = True
+
+html_theme = "furo"
+html_title = f"aotcuda {release}"
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#3f6f00", "color-brand-content": "#3f6f00"},
+    "dark_css_variables": {"color-brand-primary": "#9bd14b", "color-brand-content": "#9bd14b"},
+}
+copybutton_prompt_text = r"\$ |>>> "
+copybutton_prompt_is_regexp = True
+llms_txt_summary = (
+    "aotcuda compiles Numba kernels ahead of time, for every GPU its users have, into ordinary wheels; its run time "
+    "launches them with no compiler."
+)

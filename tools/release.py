@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Check the files that `tools/wheels.py` made on each machine, and gather them into one folder to be published.
+
+    python3 tools/release.py BUILT OUT --tag v1.2.3
+
+BUILT holds a folder for each machine. What all of them made, the sdist and the pure wheel, must be the same bytes. The
+version is that of the tag, CHANGELOG has a heading for it, twine finds nothing wrong, and each wheel that this machine
+can install is installed into a clean environment and imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from environments import ROOT, check_machine, make, run, say
+
+
+def main() -> None:
+    """Gather; what is wrong ends the script with a line that says what, and nothing is left in the folder."""
+    check_machine()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder of each machine")
+    parser.add_argument("out", metavar="OUT", type=Path, help="the folder to gather them in; it must be empty or new")
+    parser.add_argument("--tag", required=True, help="the release's tag, v and the version")
+    arguments = parser.parse_args()
+    out: Path = arguments.out.resolve()
+    if out.exists() and any(out.iterdir()):
+        sys.exit(f"{out} is not empty: a release's files are gathered in a folder of their own")
+    files = gathered(arguments.built)
+    check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+
+    say("twine")
+    python = make("gather", "twine>=6")
+    run(python, "-m", "twine", "check", "--strict", *files.values())
+    say("Clean environments")
+    for name, path in files.items():
+        if name.endswith(".whl"):
+            _try(path)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, path in files.items():
+        shutil.copy2(path, out / name)
+    say(f"{len(files)} files are in {out}")
+
+
+def gathered(built: Path) -> dict[str, Path]:
+    """The files of all machines by name; ends the script where two machines made a file of one name differently."""
+    found: dict[str, Path] = {}
+    for path in sorted(built.glob("*/aotcuda-*")):
+        other = found.setdefault(path.name, path)
+        if other.read_bytes() != path.read_bytes():
+            sys.exit(f"{path.name} differs between {other.parent.name} and {path.parent.name}: it is not reproducible")
+    kinds = {
+        "sdist": r"\.tar\.gz$",
+        "pure wheel": r"-py3-none-any\.whl$",
+        "wheel with the fast path": r"-abi3-.*\.whl$",
+    }
+    for kind, pattern in kinds.items():
+        if not any(re.search(pattern, name) for name in found):
+            sys.exit(f"there is no {kind} in {built}/*/; run tools/wheels.py on each machine first")
+    return found
+
+
+def check_version(tag: str, files: dict[str, Path], changelog: str) -> None:
+    """End the script unless tag, files and CHANGELOG are of one version."""
+    version = tag.removeprefix("v")
+    for name in files:
+        if not name.startswith((f"aotcuda-{version}-", f"aotcuda-{version}.tar")):
+            sys.exit(f"{name} is not of version {version}, which the tag {tag} names; set aotcuda/version.py first")
+    if not re.search(rf"^## {re.escape(version)}\b", changelog, re.MULTILINE):
+        sys.exit(f"CHANGELOG.md has no heading '## {version}'; write what has changed under it")
+
+
+def _try(wheel: Path) -> None:
+    """Install a wheel where nothing else is, and ask it what it is; one for another platform is only named."""
+    with tempfile.TemporaryDirectory() as name:
+        python = Path(name, "environment", "bin", "python")
+        run(sys.executable, "-m", "venv", python.parents[1])
+        pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index")
+        done = subprocess.run([*map(str, pip), str(wheel)], capture_output=True, text=True, check=False)
+        if "is not a supported wheel on this platform" in done.stderr:
+            say(f"{wheel.name} is for another platform")
+            return
+        if done.returncode:
+            sys.exit(f"{wheel.name} cannot be installed: {done.stderr.strip()}")
+        # In another folder than the checkout, whose files Python would find first.
+        run(python, "-m", "aotcuda", "doctor", folder=Path(name))
+
+
+if __name__ == "__main__":
+    main()
