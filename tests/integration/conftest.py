@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "anew",
     "back_end",
     "build_cache",
     "cuda",
@@ -49,6 +50,12 @@ def build_cache(_build_cache_folder: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTCUDA_BUILD_CACHE", str(_build_cache_folder))
         yield _build_cache_folder
+
+
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No build cache after all: the test is about building."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
 
 
 @pytest.fixture(scope="session")

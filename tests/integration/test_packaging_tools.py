@@ -21,6 +21,8 @@ from packaging.utils import parse_wheel_filename
 from integration import projects
 from integration.projects import BUILD, HATCHLING, build_wheel, content, run, succeed
 
+pytestmark = pytest.mark.usefixtures("build_cache")  # but for tests of how builds run, which are `anew`
+
 GENERATED = [
     "flat/kernels.aotcuda/flat_kernels.h",
     "flat/kernels.aotcuda/functions.fatbin",
@@ -88,6 +90,7 @@ def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
     assert b"Root-Is-Purelib: false" in content(wheel)["flat-1.0.dist-info/WHEEL"]
 
 
+@pytest.mark.usefixtures("anew")
 def test_a_build_leaves_no_file_in_the_source_tree_or_the_temporary_folder(flat: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -111,6 +114,7 @@ def test_an_sdist_is_made_without_compiling_and_holds_nothing_generated(flat: Pa
     assert not [name for name in names if "flat/kernels" in name]
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize(
     "command",
@@ -132,6 +136,7 @@ def test_each_front_end_makes_that_wheel_in_its_own_isolation(
     assert build_wheel(flat, sys.executable, "-m", *command, **hatch).read_bytes() == reference
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize("installer", INSTALLERS)
 def test_an_installed_package_needs_the_run_time_alone(
@@ -151,6 +156,7 @@ def installed_alone(project: Path, environment: Path, installer: tuple[str, ...]
     assert sorted(line.partition("==")[0] for line in found.split()) == ["aotcuda", "flat"]
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize("installer", INSTALLERS)
 def test_an_editable_install_puts_the_module_into_the_source_tree(
@@ -176,6 +182,7 @@ def with_build_tools(environment: Path) -> Path:
 INSTALL = ("install", "--no-build-isolation", "--no-deps", "--editable", ".")
 
 
+@pytest.mark.usefixtures("anew")
 def test_an_editable_install_without_isolation_works_with_what_the_extra_brings(
     flat: Path, with_build_tools: Path
 ) -> None:
@@ -365,6 +372,7 @@ def test_the_environment_variable_replaces_the_list_of_targets(flat: Path) -> No
     assert [image["arch"] for image in manifest["ltoir"]] == ["sm_75", "sm_90a", "compute_75"]
 
 
+@pytest.mark.usefixtures("anew")
 def test_progress_is_one_line_on_a_terminal_that_is_gone_at_the_end(flat: Path) -> None:
     pty = pytest.importorskip("pty")
     parent, child = pty.openpty()
@@ -383,11 +391,13 @@ def test_progress_is_one_line_on_a_terminal_that_is_gone_at_the_end(flat: Path) 
     assert shown.count(b"\n") == 1
 
 
+@pytest.mark.usefixtures("anew")
 def test_nothing_is_said_when_all_is_well_and_there_is_no_terminal(flat: Path) -> None:
     done = run(flat, *HATCHLING)
     assert (done.status, done.out + done.err) == (0, "dist/flat-1.0-py3-none-any.whl\n")
 
 
+@pytest.mark.usefixtures("anew")
 def test_a_wheel_names_no_folder_of_the_build_machine(flat: Path, tmp_path: Path) -> None:
     wheel = build_wheel(flat)
     with zipfile.ZipFile(wheel) as archive:
