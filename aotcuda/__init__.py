@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ToolchainError,
     )
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
     from aotcuda.runtime.kernel import ForAll, Kernel
     from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.module import Module, load
@@ -56,6 +57,8 @@ __all__ = [
     "FallbackWarning",
     "ForAll",
     "ForkError",
+    "GridKernel",
+    "GridLauncher",
     "HostArrayWarning",
     "ImageError",
     "Kernel",
@@ -90,6 +93,8 @@ def __getattr__(name: str) -> object:
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Launcher":
         import aotcuda.runtime.launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name in ("GridKernel", "GridLauncher"):
+        import aotcuda.runtime.grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415
     value: object = getattr(home, name)

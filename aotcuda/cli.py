@@ -69,10 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--header", action="store_true", help="print the C headers instead of a table")
     inspect.set_defaults(run=_inspect)
 
-    build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
-    build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
-    build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
-    build.set_defaults(run=_build)
+    _add_build(commands)
 
     check = commands.add_parser("check", help="tell what each GPU and driver would take from a wheel or module")
     check.add_argument("target", metavar="TARGET", help="wheel, importable module or package, or folder")
@@ -89,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.set_defaults(run=_diff)
 
     config = commands.add_parser("config", help="flags for a C++ build that uses a module's device functions")
-    config.add_argument("module", metavar="MODULE", help="importable module or package, or a folder")
+    config.add_argument("module", metavar="MODULE", nargs="?", help="importable module or package, or a folder")
     wanted = config.add_mutually_exclusive_group(required=True)
     for name, text in (
         ("includes", "where its header is: -I<folder>"),
@@ -97,8 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         ("files", "the same as plain paths"),
     ):
         wanted.add_argument(f"--{name}", dest="wanted", action="store_const", const=name, help=f"print {text}")
+    wanted.add_argument("--cmakedir", action="store_true", help="print the folder of the CMake package; no MODULE")
     config.add_argument("--cuda", metavar="MAJOR", type=int, default=0, help="for a linker of this CUDA, 12 or 13")
-    config.set_defaults(run=_config)
+    config.set_defaults(run=_config, usage=config.error)
 
     record = commands.add_parser(
         "record",
@@ -133,6 +131,19 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
     warm.add_argument("--arch", metavar="ARCH", nargs="+", help="for these GPUs, sm_XY (default: all that need it)")
     warm.add_argument("--cuda", metavar="MAJOR", type=int, help="for drivers of this CUDA, 12 or 13")
     warm.set_defaults(run=_warm)
+
+
+def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
+    build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
+    build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
+    build.add_argument("--sbom", metavar="FILE", type=Path, help="where to write what it was made with, as CycloneDX")
+    build.add_argument("--depfile", metavar="FILE", type=Path, help="write what was read, as a rule for make or ninja")
+    build.add_argument("--stamp", metavar="FILE", type=Path, help="touch FILE at the end; --depfile's rule is for it")
+    said = build.add_mutually_exclusive_group()
+    said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
+    said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
+    build.set_defaults(run=_build)
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
@@ -194,6 +205,13 @@ def _config(arguments: argparse.Namespace) -> None:
 
     from aotcuda.inspect import flags  # noqa: PLC0415
 
+    if arguments.cmakedir != (arguments.module is None):
+        arguments.usage("name MODULE, unless it is --cmakedir that you want")
+    if arguments.cmakedir:
+        from aotcuda.builder import cmake  # noqa: PLC0415
+
+        print(cmake.FOLDER)
+        return
     of_linker = () if arguments.wanted == "includes" else (arguments.cuda,)
     found = shlex.join(getattr(flags, arguments.wanted)(arguments.module, *of_linker))
     _set_errors("surrogateescape")  # paths as they are, also those that are no text
@@ -213,8 +231,17 @@ def _build(arguments: argparse.Namespace) -> None:
             message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
             raise ToolchainError(message) from error
         interrupt.check()
-        written = build_project(arguments.project, arguments.out, _warn)
-    for path in written:
+        written = build_project(
+            arguments.project,
+            arguments.out,
+            _warn,
+            bill=arguments.sbom,
+            depfile=arguments.depfile,
+            stamp=arguments.stamp,
+            quiet=arguments.quiet,
+            verbose=arguments.verbose,
+        )
+    for path in () if arguments.quiet else written:
         print(path)
 
 

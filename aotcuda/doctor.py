@@ -46,6 +46,7 @@ def examine() -> dict[str, Any]:
 def render(found: dict[str, Any]) -> str:
     """The same as lines to read."""
     own, python, fast, driver = (found[name] for name in ("aotcuda", "python", "fast_path", "driver"))
+    cuda = int((driver["cuda"] or f"{frontends.CUDA}.0").partition(".")[0])
     rows = [
         ("aotcuda", f"{own['version']}, in {own['path']}"),
         ("Python", f"{python['version']}, {python['implementation']} on {python['platform']}"),
@@ -53,7 +54,7 @@ def render(found: dict[str, Any]) -> str:
         ("driver", driver["problem"] or f"for CUDA {driver['cuda']}"),
         *((f"GPU {gpu['index']}", f"{gpu['name']}, compute capability {gpu['capability']}") for gpu in driver["gpus"]),
         *(
-            (name, version or f"not installed: pip install {frontends.BUILT_IN[name].requirement()!r}")
+            (name, version or f"not installed: pip install {frontends.BUILT_IN[name].requirement(cuda=cuda)!r}")
             for name, version in found["front_ends"].items()
         ),
         ("cache", found["cache"] or "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"),

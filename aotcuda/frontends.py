@@ -63,7 +63,9 @@ class Registration:
         requires: What pip installs for builds; `{cuda}` stands for the major version of CUDA.
         jit_requires: Likewise for the JIT fallback.
         package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
-        tested: The versions of its compiler that it was tested with, the newest last; others are refused.
+        tested: The releases of its compiler that it was tested with (tools/matrix.py), the newest last; others are
+            refused. The extras of pyproject.toml accept them all.
+        beside: What else pip is told for those that do not work with the newest of what they require, by release.
         distributions: How the names of the installed distributions begin whose versions decide what is compiled.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
         internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
@@ -77,6 +79,7 @@ class Registration:
     """
 
     __slots__ = (
+        "beside",
         "caller",
         "compiler",
         "distributions",
@@ -105,6 +108,7 @@ class Registration:
         jit_requires: str = "",
         package: str = "",
         tested: tuple[str, ...] = (),
+        beside: Mapping[str, str] = {},
         distributions: tuple[str, ...] = (),
         packages: tuple[str, ...] = (),
         internals: tuple[str, ...] = (),
@@ -122,6 +126,7 @@ class Registration:
         self.jit_requires = jit_requires or requires
         self.package = package
         self.tested = tested
+        self.beside = beside
         self.distributions = distributions
         self.packages = packages
         self.internals = internals
@@ -133,8 +138,8 @@ class Registration:
         self.in_place = in_place
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
-        """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the newest major version there is."""
-        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(min(cuda, CUDA)))
+        """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version there is."""
+        return (self.jit_requires if jit else self.requires).replace("{cuda}", str(max(12, min(cuda, CUDA))))
 
     def bringing(self, extra: str) -> str:
         """What pip installs for it with the compilers of one of the extras in `TOOLKITS`: `aotcuda[wide]`."""
@@ -156,7 +161,8 @@ BUILT_IN: Mapping[str, Registration] = {
         requires="aotcuda[cu{cuda}]",
         jit_requires="aotcuda[jit-cu{cuda}]",
         package="numba_cuda",
-        tested=("0.30.4",),
+        tested=("0.30.1", "0.30.2", "0.30.3", "0.30.4"),
+        beside=dict.fromkeys(("0.30.1", "0.30.2", "0.30.3"), "numba<0.66"),  # with later ones its import fails
         distributions=("numba", "llvmlite", "numpy"),
         packages=("numba_cuda", "numba.cuda", "numba.core.types"),
         internals=("numba", "numba_cuda", "llvmlite"),
@@ -174,7 +180,7 @@ BUILT_IN: Mapping[str, Registration] = {
         requires="aotcuda[mlir-cu{cuda}]",
         jit_requires="aotcuda[jit-mlir-cu{cuda}]",
         package="numba_cuda_mlir",
-        tested=("0.6.0",),
+        tested=("0.5.0", "0.5.1", "0.5.2", "0.5.3", "0.5.4", "0.6.0"),
         distributions=("numba", "llvmlite", "numpy"),
         packages=("numba_cuda_mlir",),
         internals=("numba_cuda_mlir",),
@@ -183,6 +189,17 @@ BUILT_IN: Mapping[str, Registration] = {
         interop="aotcuda.interop.numba_cuda_mlir",
         variables=_NUMBA,
         in_place="aotcuda.numba_cuda_mlir",
+    ),
+    "triton": Registration(
+        "triton",
+        tables="aotcuda.builder.frontends.triton.tables",
+        compiler="aotcuda.builder.frontends.triton.compiler:FRONT_END",
+        requires="aotcuda[triton]",
+        package="triton",
+        packages=("triton",),
+        internals=("triton",),
+        imports="triton",
+        variables=Variables(prefixes=("TRITON_", "MLIR_")),
     ),
 }
 

@@ -21,8 +21,7 @@ _KINDS = {
     "build": "whole builds",
     "index": "lists of what they asked",
     "unit": "compiled units",
-    "functions": "merged functions",
-    "image": "linked images",
+    "step": "merged functions and linked images",
     "damaged": "damaged, to be replaced",
 }
 """What the entries of builds are."""

@@ -30,6 +30,7 @@ from __future__ import annotations
 import os
 import sys
 
+from aotcuda import system
 from aotcuda.data_folder import EDITABLE as EDITABLE
 from aotcuda.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
@@ -41,8 +42,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from aotcuda.manifest_shape import Argument as Argument
     from aotcuda.manifest_shape import Callbacks as Callbacks
     from aotcuda.manifest_shape import File as File
+    from aotcuda.manifest_shape import FixedLaunch as FixedLaunch
     from aotcuda.manifest_shape import Function as Function
     from aotcuda.manifest_shape import Head as Head
     from aotcuda.manifest_shape import Image as Image
@@ -347,7 +350,7 @@ class Kept:
         if not self._is_own():
             self._open()  # who becomes a daemon closes all files, and the next ones get their numbers
         try:
-            return os.pread(self._descriptor, end - start, start)
+            return system.read_at(self._descriptor, start, end - start)
         except OSError as error:
             raise _unreadable(self._path, str(error.strerror)) from None
 

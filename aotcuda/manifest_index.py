@@ -32,7 +32,7 @@ def make(manifest: Manifest, data: bytes) -> bytes | None:
     """The index of a manifest whose file is `data`, as `manifest.dump` gives it; None if it is too short for one."""
     if len(data) < LEAST or not manifest["kernels"]:
         return None
-    head = cast("Head", {key: manifest[key] for key in get_type_hints(manifest_shape.Head)})  # type: ignore[literal-required]
+    head = cast("Head", {key: manifest[key] for key in get_type_hints(manifest_shape.Head) if key in manifest})  # type: ignore[literal-required]
     index: Index = {
         "format": manifest["format"],
         "floor": manifest["floor"],

@@ -58,11 +58,22 @@ class Whole:
         return type(value) is int and self._start <= value < self._end
 
 
+class Constant:
+    """A number, a string, true or false, or null."""
+
+    what = "a number, a string, true or false, or null"
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is one of these."""
+        return value is None or isinstance(value, int | float | str)
+
+
 Arch = Annotated[str, Text(r"(sm|compute)_\d{2,3}[af]?", "a target such as sm_90")]
 Version = Annotated[str, Text(r"\d{1,4}(\.\d{1,4}){0,3}", "a version")]
 Dtype = Annotated[str, Text(r"bfloat16|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
 Format = Annotated[str, OneOf(*"?bBhHiIqQefd")]
 Signed = Annotated[int, Whole(2**63, start=-(2**63))]
+Value = Annotated[int | float | str | bool | None, Constant()]
 Block = Annotated[int, Whole(1 << 16)]
 """An offset in the parameter block, or its size; the driver takes 32,764 bytes."""
 
@@ -105,11 +116,27 @@ class Parameter(TypedDict):
       (strides in elements). Which words, and in what order, is the front end's affair.
     - `type`: zeros in the place of a type, `dtype`; a 64-bit word with `words`, else of the size of a number of it.
     - `tuple`: `members` are parameters in their turn; each has its own offset.
+    - `elements`: the address of an array's first element, of type `dtype`, whatever its shape and strides.
+    - `number`: as `scalar`, but of several overloads the first one in order that takes the number is launched.
+    - `constant`: compiled into the kernel, and nothing in the block: it takes the one value `value`, and where it is
+      `optional` None as well, for an argument that was left out.
     """
 
     name: str
     type: str  # as the front end prints it
-    kind: Literal["scalar", "complex", "pointer", "datetime", "record", "array", "type", "tuple"]
+    kind: Literal[
+        "scalar",
+        "complex",
+        "pointer",
+        "datetime",
+        "record",
+        "array",
+        "type",
+        "tuple",
+        "elements",
+        "number",
+        "constant",
+    ]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
     dtype: NotRequired[Dtype]  # NumPy's type string, "<f4"; structured ones as in aotcuda.dtypes; "bfloat16"
@@ -120,6 +147,27 @@ class Parameter(TypedDict):
     words: NotRequired[list[str]]
     exact: NotRequired[bool]  # numbers: it takes those that Numba would give this very type, and adopts no other
     members: NotRequired[list[Parameter]]
+    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # elements, number: what it must be divisible by
+    least: NotRequired[Signed]  # number: the smallest that it takes
+    most: NotRequired[Signed]  # and the largest
+    value: NotRequired[Value]  # constant
+    optional: NotRequired[bool]
+
+
+class FixedLaunch(TypedDict):
+    """How a kernel has to be launched whose users say the grid alone; it depends on the image."""
+
+    threads: Annotated[int, Whole(1025, start=1)]  # of a block, all of them in x
+    shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
+    cluster: NotRequired[list[int]]  # its blocks in x, y and z
+
+
+class Argument(TypedDict):
+    """What a launch gives by position or by name."""
+
+    name: Annotated[str, Text(r"[^\W\d]\w*", "a Python name")]
+    default: NotRequired[Value]  # what it is where a launch does not give it
+    keyword: NotRequired[bool]  # by name alone
 
 
 class Resources(TypedDict):
@@ -153,6 +201,7 @@ class Overload(TypedDict):
     launch_bounds: list[int]  # maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
+    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
 
@@ -163,6 +212,7 @@ class Kernel(TypedDict):
     origin: str  # "mypkg._kernels:axpy"
     overloads: list[Overload]
     doc: NotRequired[str]  # the docstring of its source
+    arguments: NotRequired[list[Argument]]  # where launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: where its Python function begins, "mypkg.solver:axpy:12"
 
 
@@ -237,6 +287,7 @@ class Head(TypedDict):
     files: dict[Literal["kernels", "functions", "header"], File]
     images: list[Image]  # of the kernels
     callbacks: list[Callbacks]
+    by_grid: NotRequired[bool]  # kernels are launched as `kernel[grid](...)`: the rest of a configuration is known
     handle: str  # what callbacks are given: "cuda.core.ObjectCode"
 
 
@@ -288,6 +339,9 @@ _NEEDED = {
     "array": ("dtype", "ndim", "layout", "words"),
     "type": ("dtype",),
     "tuple": ("members",),
+    "elements": ("dtype",),
+    "number": ("format",),
+    "constant": ("value",),
 }
 """By the `kind` of a parameter, the keys that it has."""
 

@@ -15,12 +15,14 @@ from typing import Any, Protocol, SupportsIndex, TypeAlias
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
+    from collections.abc import Callable
 
 __all__ = [
     "Complex",
     "Configuration",
     "DeviceArray",
     "Dimensions",
+    "Grid",
     "Integer",
     "JAXArray",
     "NumPyScalar",
@@ -120,3 +122,6 @@ Configuration: TypeAlias = (
     "tuple[Dimensions, Dimensions] | tuple[Dimensions, Dimensions, Stream] | tuple[Dimensions, Dimensions, Stream, int]"
 )
 """What stands in brackets: grid, block, stream and bytes of dynamic shared memory."""
+
+Grid: TypeAlias = "Dimensions | Callable[[dict[str, Any]], Dimensions]"
+"""A grid of programs, or what makes it of a launch's arguments, by their names."""

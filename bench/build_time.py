@@ -1,67 +1,174 @@
-"""How long wheels take to build in an environment that exists: the quickstart, and 50 kernels for five GPU generations.
+"""How long wheels take to build, beside nvcc with two threads on the same kernels in C++, turn by turn.
 
-python bench/build_time.py
+python bench/build_time.py [--runs 5] [--thousand]
+
+- cold: fifty kernels for five GPU generations, with nothing kept from earlier builds; nvcc gets one file.
+- edited, again: the same after one kernel was edited, and after nothing was, with a build cache that is filled before.
+- with --thousand: twenty modules of fifty kernels each; nvcc gets twenty files of fifty.
+- back end: the same project without aotcuda, of which the times of builds are a part.
+
+Memory is what the processes of a build hold together (their proportional set size), looked at every 50 ms in a run that
+is not timed.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import machine
 import projects
+from cuda.pathfinder import find_nvidia_binary_utility
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _QUICKSTART = Path(__file__).resolve().parent.parent / "examples" / "quickstart"
-_TARGETS = {"quickstart": 5, "fifty": 60}
+_BUILD = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
+_TICK = 0.05
+_MIB = 1 << 20
 
 
 def main() -> int:
     parser = machine.parser(__doc__, "build_time")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--thousand", action="store_true", help="also twenty modules of fifty kernels")
     arguments = parser.parse_args()
+    nvcc = find_nvidia_binary_utility("nvcc")
+    if nvcc is None:
+        sys.exit("nvcc is not installed; it belongs to the extra `test`")
     here = machine.describe()
-    seconds: dict[str, list[float]] = {"quickstart": [], "fifty": []}
-    sizes: dict[str, int] = {}
-    for _ in range(arguments.runs):
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            ignored = shutil.ignore_patterns("dist", "kernels.aotcuda", "kernels.py*", "__pycache__")
-            shutil.copytree(_QUICKSTART, folder / "quickstart", ignore=ignored)
-            projects.generate(folder, "fifty", 50)
-            for name, values in seconds.items():
-                elapsed, sizes[name] = _build(folder / name)
-                values.append(elapsed)
-
-    titles = {"quickstart": "quickstart: 2 + 2 signatures, 5 archs and PTX", "fifty": "50 kernels, 5 archs"}
-    figures = {
-        name: machine.summary(values) | {"target": _TARGETS[name], "wheel_bytes": sizes[name]}
-        for name, values in seconds.items()
-    }
-    rows: list[tuple[object, ...]] = [
-        (titles[name], item["median"], item["min"], item["target"], item["wheel_bytes"])
-        for name, item in figures.items()
-    ]
-    machine.table(("seconds", "median", "min", "target", "wheel bytes"), rows)
-    met = {f"{name}: under {target} s": figures[name]["median"] < target for name, target in _TARGETS.items()}
+    with tempfile.TemporaryDirectory() as temporary:
+        cases, memory = _cases(Path(temporary), nvcc, thousand=arguments.thousand)
+        seconds: dict[str, list[float]] = {name: [] for name in cases}
+        for _ in range(arguments.runs):
+            for name, run in cases.items():
+                seconds[name].append(run())
+        peaks = {name: _peak(*command) for name, command in memory.items()}
+    figures = {name: machine.summary(values) for name, values in seconds.items()}
+    machine.table(("seconds", "median", "min"), [(name, item["median"], item["min"]) for name, item in figures.items()])
     print()
-    for text, verdict in met.items():
-        print(f"{text}: {'met' if verdict else 'MISSED'}")
-    machine.write(arguments.out, here, unit="seconds", figures=figures, measures=met)
+    machine.table(("MiB at most", "at once"), [(name, peak // _MIB) for name, peak in peaks.items()])
+    met = _met({name: item["median"] for name, item in figures.items()}, peaks)
+    machine.verdicts(met, {})
+    machine.write(arguments.out, here, unit="seconds", figures=figures, memory_bytes=peaks, measures=met)
     return 0 if all(met.values()) else 1
 
 
-def _build(project: Path) -> tuple[float, int]:
-    """Wall time of one build, and the size of its wheel."""
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(project / "dist")]
+def _cases(
+    folder: Path, nvcc: str, *, thousand: bool
+) -> tuple[dict[str, Callable[[], float]], dict[str, tuple[Path, dict[str, str]]]]:
+    """What is timed, each a function that returns seconds; and the builds whose memory is looked at."""
+    ignored = shutil.ignore_patterns("dist", "kernels.aotcuda", "kernels.py*", "__pycache__")
+    quickstart = Path(shutil.copytree(_QUICKSTART, folder / "quickstart", ignore=ignored))
+    fifty = projects.generate(folder, "fifty", 50)
+    edited = projects.generate(folder / "edited", "fifty", 50)
+    plain = _without_hook(projects.generate(folder / "plain", "fifty", 50))
+    cpp = projects.generate_cpp(folder / "cpp", 50)
+    cold, kept = {"AOTCUDA_BUILD_CACHE": "0"}, {"AOTCUDA_BUILD_CACHE": str(folder / "cache")}
+    _build(edited, kept)
+    runs = {
+        "quickstart: 2 + 2 signatures, 5 archs and PTX, cold": lambda: _build(quickstart, cold),
+        "fifty, cold": lambda: _build(fifty, cold),
+        "fifty, nvcc": lambda: _nvcc(nvcc, cpp),
+        "fifty, one kernel edited": lambda: _build(_edit(edited), kept),
+        "fifty, again": lambda: _build(edited, kept),
+        "fifty, the back end alone": lambda: _build(plain, cold),
+    }
+    memory = {"fifty, cold": (fifty, cold)}
+    if thousand:
+        many = projects.generate(folder, "thousand", 50, modules=20)
+        files = projects.generate_cpp(folder / "many", 50, files=20)
+        runs |= {"thousand, cold": lambda: _build(many, cold), "thousand, nvcc": lambda: _nvcc(nvcc, files)}
+        memory["thousand, cold"] = (many, cold)
+    return runs, memory
+
+
+def _met(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
+    alone = median["fifty, the back end alone"]
+    met = {
+        "quickstart: under 5 s": median["quickstart: 2 + 2 signatures, 5 archs and PTX, cold"] < 5,
+        "fifty, cold: at most 1.5 times nvcc": median["fifty, cold"] <= 1.5 * median["fifty, nvcc"],
+        "fifty, one kernel edited: at most 1.5 s": median["fifty, one kernel edited"] <= 1.5,
+        "fifty, again: at most 0.5 s beyond the back end": median["fifty, again"] - alone <= 0.5,
+    }
+    if "thousand, cold" in median:
+        met["thousand, cold: at most 2 times nvcc"] = median["thousand, cold"] <= 2 * median["thousand, nvcc"]
+    return met | {f"{name}: under 1 GiB": peak < 1024 * _MIB for name, peak in peaks.items()}
+
+
+def _without_hook(project: Path) -> Path:
+    path = project / "pyproject.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""))
+    return project
+
+
+def _edit(project: Path) -> Path:
+    """Change a constant of the first kernel, each time to another one."""
+    source = project / "fifty" / "_kernels.py"
+    text = source.read_text(encoding="utf-8")
+    source.write_text(re.sub(r"(a \* x\[i\] \+ )(\d+)", lambda it: f"{it[1]}{int(it[2]) + 1}", text, count=1))
+    return project
+
+
+def _build(project: Path, more: dict[str, str]) -> float:
+    return _timed([*_BUILD], project, os.environ | more)
+
+
+def _nvcc(nvcc: str, files: list[Path]) -> float:
+    """All files, one after the other, for the same GPUs."""
+    numbers = [arch.removeprefix("sm_") for arch in projects.ARCHS]
+    targets = [word for number in numbers for word in ("-gencode", f"arch=compute_{number},code=sm_{number}")]
+    return sum(
+        _timed([nvcc, "--threads", "2", *targets, "-fatbin", "-o", f"{path}.fatbin", str(path)], path.parent, None)
+        for path in files
+    )
+
+
+def _timed(command: list[str], folder: Path, environment: dict[str, str] | None) -> float:
     started = time.perf_counter()
-    subprocess.run([*command, str(project)], check=True, capture_output=True)
-    elapsed = time.perf_counter() - started
-    (wheel,) = (project / "dist").glob("*.whl")
-    return elapsed, wheel.stat().st_size
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - started
+
+
+def _peak(project: Path, more: dict[str, str]) -> int:
+    """The most bytes that a build's processes have held together."""
+    most = 0
+    with subprocess.Popen(_BUILD, cwd=project, env=os.environ | more, stdout=subprocess.DEVNULL) as build:
+        while build.poll() is None:
+            most = max(most, sum(map(_proportional, _family(build.pid))))
+            time.sleep(_TICK)
+    if build.returncode:
+        sys.exit(f"the build in {project} failed")
+    return most
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [pid]
+    for one in found:
+        for task in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                found += map(int, task.read_text().split())
+            except OSError:  # it has ended
+                continue
+    return found
+
+
+def _proportional(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    found = re.search(r"^Pss: +(\d+) kB", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
 
 
 if __name__ == "__main__":

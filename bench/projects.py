@@ -28,10 +28,13 @@ packages = ["{name}"]
 arch = [{archs}]
 load = "{load}"
 
-[tool.aotcuda.modules."{name}.kernels"]
-source = "{name}._kernels"
+"""
 
-[tool.aotcuda.modules."{name}.kernels".kernels]
+_MODULE = """
+[tool.aotcuda.modules."{name}.kernels{number}"]
+source = "{name}._kernels{number}"
+
+[tool.aotcuda.modules."{name}.kernels{number}".kernels]
 """
 
 # Five kernels of the kinds that packages have: streaming, a loop, math functions, shared memory, two dimensions.
@@ -102,19 +105,99 @@ def {name}(x, out):
 )
 
 
-def generate(folder: Path, name: str, kernels: int, *, archs: tuple[str, ...] = ARCHS, load: str = "import") -> Path:
-    """A project in `folder/name` whose module `name.kernels` has so many kernels; returns its folder."""
+# The same kernels in C++, in the same order; an array comes with its length, or with its two.
+_CPP = (
+    """
+extern "C" __global__ void {name}(float a, const float *x, long, float *out, long size)
+{{
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    if (i < size)
+        out[i] = a * x[i] + {number};
+}}
+""",
+    """
+extern "C" __global__ void {name}(const double *x, long, double *out, long size, int terms)
+{{
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    if (i < size) {{
+        double total = 0.0;
+        for (int term = 0; term < terms; ++term)
+            total = total * x[i] + (term + {number});
+        out[i] = total;
+    }}
+}}
+""",
+    """
+extern "C" __global__ void {name}(const float *x, long, float *out, long size)
+{{
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    if (i < size)
+        out[i] = expf(-x[i] * x[i]) * sinf(x[i] + {number}) / sqrtf(1 + x[i] * x[i]);
+}}
+""",
+    """
+extern "C" __global__ void {name}(const float *x, long size, float *out, long)
+{{
+    __shared__ float tile[256];
+    int t = threadIdx.x;
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    tile[t] = i < size ? x[i] : {number};
+    __syncthreads();
+    for (int step = 128; step > 0; step /= 2) {{
+        if (t < step)
+            tile[t] += tile[t + step];
+        __syncthreads();
+    }}
+    if (t == 0)
+        out[blockIdx.x] = tile[0];
+}}
+""",
+    """
+extern "C" __global__ void {name}(const float *x, long rows, long columns, float *out, long, long width)
+{{
+    long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+    long j = blockIdx.y * (long)blockDim.y + threadIdx.y;
+    if (0 < i && i < rows - 1 && 0 < j && j < columns - 1)
+        out[i * width + j] = {number} * (x[(i - 1) * columns + j] + x[(i + 1) * columns + j] + x[i * columns + j - 1]
+                                         + x[i * columns + j + 1] - 4 * x[i * columns + j]);
+}}
+""",
+)
+
+
+def generate(
+    folder: Path, name: str, kernels: int, *, archs: tuple[str, ...] = ARCHS, load: str = "import", modules: int = 1
+) -> Path:
+    """A project in `folder/name` whose module `name.kernels` has so many kernels; returns its folder.
+
+    With several `modules` each has so many: `name.kernels0`, `name.kernels1`.
+    """
     project = folder / name
     package = project / name
     package.mkdir(parents=True)
     listed = ", ".join(f'"{item}"' for item in archs)
     table = [_PYPROJECT.format(name=name, archs=listed, load=load)]
-    source = ["import math\n\nfrom numba import cuda, float32\n"]
-    for number in range(kernels):
-        signature, template = _TEMPLATES[number % len(_TEMPLATES)]
-        table.append(f'k{number} = "{signature}"\n')
-        source.append(template.format(name=f"k{number}", number=number))
+    for module in range(modules):
+        number_of_it = module if modules > 1 else ""
+        table.append(_MODULE.format(name=name, number=number_of_it))
+        source = ["import math\n\nfrom numba import cuda, float32\n"]
+        for number in range(module * kernels, (module + 1) * kernels):
+            signature, template = _TEMPLATES[number % len(_TEMPLATES)]
+            table.append(f'k{number} = "{signature}"\n')
+            source.append(template.format(name=f"k{number}", number=number))
+        (package / f"_kernels{number_of_it}.py").write_text("\n".join(source), encoding="utf-8")
     (project / "pyproject.toml").write_text("".join(table), encoding="utf-8")
     (package / "__init__.py").write_text("", encoding="utf-8")
-    (package / "_kernels.py").write_text("\n".join(source), encoding="utf-8")
     return project
+
+
+def generate_cpp(folder: Path, kernels: int, *, files: int = 1) -> list[Path]:
+    """The kernels of `generate` in CUDA C++, so many a file."""
+    folder.mkdir(parents=True)
+    found = []
+    for file in range(files):
+        numbers = range(file * kernels, (file + 1) * kernels)
+        found.append(folder / f"kernels{file}.cu")
+        texts = [_CPP[number % len(_CPP)].format(name=f"k{number}", number=number) for number in numbers]
+        found[-1].write_text("".join(texts), encoding="utf-8")
+    return found

@@ -17,7 +17,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
-_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")  # which of the two launch paths the tests go
+# Which of the two launch paths the tests go, and whether they go with a compiler that may become a tested one.
+_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR", "AOTCUDA_UNTESTED")
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 
 

@@ -12,19 +12,32 @@ from environments import ROOT, check_machine, environment, make, run, say
 PARALLEL = ("-n", "auto", "--dist", "loadfile")
 
 
+# What the first release of numba-cuda needs of what it requires, where the environment has a later one.
+BESIDE_OLDEST = ("cuda-core<1", "llvmlite<0.48")
+
 # Beside those of CUDA 13, which the environment itself has: tests build with both by putting the folder on PYTHONPATH.
 CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "nvjitlink")
+
+
+def oldest() -> list[str]:
+    """The first releases of the compilers that the extras accept, for tests that build with them in the same way."""
+    sys.path.insert(0, str(ROOT))
+    from aotcuda import frontends  # noqa: PLC0415 (of this checkout)
+
+    ends = [(one, one.tested[0]) for one in frontends.BUILT_IN.values() if one.tested]
+    beside = [one.beside[release] for one, release in ends if release in one.beside]
+    return [*(f"{one.name}=={release}" for one, release in ends), *beside, *BESIDE_OLDEST]
 
 
 def main() -> None:
     """Make the environment and become pytest in it: its last line and exit status are this script's."""
     check_machine()
-    say("The tests' environment: the build side and pytest, and the compilers of CUDA 12.9 (1.9 GB on disk)")
+    say("The tests' environment: the build side and pytest, Triton, and the compilers of CUDA 12.9 (3 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test]")
-    if not (folder := python.parents[1] / "cuda12").is_dir():
-        packages = [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12]
-        pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
-        run(*pip, "--target", folder, *packages)
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps")
+    for folder, packages in (("cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12]), ("oldest", oldest())):
+        if not (where := python.parents[1] / folder).is_dir():
+            run(*pip, "--target", where, *packages)
     say("pytest")
     os.chdir(ROOT)
     os.execve(python, [str(python), "-m", "pytest", *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
+import time
 import tomllib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda import dependencies, manifest, missing_hook
+from aotcuda import dependencies, manifest, missing_hook, system
 from aotcuda.arch import Target
 from aotcuda.builder import (
+    build_rules,
+    capacity,
     in_place,
     manifest_dependencies,
     output,
     plan,
+    progress,
     questions,
     rebuild,
     sameness,
+    sbom,
     stages,
     toolkits,
     wheel_files,
@@ -30,7 +36,7 @@ from aotcuda.builder.build_cache.store import Store, trim
 from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
-from aotcuda.errors import ConfigError
+from aotcuda.errors import BuildError, ConfigError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.manifest_dependencies import Dependencies
+    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.progress import Progress, Summary
     from aotcuda.builder.worker.job import BuiltModule, Result
 
 
@@ -66,16 +74,22 @@ class Output:
         package_root: That folder in the project (`.` or `src`), relative to the project.
         warnings: What the user should know.
         notes: What the build decided that the sources asked for; a part of its report.
+        sbom: Its bill of materials, CycloneDX JSON.
         needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
             is compiled from it.
+        summary: What the build did.
         reuse: What came from the build cache.
+        depends: The files and folders that it was made from, pyproject.toml apart; for a build that is `followed`.
     """
 
     files: dict[str, bytes]
     package_root: str
     warnings: tuple[str, ...]
+    summary: Summary
     notes: tuple[str, ...] = ()
+    sbom: bytes = b""
     needed: Mapping[str, str] = field(default_factory=dict)
+    depends: tuple[Path, ...] = ()
     reuse: Reuse = Reuse()
 
 
@@ -86,6 +100,8 @@ def build(
     *,
     editable: bool = False,
     extensions: Mapping[str, Path] = MappingProxyType({}),
+    followed: bool = False,
+    watcher: Progress | None = None,
 ) -> Output:
     """Build every module that `table`, the content of `[tool.aotcuda]`, asks for.
 
@@ -95,10 +111,16 @@ def build(
         import_roots: Folders that its packages are imported from, beside `src` and `root` itself.
         editable: The files will lie in the source tree, and their sources may be edited after the build.
         extensions: Extension modules that are in none of those folders, where each was compiled.
+        followed: What it depends on is wanted.
+        watcher: Shows the progress; by default as `progress.make` has it for standard error.
 
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault. Nothing has been written.
     """
+    start = time.monotonic()
+    watcher = watcher or progress.make(sys.stderr)
+    if (problem := system.why_not("builds")) is not None:
+        raise BuildError(problem)
     settings = parser.parse(table, environ=os.environ)
     plans = plan.make(settings)
     root = root.resolve()
@@ -115,23 +137,26 @@ def build(
     cache = build_settings.find([item.frontend for item in plans], installed)
     known = [table, settings, [os.path.relpath(path, root) for path in roots], editable, sorted(extensions)]
     kept = _kept(cache, project, known, editable=editable)
-    if kept is not None and (found := kept.whole.get()) is not None:
-        return replace(_unpacked(found), reuse=Reuse(whole=True))
+    if kept is not None and not followed and (found := kept.whole.get()) is not None:
+        return _unpacked(found, time.monotonic() - start)
     job = Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
         arch_key=settings.arch_key,
         plans=plans,
         names=plan.names(plans),
-        jobs=len(os.sched_getaffinity(0)),
+        jobs=capacity.processes(),
         carry=settings.fallback == "jit" and not editable,
-        trace=editable or kept is not None,
-        watched=manifest_dependencies.patterns(settings.watch, root) if editable or kept is not None else (),
+        trace=editable or followed or kept is not None,
+        watched=manifest_dependencies.patterns(settings.watch, root)
+        if editable or followed or kept is not None
+        else (),
         prelude=settings.prelude,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
     )
-    results, made = _made(job, installed)
+    results, made = _made(job, installed, watcher)
+    depends = manifest_dependencies.files(results, project) if followed else ()
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
@@ -155,19 +180,25 @@ def build(
     built = Output(
         files=files,
         package_root=os.path.relpath(package_root, root),
-        warnings=tuple(dict.fromkeys(text for result in results for text in result.warnings)),
+        warnings=tuple(
+            dict.fromkeys([*(text for result in results for text in result.warnings), *progress.size_warnings(files)])
+        ),
         notes=questions.report(question for result in results for question in result.questions),
+        sbom=sbom.make(made, installed, version=__version__),
         needed=needed,
+        depends=tuple(depends),
+        summary=_summary(plans, results, files, time.monotonic() - start),
+        reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
     )
-    problems = [text for result in results for text in result.problems]
-    if kept is not None:
-        kept.whole.keep(_packed(built), results, _looks(results, project, roots), ", ".join(made))
-        trim(kept.cache)
-        problems += kept.store.problems
+    if kept is None:
+        return built
+    kept.whole.keep(_packed(built), results, _looks(results, project, roots), ", ".join(made))
+    trim(kept.cache)
+    problems = [*(text for result in results for text in result.problems), *kept.store.problems]
     return replace(
         built,
         warnings=tuple(dict.fromkeys([*built.warnings, *problems])),
-        reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
+        summary=replace(built.summary, reused=built.reuse.steps, made=built.reuse.made),
     )
 
 
@@ -194,12 +225,32 @@ def _kept(
 
 
 def _packed(built: Output) -> object:
-    return (built.files, built.package_root, built.warnings, built.notes, dict(built.needed))
+    told = built.summary
+    counts = (told.modules, told.kernels, told.functions, told.targets)
+    return (built.files, built.package_root, built.warnings, built.notes, dict(built.needed), built.sbom, counts)
 
 
-def _unpacked(found: Any) -> Output:
-    files, package_root, warnings, notes, needed = found
-    return Output(files=files, package_root=package_root, warnings=warnings, notes=notes, needed=needed)
+def _unpacked(found: Any, seconds: float) -> Output:
+    """The build that `_packed` packed; its steps are those that were made once."""
+    files, package_root, warnings, notes, needed, bill, (modules, kernels, functions, targets) = found
+    return Output(
+        files=files,
+        package_root=package_root,
+        warnings=warnings,
+        notes=notes,
+        needed=needed,
+        sbom=bill,
+        summary=progress.Summary(
+            modules=modules,
+            kernels=kernels,
+            functions=functions,
+            targets=targets,
+            seconds=seconds,
+            size=sum(map(len, files.values())),
+            whole=True,
+        ),
+        reuse=Reuse(whole=True),
+    )
 
 
 def _looks(results: Sequence[Result], project: manifest_dependencies.Project, roots: Sequence[Path]) -> list[str]:
@@ -218,13 +269,25 @@ def _looks(results: Sequence[Result], project: manifest_dependencies.Project, ro
     ]
 
 
+def _summary(
+    plans: Sequence[ModulePlan], results: Sequence[Result], files: Mapping[str, bytes], seconds: float
+) -> Summary:
+    modules = {built.plan.config.name: built.plan for result in results for built in result.modules}
+    return progress.Summary(
+        modules=len(plans),
+        kernels=len({(name, unit.name) for name, item in modules.items() for unit in item.kernels}),
+        functions=sum(len(item.functions) for item in modules.values()),
+        targets=len({target for item in plans for target in item.targets}),
+        seconds=seconds,
+        size=sum(map(len, files.values())),
+        steps=tuple(step for result in results for step in result.steps),
+    )
+
+
 def _made(
-    job: Job, installed: Sequence[toolkits.Toolkit]
+    job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress
 ) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
-    """What `job` makes: all results, and by module one of each of the `installed` toolkits that took part.
-
-    The last of them has all images.
-
+    """What `job` makes: all results, and by module a result of each toolkit that took part, the last with all images.
 
     Raises:
         AotcudaError: As for `build`.
@@ -233,7 +296,7 @@ def _made(
     made: dict[str, list[tuple[Result, BuiltModule]]] = {}
     for toolkit, plans in plan.share(job.plans, installed):
         images = {name: parts[-1][1].images for name, parts in made.items()}
-        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images)):
+        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher):
             results.append(result)
             for built in result.modules:
                 made.setdefault(built.plan.config.name, []).append((result, built))
@@ -255,14 +318,31 @@ def _ignore(text: str) -> None:
     del text
 
 
-def build_project(project: Path, out: Path | None = None, warn: Callable[[str], None] = _ignore) -> list[Path]:
-    """Build the project in folder `project` into folder `out`, with no wheel; returns the files written.
+def build_project(
+    project: Path,
+    out: Path | None = None,
+    warn: Callable[[str], None] = _ignore,
+    *,
+    bill: Path | None = None,
+    depfile: Path | None = None,
+    stamp: Path | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> list[Path]:
+    """Build the project in folder `project` into folder `out`, with no wheel; returns the files of the build.
+
+    Those that are there with the same content are not written again.
 
     Args:
         project: A folder with a pyproject.toml, or that file itself.
         out: Where the files go, as they would lie beside the package in a wheel; `build/aotcuda` in the project by
             default.
         warn: Is told what the user should know.
+        bill: Where the bill of materials goes, if it is wanted.
+        depfile: Where to write what was read, as a rule for make and ninja.
+        stamp: A file to touch when all is written, whether or not anything has changed; that rule is for it then.
+        quiet: Tell `warn` no summary.
+        verbose: Tell it the slowest steps, too.
 
     Raises:
         AotcudaError: As for `build`; nothing has been written.
@@ -281,10 +361,20 @@ def build_project(project: Path, out: Path | None = None, warn: Callable[[str], 
         message = f"{pyproject} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)
     hint = missing_hook.in_project(str(pyproject.parent))
-    built = build(section, pyproject.parent)
+    built = build(section, pyproject.parent, followed=depfile is not None)
     for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
-    return output.write(built.files, out if out is not None else pyproject.parent / "build" / "aotcuda")
+    folder = out if out is not None else pyproject.parent / "build" / "aotcuda"
+    with output.written(built.files, folder) as paths:
+        written = [*paths, *(output.write({bill.name: built.sbom}, bill.parent) if bill is not None else ())]
+        if depfile is not None:
+            given = [pyproject.resolve(), *built.depends]
+            output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
+        if stamp is not None:
+            output.replace(stamp, b"")
+    for text in () if quiet else progress.report(built.summary, verbose=verbose):
+        warn(text)
+    return written
 
 
 def is_generated(path: Path) -> bool:
@@ -363,6 +453,9 @@ def _dependencies(
     editable: bool,
 ) -> Dependencies:
     """What a module depends on; in wheels its sources alone, and in an editable install the table as well."""
+    if not editable:
+        # A wheel's manifest lists what was imported, whether or not somebody wants to know what else was read.
+        results = [replace(result, trace=None) for result in results]
     if not editable:
         untraced = [replace(result, trace=None) for result in results]  # what was asked is for the build cache to know
         found = manifest_dependencies.of(untraced, project, lasting=True, module=module)

@@ -10,6 +10,7 @@ parsed (the table, the dependencies, the folders of packages) and builds inside
 | its tag | `tag`; where that is None, `PURE_TAG`, unless the project has machine code of its own | the same |
 | an editable install | `install` when all else has succeeded | `installed` around what is left to do |
 | an sdist | has all files of the project | adds those of `named_files` |
+| a bill of materials | that of `staged` | writes `built.sbom` as `SBOM_NAME` |
 
 `clean` undoes an editable install.
 """
@@ -25,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import missing_hook
-from aotcuda.builder import api, output, run_time_requirement, source_tree, temporary
+from aotcuda.builder import api, output, progress, run_time_requirement, sbom, source_tree, temporary
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 PURE_TAG = "py3-none-any"
 """The tag of a wheel that depends on no system: what it gains are data, and a few lines of Python."""
 
+
+SBOM_NAME = sbom.FILE_NAME
+"""The name of the bill of materials in a wheel's folder `.dist-info/sboms` (PEP 770)."""
 
 _MODULES = frozenset(["prelude", "source"])
 """Keys that may name a Python module, which need not be in a package of the wheel."""
@@ -50,10 +54,12 @@ class Staged:
     Attributes:
         folder: Where they lie.
         files: By the path of each, its name in the wheel.
+        sbom: The bill of materials, for the wheel's folder `.dist-info/sboms`.
     """
 
     folder: Path
     files: dict[Path, str]
+    sbom: Path
 
     def discard(self) -> None:
         """Remove them."""
@@ -119,6 +125,7 @@ def build(
     *,
     editable: bool,
     extensions: Mapping[str, Path] = MappingProxyType({}),
+    quiet: bool = False,
 ) -> api.Output:
     """Build what a project's wheel gains.
 
@@ -129,13 +136,20 @@ def build(
         dependencies: The project's own, as metadata has them.
         editable: The files are for an editable install.
         extensions: Extension modules that the back end has compiled, where they are not beside the sources.
+        quiet: Show no progress.
 
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
     of_dependencies = run_time_requirement.warnings(dependencies)  # before anything is compiled: it may refuse
-    built = api.build(table, root, packages, editable=editable, extensions=extensions)
+    watcher = progress.Progress() if quiet else None
+    built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))
+
+
+def report(built: api.Output, *, verbose: bool = False) -> list[str]:
+    """What a build says at its end, when all is well: what it did; if `verbose`, what of it was slowest."""
+    return progress.report(built.summary, verbose=verbose)
 
 
 def check_sources(built: api.Output, included: Collection[str]) -> None:
@@ -172,11 +186,13 @@ def staged(built: api.Output) -> Staged:
     """
     folder = temporary.folder()
     try:
-        written = output.write(built.files, folder)
+        content, beside = folder / "content", folder / "beside"
+        written = output.write(built.files, content)
+        (bill,) = output.write({SBOM_NAME: built.sbom}, beside)
     except BaseException:
         temporary.remove(folder)
         raise
-    return Staged(folder, {path: path.relative_to(folder).as_posix() for path in written})
+    return Staged(folder, {path: path.relative_to(content).as_posix() for path in written}, bill)
 
 
 def assemble(built: api.Output, folder: Path, fresh: Container[Path]) -> list[Path]:

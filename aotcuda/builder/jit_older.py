@@ -6,14 +6,13 @@ and all later ones. For an older one it is compiled again, by its own front end,
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import arch, dependencies, manifest
 from aotcuda.binary import targets
-from aotcuda.builder import plan, stages
+from aotcuda.builder import capacity, plan, stages
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
@@ -55,7 +54,7 @@ def job(
         plans=plans,
         toolkit=toolkit,
         names=dict(names),
-        jobs=len(os.sched_getaffinity(0)),
+        jobs=capacity.processes(),
         product="jit",
         trace=True,
         watched=watched,

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.worker.job import Result
 
+_CONTENT = frozenset(["content", "stat", "filled", "names"])
+"""The questions whose answer is another one after a file, or a folder, was changed."""
+
 _LARGE = 1 << 24
 """From how many bytes on a file of the project is known by size and time too."""
 
@@ -89,6 +92,19 @@ class Dependencies:
 def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
     """The configuration's `watch` as absolute globs, from the folder that they are relative to."""
     return tuple(os.path.normpath(folder / text) for text in globs)
+
+
+def files(results: Iterable[Result], project: Project) -> list[Path]:
+    """The files and folders that are there and decide what `results` have, as build systems ask for them.
+
+    Left out are what is installed and the standard library, which no build system expects to change, and what was
+    looked for in vain, which none can be told of.
+    """
+    found = of(results, project, lasting=True)
+    named = [source["path"] for source in found.sources]
+    named += [read["path"] for read in found.reads if read["ask"] in _CONTENT]
+    paths = {Path(os.path.normpath(project.package_root / name)) for name in named}
+    return sorted(path for path in paths if path.exists())
 
 
 def of(

@@ -1,8 +1,11 @@
-"""Writing what was built: all of it or nothing, whatever interrupts it.
+"""Writing what was built: all of it or nothing, whatever interrupts it, and nothing that is there already.
 
 Everything is written beside its place first, and then moved there. A module's `.py` goes first and comes last, so a
 process that is killed in between leaves a package without the module, and never a module with the files of another
 build. What it leaves lying about is removed by the next build.
+
+What is there with the same content stays as it is, with its time: other build systems tell by that what is to be done
+again. A module's `.py` has the digest of its manifest, and that those of all its files, so it stays if all stay.
 """
 
 from __future__ import annotations
@@ -40,7 +43,10 @@ def written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
     change = _Change()
     try:
         for target, content in _targets(files).items():
-            change.prepare(folder / target, content)
+            if _is_there(folder / target, content):
+                temporary.sweep((folder / target).parent)
+            else:
+                change.prepare(folder / target, content)
         interrupt.check()
         change.make()
     except OSError as error:
@@ -62,6 +68,20 @@ def written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
     except KeyboardInterrupt as stop:
         stop.args = (interrupt.WRITTEN,)
         raise
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write one file that is no part of what was built, with a new time whatever it held.
+
+    Raises:
+        BuildError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        message = f"{path} cannot be written ({error.strerror}); make room for it, or name another file"
+        raise BuildError(message) from error
 
 
 def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
@@ -131,6 +151,22 @@ class _Change:
         self.at = min(source, target, key=lambda path: len(path.name))  # the other one's name is a temporary one
         self._moved.append((source, target))  # before the move: an interrupt may come right after it
         source.rename(target)
+
+
+def _is_there(target: Path, content: Mapping[str, bytes]) -> bool:
+    """Whether a file, or a folder, has this very content, as `_Change.prepare` has it, and nothing besides."""
+    with suppress(OSError):  # what cannot be read is replaced
+        if target.is_symlink():
+            return False
+        if "" in content:
+            return target.is_file() and target.read_bytes() == content[""]
+        paths = [path for path in target.rglob("*") if path.is_symlink() or not path.is_dir()]
+        found = {path.relative_to(target).as_posix(): path for path in paths}
+        return found.keys() == content.keys() and all(
+            path.is_file() and not path.is_symlink() and path.read_bytes() == content[name]
+            for name, path in found.items()
+        )
+    return False
 
 
 def _targets(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.builder.config.model import Config, Module
-    from aotcuda.builder.frontends.protocol import Unit
+    from aotcuda.builder.frontends.protocol import Tables, Unit
     from aotcuda.builder.toolkits import Toolkit
 
 
@@ -115,8 +115,10 @@ def check_symbols(units: Iterable[Unit]) -> None:
 
 def _plan_module(config: Config, module: Module) -> ModulePlan:
     frontend = module.frontend or config.frontend
-    units = loading.tables(frontend).units(module)
+    tables = loading.tables(frontend)
+    units = tables.units(module)
     check_symbols(units)
+    targets = _targets(config, module, tables)
     ptx = next((target for target in config.arch if target.kind == "ptx"), None)
     if module.options.debug and module.kernels and ptx is not None:
         message = (
@@ -129,11 +131,26 @@ def _plan_module(config: Config, module: Module) -> ModulePlan:
         frontend=frontend,
         frontend_key=f"{module.key}.frontend" if module.frontend else config.frontend_key,
         units=tuple(units),
-        targets=config.arch,
-        code_targets={target: code_target(target) for target in config.arch},
-        ltoir_targets=_ordered(code_target(target) for target in config.arch),
+        targets=targets,
+        code_targets={target: code_target(target) for target in targets},
+        ltoir_targets=_ordered(code_target(target) for target in targets),
         in_place=checks.is_in_place(module, frontend),
     )
+
+
+def _targets(config: Config, module: Module, tables: Tables) -> tuple[Target, ...]:
+    """What a module is built for, as its front end makes it."""
+    made = getattr(tables, "target", None)
+    if made is None:
+        return config.arch
+    found: dict[Target, None] = {}
+    for target in config.arch:
+        try:
+            found[made(target)] = None
+        except ValueError as error:
+            message = f"{config.arch_key}: {target} cannot be built for {module.name}: {error}"
+            raise ConfigError(message) from None
+    return tuple(found)
 
 
 def _ordered(targets: Iterable[Target]) -> tuple[Target, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.progress import Progress
     from aotcuda.builder.worker.job import Job, Result
 
 
@@ -47,8 +48,8 @@ def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
     return {item.module for item in plan.config.link if item.module} & {other.config.name for other in plans}
 
 
-def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[Result]:
-    """Do `job`, whose modules may be of several front ends; a result for each stage.
+def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: Progress | None = None) -> list[Result]:
+    """Do `job`, whose modules may be of several front ends; a result for each stage. For the rest see `process.run`.
 
     A result's sources and trace have those of the stages that it links.
 
@@ -69,7 +70,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> list[R
             for earlier in needed.values():
                 linkable |= earlier.linkable
             with attempt():
-                result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), variables)
+                result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), variables, watcher)
                 found.append(_joined(result, list(needed.values())))
                 results |= dict.fromkeys((plan.config.name for plan in plans), found[-1])
     return found

@@ -22,6 +22,7 @@ _TYPES = {
     "datetime": "_t.NumPyScalar",
     "array": "_t.DeviceArray",
     "record": "_t.DeviceArray",
+    "elements": "_t.DeviceArray",
 }
 
 
@@ -29,7 +30,7 @@ def render(whole: manifest.Manifest, mark: str) -> str:
     """The stub's text, which begins with the line `mark`."""
     lines: list[str] = []
     for kernel in whole["kernels"]:
-        lines += ["", *_kernel(kernel)]
+        lines += ["", *(_by_grid(kernel) if whole.get("by_grid") else _kernel(kernel))]
     if whole["functions"]:
         lines += [""]
     for function in whole["functions"]:
@@ -77,6 +78,42 @@ def _kernel(kernel: manifest.Kernel) -> list[str]:
     ]
 
 
+def _by_grid(kernel: manifest.Kernel) -> list[str]:
+    """The classes of a kernel that is launched by its grid, with arguments by position or by name."""
+    name = kernel["name"]
+    launcher, own = f"_{name}_launcher", f"_{name}_kernel"
+    told = [*kernel.get("doc", "").splitlines(), *[item["signature"] for item in kernel["overloads"]]]
+    parameters = ["self"]
+    for at, argument in enumerate(kernel["arguments"]):
+        types = dict.fromkeys(_type(overload["parameters"][at]) for overload in kernel["overloads"])
+        if argument.get("keyword") and "*" not in parameters:
+            parameters.append("*")
+        parameters.append(f"{argument['name']}: {' | '.join(types)}{' = ...' if _may_be_left_out(kernel, at) else ''}")
+    return [
+        f"class {launcher}(aotcuda.GridLauncher):",
+        f"    def __call__({', '.join(parameters)}) -> None: ...",
+        f"class {own}(aotcuda.GridKernel):",
+        *(f"    {line}" if line else "" for line in _docstring(told)),
+        # Its brackets hold something else than a Kernel's, which it is in all other ways.
+        f"    def __getitem__(self, grid: _t.Grid) -> {launcher}: ...  # type: ignore[override]",
+        "    def configure(  # type: ignore[override]",
+        "        self, grid: _t.Grid, block: None = ..., *, stream: _t.Stream = ..., **others: typing.Never",
+        f"    ) -> {launcher}: ...",
+        "",
+        f"{name}: {own}",
+    ]
+
+
+def _may_be_left_out(kernel: manifest.Kernel, at: int) -> bool:
+    """Whether an argument, and each positional one after it, has a default or is what the variant has."""
+    arguments = kernel["arguments"]
+    has = "default" in arguments[at] or all(
+        overload["parameters"][at].get("optional") for overload in kernel["overloads"]
+    )
+    last = at + 1 == len(arguments) or arguments[at].get("keyword") or arguments[at + 1].get("keyword")
+    return has and (bool(last) or _may_be_left_out(kernel, at + 1))
+
+
 def _calls(overloads: Sequence[manifest.Overload]) -> list[str]:
     """The methods `__call__` that take what the overloads do."""
     rows = [[(item["name"], _type(item)) for item in overload["parameters"]] for overload in overloads]
@@ -106,7 +143,7 @@ def _type(parameter: manifest.Parameter) -> str:
     kind = parameter["kind"]
     if kind == "tuple":
         return f"tuple[{', '.join(map(_type, parameter['members'])) or '()'}]"
-    if kind == "scalar":
+    if kind in ("scalar", "number"):
         return "_t.Real" if parameter["format"] in "efd" else "_t.Integer"
     return _TYPES.get(kind, "typing.Any")
 

@@ -32,6 +32,7 @@ class _Layout(NamedTuple):
         include_dirs: The folders of headers that there may be, in the order in which they are searched.
         compiler: The distribution whose version is the toolkit's.
         linker: The distribution of nvJitLink, which may be newer.
+        others: The distributions of what else the extras install.
     """
 
     home: str
@@ -39,6 +40,7 @@ class _Layout(NamedTuple):
     include_dirs: tuple[str, ...]
     compiler: str
     linker: str
+    others: tuple[str, ...]
 
 
 _LAYOUTS: Mapping[int, _Layout] = {
@@ -53,6 +55,12 @@ _LAYOUTS: Mapping[int, _Layout] = {
         include_dirs=("cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"),
         compiler="nvidia-cuda-nvrtc-cu12",
         linker="nvidia-nvjitlink-cu12",
+        others=(
+            "nvidia-cuda-cccl-cu12",
+            "nvidia-cuda-nvcc-cu12",
+            "nvidia-cuda-runtime-cu12",
+            "nvidia-nvfatbin-cu12",
+        ),
     ),
     13: _Layout(
         home="cu13",
@@ -65,6 +73,7 @@ _LAYOUTS: Mapping[int, _Layout] = {
         include_dirs=("cu13/include", "cu13/include/cccl"),
         compiler="nvidia-cuda-nvrtc",
         linker="nvidia-nvjitlink",
+        others=("nvidia-cuda-cccl", "nvidia-cuda-runtime", "nvidia-nvfatbin", "nvidia-nvvm"),
     ),
 }
 _OPTIONAL = ("nvfatbin",)
@@ -160,6 +169,14 @@ def _toolkit(path: str, layout: _Layout) -> Toolkit | None:
         include_dirs=tuple(str(folder / name) for name in layout.include_dirs if (folder / name).is_dir()),
         libdevice=str(libdevice),
     )
+
+
+def distributions(toolkit: Toolkit) -> list[metadata.Distribution]:
+    """The installed distributions that a toolkit is of."""
+    layout, path = _LAYOUTS[toolkit.cuda[0]], str(Path(toolkit.home).parents[1])
+    names = (layout.compiler, layout.linker, *layout.others)
+    found = (next(iter(metadata.distributions(path=[path], name=name)), None) for name in names)
+    return [one for one in found if one is not None]
 
 
 def _version(path: str, name: str) -> str | None:

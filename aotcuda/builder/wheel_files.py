@@ -155,6 +155,8 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         "function_links": [],
         "sources": [],
     }
+    if any(kernel.launches for kernel in module.kernels):
+        described["by_grid"] = True
     if module.plan.in_place:
         described["load"] = "first-use"
         described["in_place"] = True
@@ -215,6 +217,10 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
             "carveout": built.carveout,
             "resources": resources[unit.symbol],
         }
+        if built.arguments is not None:
+            kernel["arguments"] = list(built.arguments)
+        if built.launches:
+            overload["launches"] = dict(built.launches)
         if built.exceptions is not None:
             overload["raises"] = [
                 {"code": code, "exception": kind, "arguments": text, "function": function, "file": file, "line": line}

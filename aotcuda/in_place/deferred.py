@@ -250,11 +250,12 @@ def is_imported(package: str) -> bool:
 
 
 def requirement(package: str) -> str:
-    """What pip installs for Numba's package: `aotcuda[jit-cu13]`."""
+    """What pip installs for Numba's package: `aotcuda[jit-cu13]`, or that for the driver there is."""
     from aotcuda import frontends  # noqa: PLC0415 (only errors name it)
+    from aotcuda.runtime import driver  # noqa: PLC0415 (likewise)
 
     found = next(item for item in frontends.BUILT_IN.values() if item.imports == package)
-    return found.requirement(jit=True)
+    return found.requirement(jit=True, cuda=(driver.installed_version() or (frontends.CUDA, 0))[0])
 
 
 def attribute(owner: Any, name: str) -> Any:

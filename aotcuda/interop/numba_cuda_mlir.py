@@ -5,7 +5,7 @@ of its own `ExternFunction` objects; one stands behind each case, and which of t
 
 What kernels of such calls need beyond what the compiler does for its own `declare_device` is in
 `aotcuda.interop.numba_cuda_mlir_patches`.
-Written against numba-cuda-mlir 0.6.0.
+`aotcuda/frontends.py` has the releases that it was tested with.
 """
 
 from __future__ import annotations

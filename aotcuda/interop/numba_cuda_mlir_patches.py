@@ -1,6 +1,6 @@
 """What numba-cuda-mlir's own lowering leaves out for kernels that call packaged functions, put in by patching it.
 
-Written against numba-cuda-mlir 0.6.0.
+`aotcuda/frontends.py` has the releases that it was tested with.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _print(every: list[Record], owner: Project) -> None:
 def _troubles(done: Run, *, check: bool) -> bool:
     """Say what was not recorded; True if there is something."""
     found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
-    for frontend in sorted(done.imported & {"numba-cuda", "numba-cuda-mlir"}):
+    for frontend in sorted(done.imported & _WITHOUT_GPU.keys()):
         silent = not any(item.launches and item.frontend == frontend for item in done.records)
         if frontend in done.without_gpu or (silent and not _has_gpu()):
             found.append(_WITHOUT_GPU[frontend])
@@ -148,6 +148,10 @@ _WITHOUT_GPU = {
     "numba-cuda-mlir": (
         "launches of numba-cuda-mlir cannot be recorded here: there is no GPU, and that front end has no simulator; "
         "record on a machine with a GPU"
+    ),
+    "triton": (
+        "nothing of triton was launched, and there is no GPU here; with TRITON_INTERPRET=1 Triton's interpreter runs "
+        "the kernels, and that is recorded as well"
     ),
 }
 

@@ -14,6 +14,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.errors import ConfigError, DependencyError
+from aotcuda.record import variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,12 +154,14 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
         elif new:
             editor.values((*keys, "kernels"), new)
         for item in found:
-            if not item.new_kernel:
+            if not item.new_kernel and not item.is_by_hand:
                 _extend_kernel(editor, (*keys, "kernels", item.kernel), item.signatures)
 
 
 def kernel_value(addition: Addition) -> Any:
     """The value of a new kernel's key."""
+    if variants.is_one(addition.records[0]):
+        return variants.value(addition.records, addition.python)
     signatures = addition.signatures
     return signatures if addition.python is None else {"python": addition.python, "signatures": signatures}
 

@@ -25,7 +25,7 @@ class Record:
     """A kernel or device function with one signature.
 
     Attributes:
-        frontend: `numba-cuda` or `numba-cuda-mlir`.
+        frontend: `numba-cuda`, `numba-cuda-mlir` or `triton`.
         kind: `kernel` or `device`.
         module: The module that defines it.
         function: Its qualified name.

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aotcuda import frontends
-from aotcuda.record import pyproject, tables
+from aotcuda.record import pyproject, tables, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,9 +60,12 @@ def lacking(additions: Iterable[Addition]) -> list[str]:
 def added(additions: Iterable[Addition]) -> list[str]:
     """What was merged into the tables."""
     return [
-        f'added to tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}: {signature}'
+        f"{item.wanted.path} was launched with more than {_key(item)} has; write there what else is wanted of "
+        f"{pyproject.assignment(item.kernel, pyproject.kernel_value(item))}"
+        if item.is_by_hand
+        else f'added to tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}: {signature}'
         for item in additions
-        for signature in item.signatures
+        for signature in (item.signatures[:1] if item.is_by_hand else item.signatures)
     ]
 
 
@@ -89,6 +92,10 @@ def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
     return "\n".join(lines[1:]) + "\n" if lines else ""
 
 
+def _key(item: Addition) -> str:
+    return f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}'
+
+
 def _launched(record: Record) -> str:
     if not record.site:
         return " (its signature stands in @cuda.jit)"
@@ -96,6 +103,8 @@ def _launched(record: Record) -> str:
 
 
 def _options(record: Record) -> str:
+    if variants.is_one(record):
+        return ""
     given = ", ".join(f"{name}={value!r}" for name, value in sorted(record.options.items()))
     return f"; @cuda.jit({given})" if given else ""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from aotcuda import frontends
-from aotcuda.record import notation, project
+from aotcuda.record import notation, project, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,6 +62,11 @@ class Addition:
     kernel: str
     new_kernel: bool
     records: tuple[Record, ...]
+
+    @property
+    def is_by_hand(self) -> bool:
+        """The kernel is there, and no line can be added to it: its variants are products of what stands there."""
+        return not self.new_kernel and variants.is_one(self.records[0])
 
     @property
     def signatures(self) -> list[str]:
@@ -153,6 +158,8 @@ class Tables:
         module = self._module(wanted)
         new_module = module not in self._modules
         found = {} if new_module else self._matching(module, wanted)
+        if variants.is_one(wanted.records[0]):
+            return self._in_variants(wanted, module, found, taken)
         packaged = [text for value in found.values() for text in _signatures(value)]
         if found and not packaged:  # the build takes those that the source has
             packaged = [record.signature for record in wanted.records if record.declared and record.signature]
@@ -177,6 +184,26 @@ class Tables:
             records=records,
         )
 
+    def _in_variants(
+        self, wanted: Wanted, module: str, found: Mapping[str, Any], taken: dict[str, set[str]]
+    ) -> Addition | None:
+        """What is missing of a kernel that is packaged in variants."""
+        packaged = [value if _is_table(value) else {"signatures": value} for value in found.values()]
+        lacking = [item for item in wanted.records if not any(variants.covers(each, item) for each in packaged)]
+        if not lacking:
+            return None
+        names = taken.setdefault(module, set())
+        kernel = next(iter(found), None) or key_for(wanted.path, names)
+        names.add(kernel)
+        return Addition(
+            wanted=wanted,
+            module=module,
+            new_module=module not in self._modules,
+            kernel=kernel,
+            new_kernel=not found,
+            records=tuple(lacking),
+        )
+
     def _module(self, wanted: Wanted) -> str:
         """The module that packages kernels of a source; a new one packages them in place."""
         for name, module in self._modules.items():
@@ -185,6 +212,8 @@ class Tables:
             if wanted.source in sources and self.frontend(name) == wanted.frontend:
                 return name
         name = wanted.source
+        if variants.is_one(wanted.records[0]):  # such a source cannot be packaged in place
+            name = f"{name}_packaged"
         while self._made.setdefault(name, wanted.frontend) != wanted.frontend or name in self._modules:
             name += "_mlir" if wanted.frontend.endswith("mlir") else "_cuda"
         return name

@@ -56,7 +56,7 @@ def _from_c() -> dict[str, Any]:
     Raises:
         ImportError: It has other names, as those of later Pythons may.
     """
-    from _ctypes import (  # noqa: PLC0415 (not where ctypes is there)
+    from _ctypes import (  # type: ignore[attr-defined, unused-ignore]  # noqa: PLC0415 (not where ctypes is there)
         FUNCFLAG_CDECL,
         POINTER,
         Array,

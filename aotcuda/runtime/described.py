@@ -13,7 +13,8 @@ def doc(record: Kernel) -> str:
     """The text for `help`: how it is launched, what its author says, and what it is packaged for."""
     name, overloads = record["name"], record["overloads"]
     calls = dict.fromkeys(", ".join(item["name"] for item in overload["parameters"]) for overload in overloads)
-    parts = ["\n".join(f"{name}[grid, block]({call})" for call in calls)]
+    configuration = "grid" if "arguments" in record else "grid, block"
+    parts = ["\n".join(f"{name}[{configuration}]({call})" for call in calls)]
     if record.get("doc"):
         parts.append(record["doc"])
     parts.append("\n".join(["Packaged for:", *(f"    {overload['signature']}" for overload in overloads)]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
+from aotcuda import system
 from aotcuda.errors import CudaError, DriverTooOldError, ForkError, NoDeviceError, NoDriverError
 from aotcuda.runtime import c_types as ctypes
 
@@ -15,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LIBRARY = "libcuda.so.1"
+LIBRARY = system.DRIVER
 LOWEST = (12, 0)
 """The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
 
@@ -209,6 +210,8 @@ class Driver:
     """
 
     def __init__(self) -> None:
+        if (problem := system.why_not("launches kernels")) is not None:
+            raise NoDriverError(problem)
         try:
             self._library = ctypes.CDLL(LIBRARY)
         except OSError as error:
@@ -356,8 +359,18 @@ def get() -> Driver:
     with _lock:
         if _driver is None:
             _driver = Driver()
-            os.register_at_fork(after_in_child=_after_fork)
+            system.after_fork(_after_fork)
         return _driver
+
+
+def installed_version() -> tuple[int, int] | None:
+    """The CUDA version that this machine's driver supports, without starting it; None if there is none to ask."""
+    try:
+        ask = ctypes.CDLL(LIBRARY).cuDriverGetVersion
+    except (OSError, AttributeError):
+        return None
+    version = _int()
+    return None if ask(ctypes.byref(version)) else (version.value // 1000, version.value % 1000 // 10)
 
 
 def check_fork() -> None:

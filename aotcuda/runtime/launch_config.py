@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _MOST_STREAMS = 64
 
+THE_KERNELS_OWN = object()
+"""In the place of a block: it is compiled into the kernel, with shared memory and clusters."""
+
 
 class OnStreams(dict[int, object]):
     """What the driver takes for a configuration, by the handle of the stream; made when it is first asked for."""
@@ -52,7 +55,7 @@ class Configuration:
         attributes: What else the driver is asked for; None for nothing.
     """
 
-    __slots__ = ("_cooperative", "_for_driver", "attributes", "block", "grid", "shared", "stream")
+    __slots__ = ("_by_grid", "_cooperative", "_fixed", "_for_driver", "attributes", "block", "grid", "shared", "stream")
 
     def __init__(
         self,
@@ -63,14 +66,16 @@ class Configuration:
         where: str,
         attributes: LaunchAttributes | None = None,
     ) -> None:
-        """From what a user wrote for kernel `where`.
+        """From what a user wrote for kernel `where`; where the block is `THE_KERNELS_OWN`, `of` has the rest.
 
         Raises:
             LaunchError: Grid or block is not a possible one.
             ArgumentError: The stream is none.
         """
         self.grid = dimensions(grid, "grid", where)
-        self.block = dimensions(block, "block", where)
+        self._by_grid = block is THE_KERNELS_OWN
+        self._fixed: dict[tuple[int, ...], Configuration] = {}
+        self.block = (1, 1, 1) if self._by_grid else dimensions(block, "block", where)
         self.stream = check(stream)
         self.shared = shared
         self.attributes = attributes or None
@@ -80,6 +85,8 @@ class Configuration:
 
     def on(self, stream: int) -> str:
         """What a launch of this configuration on a stream is said to be."""
+        if self._by_grid:
+            return f"grid {self.grid} and stream {stream:#x}"
         more = f", {self.attributes}," if self.attributes is not None else ""
         memory = f"{self.shared} bytes of dynamic shared memory"
         return f"grid {self.grid}, block {self.block}, stream {stream:#x}{more} and {memory}"
@@ -101,6 +108,27 @@ class Configuration:
             encoded = attributes.encoded(cooperative=True)
             self._cooperative = OnStreams(self.grid, self.block, self.shared, encoded)
         return self._cooperative
+
+    def of(self, kernel: DeviceKernel) -> Configuration:
+        """The configuration of launches of a kernel: this one, or where only the grid was said, with the rest.
+
+        The grid counts clusters where the kernel has them, as Triton's does.
+        """
+        fixed = kernel.fixed
+        if fixed is None:
+            return self
+        cluster = tuple(fixed.get("cluster", ()))
+        key = (fixed["threads"], fixed["shared"], *cluster)
+        found = self._fixed.get(key)
+        if found is None:
+            grid, attributes = self.grid, None
+            if cluster:
+                x, y, z = cluster
+                grid = grid[0] * x, grid[1] * y, grid[2] * z
+                attributes = LaunchAttributes("", cluster=(x, y, z))
+            found = Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
+            self._fixed[key] = found
+        return found
 
     def allow(self, kernel: DeviceKernel, where: str) -> None:
         """Raise LaunchError if the GPU or the kernel, which users know as `where`, cannot take it.

@@ -152,14 +152,15 @@ class Launcher:
             UnloadedError: The images, or those that the selection is of, were unloaded or replaced since.
         """
         overload, slot, _, pending, stream = selection
-        library, configuration = loaded.library, self.configuration
+        library = loaded.library
         try:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
                 raise UnloadedError.of(self.where)
             kernel = loaded.known_kernel(overload, library.device)
-            if kernel is None or pending or (configuration.attributes is not None and kernel not in self._verified):
+            if kernel is None or pending or self._needs_context(kernel):
                 kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
             self._verify(kernel)
+            configuration = self.configuration.of(kernel)
             driver = library.driver
             if kernel.watch is not None:
                 kernel.watch.clear(stream)
@@ -275,7 +276,7 @@ class Launcher:
         kernels = self._device_kernels(loaded, group, device)
         if kernels is None:
             return
-        if self._records is not None and not any(kernel.cooperative for kernel in kernels):
+        if self._records is not None and not any(map(self._is_for_python, kernels)):
             from aotcuda.runtime.fast import extension  # noqa: PLC0415 (after the first launch)
 
             if extension.learn(self._records, library, group, kernels, args, self.shared):
@@ -284,13 +285,17 @@ class Launcher:
         if factory is not None:
             self._bind(factory, loaded, (group, context), device, kernels)
 
+    def _is_for_python(self, kernel: DeviceKernel) -> bool:
+        """Whether the extension has no way to launch a kernel."""
+        return kernel.cooperative or (kernel.fixed is not None and "cluster" in kernel.fixed)
+
     def _bind(
         self, factory: Bind, loaded: Loaded, key: tuple[Group, int], device: int, kernels: list[DeviceKernel]
     ) -> FastPath:
         """The Python path of a group and a context, for this launcher's configuration; no argument is asked."""
         ready = ctypes.c_void_p.from_param  # what ctypes would otherwise do at every call
         targets = [
-            (self.configuration.on_streams(cooperative=kernel.cooperative), ready(kernel.kernel.value))
+            (self.configuration.of(kernel).on_streams(cooperative=kernel.cooperative), ready(kernel.kernel.value))
             for kernel in kernels
         ]
         fast = factory(loaded.library.driver.launch, targets, self.stream or 0, key[1], device)
@@ -346,15 +351,19 @@ class Launcher:
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(loaded, overload.addresses_of(values))
-            configuration = self.configuration.for_driver(stream, cooperative=kernel.cooperative)
+            configuration = self.configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(configuration, kernel.kernel, None, slot[1])
         if code:
-            raise self._error(code, driver, kernel.device, stream)
+            raise self._error(code, driver, kernel.device, stream, self.configuration.of(kernel))
 
-    def _error(self, code: int, driver: Driver, device: Device, stream: int) -> Exception:
+    def _error(
+        self, code: int, driver: Driver, device: Device, stream: int, configuration: Configuration | None = None
+    ) -> Exception:
         if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
             return LaunchError(f"{self.where} cannot be launched: {streams.dead(stream)}")
-        problem = f"{self.where} could not be launched on {device} with {self.configuration.on(stream)}"
+        problem = (
+            f"{self.where} could not be launched on {device} with {(configuration or self.configuration).on(stream)}"
+        )
         error = driver.error(code, problem)
         if code == _COOPERATIVE_TOO_LARGE:
             error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
@@ -367,16 +376,20 @@ class Launcher:
         lines = [
             f"{error}",
             f"signature: {overload.record['signature']}",
-            f"launched with {self.configuration.on(stream)}",
+            f"launched with {self.configuration.of(kernel).on(stream)}",
             *overload.given(slot[0].raw),
         ]
         error.args = ("\n  ".join(lines),)
         return error
 
+    def _needs_context(self, kernel: DeviceKernel) -> bool:
+        """Whether what a kernel's configuration asks for has to be held against a GPU that is current."""
+        return kernel not in self._verified and self.configuration.of(kernel).attributes is not None
+
     def _verify(self, kernel: DeviceKernel) -> None:
         """Raise LaunchError if the GPU or the kernel cannot take this configuration; asked once for each."""
         if kernel not in self._verified:
-            self.configuration.allow(kernel, self.where)
+            self.configuration.of(kernel).allow(kernel, self.where)
             self._verified.add(kernel)
 
 

@@ -292,8 +292,13 @@ class Module:
         """The one object of a kernel: it stays valid when images are replaced."""
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is asked for)
 
-        _picklable(Kernel)
-        return self._kernels.setdefault(name, Kernel(name, self._loader))
+        kind = Kernel
+        if self._loader.outline.head.get("by_grid"):
+            from aotcuda.runtime.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
+
+            kind = GridKernel
+        _picklable(kind)
+        return self._kernels.setdefault(name, kind(name, self._loader))
 
     def _make_functions(self) -> None:
         from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)

@@ -102,10 +102,13 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         root, table, config = Path(self.root), self._table(), self.build_config
         backend.check_alone(self.metadata.config, root, "hatchling")
         packages = [root / Path(path).parent for path in config.packages]
-        built = backend.build(table, root, packages, self.metadata.core.dependencies, editable=editable)
+        dependencies, quiet = self.metadata.core.dependencies, self.app.verbosity < 0
+        built = backend.build(table, root, packages, dependencies, editable=editable, quiet=quiet)
         for text in built.warnings:
             self.app.display_warning(f"aotcuda: {text}")
         for text in built.notes:
+            self.app.display_info(f"aotcuda: {text}")
+        for text in backend.report(built, verbose=self.app.verbosity > 0):
             self.app.display_info(f"aotcuda: {text}")
         if editable:
             # Written when hatchling has done its part, which may fail.
@@ -120,5 +123,6 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             build_data["tag"] = build_data.get("tag") or tag
         if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
             build_data["tag"] = backend.PURE_TAG  # hatchling's own choice is py2.py3 where requires-python is not set
+        build_data.setdefault("sbom_files", []).append(str(staged.sbom))  # hatchling before 1.28 takes none
         for path, name in staged.files.items():
             build_data["force_include"][str(path)] = name

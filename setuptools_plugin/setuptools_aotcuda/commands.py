@@ -65,6 +65,7 @@ class Project:
         self._pyproject = pyproject
         self._guard = interrupt.Guard()
         self._undo: ExitStack | None = None
+        self._sbom = b""
 
     def table(self) -> Mapping[str, object]:
         """`[tool.aotcuda]`.
@@ -93,13 +94,20 @@ class Project:
             backend.check_alone(self._pyproject, self.root, "setuptools")
             needed, packages = self._dependencies(), self.packages()
             built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
-            _warn(built.warnings)
+            self._sbom = b"" if editable else built.sbom
+            _warn([*built.warnings, *backend.report(built)])
         return built
 
     def assemble(self, built: Output, folder: Path, fresh: set[Path]) -> list[Path]:
         """Write the files of a wheel into the folder that setuptools packs."""
         with self._in_one_line():
             return backend.assemble(built, folder, fresh)
+
+    def add_sbom(self, metadata: Path) -> None:
+        """Write the bill of materials of the wheel that is being made into the folder of its metadata."""
+        if self._sbom:
+            (metadata / "sboms").mkdir(exist_ok=True)
+            (metadata / "sboms" / backend.SBOM_NAME).write_bytes(self._sbom)
 
     def install(self, built: Output) -> None:
         """Write the files of an editable build into the source tree; they go again if `packing` fails."""
@@ -298,6 +306,11 @@ class _BdistWheel(_Extension):
         if self.plat_name_supplied:
             system = self.plat_name.lower().replace("-", "_").replace(".", "_")
         return python, abi, system
+
+    def write_wheelfile(self, wheelfile_base: str, *arguments: Any, **more: Any) -> None:
+        """The last of what is written into the folder of the metadata, in every version."""
+        super().write_wheelfile(wheelfile_base, *arguments, **more)  # type: ignore[misc]
+        self.project.add_sbom(Path(wheelfile_base))
 
     def run(self) -> None:
         with self.project.packing():

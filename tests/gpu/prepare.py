@@ -1,6 +1,7 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
-With `--mlir` behind the folder: only those of the second front end, for environments that have no other. With
+With `--mlir` behind the folder: only those of the second front end, for environments that have no other; `--triton`
+likewise for Triton's. With
 `--without foreign`: all of the first one's but that, whose binaries are of the nvcc that is installed, and too new for
 the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
 
@@ -48,6 +49,10 @@ MIXED_WHEELS = {"mixed": (REPOSITORY / "tests" / "packages" / "mixed", "")}
 """As WHEELS, for projects with modules of both front ends; where both are installed."""
 
 
+TRITON_WHEELS = {"tritonkernels": (REPOSITORY / "tests" / "packages" / "tritonkernels", "")}
+"""As WHEELS, for Triton's kernels; where Triton is installed."""
+
+
 def make_binaries(project: Path) -> None:
     """Make the binaries that the project `foreign` links; nvcc is that of the package nvidia-cuda-nvcc, or on PATH."""
     from cuda.pathfinder import find_nvidia_binary_utility
@@ -62,6 +67,14 @@ def build(folder: Path) -> None:
     build_without(folder, "")
     build_mlir(folder)
     build_mixed(folder)
+    build_triton(folder)
+
+
+def build_triton(folder: Path) -> None:
+    """Build the wheels of Triton's kernels, if Triton is installed."""
+    if find_spec("triton") is not None:
+        for name, (project, arch) in TRITON_WHEELS.items():
+            build_one(project, folder / name, arch)
 
 
 def build_without(folder: Path, left_out: str) -> None:
@@ -88,7 +101,7 @@ def build_mlir(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as temporary:
             ignored = shutil.ignore_patterns("__pycache__", "dist", "kernels.aotcuda", "kernels.py*")
             copy = Path(shutil.copytree(project, Path(temporary, original), ignore=ignored))
-            build_one(front_ends.port(copy, front_ends.ABSENT.get(original, ())), folder / name, arch)
+            build_one(front_ends.port(copy, front_ends.absent(original)), folder / name, arch)
 
 
 def build_one(project: Path, folder: Path, arch: str) -> None:
@@ -104,4 +117,4 @@ if __name__ == "__main__":
     if options[:1] == ["--without"]:
         build_without(target, options[1])
     else:
-        (build_mlir if options == ["--mlir"] else build)(target)
+        {"--mlir": build_mlir, "--triton": build_triton}.get("".join(options), build)(target)

@@ -58,7 +58,7 @@ def copy(name: str, folder: Path) -> Path:
     project = Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
     if BackEnd.name == "setuptools":
         for_setuptools(project)
-    return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.ABSENT.get(name, ()))
+    return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.absent(name))
 
 
 def source(text: str) -> str:
@@ -128,12 +128,19 @@ class Done:
         return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
 
 
+SHOWN = {"AOTCUDA_PROGRESS": ""}
+"""For `run`: progress and summary are shown, as they are by default."""
+
+
 def run(project: Path, *command: str | Path, **environ: str) -> Done:
-    """Run `command` in the folder `project`, with more environment variables."""
+    """Run `command` in the folder `project`, with more environment variables.
+
+    Progress is not shown: it is lines that come on a slow machine alone, among those that tests compare.
+    """
     done = subprocess.run(
         [str(item) for item in command],
         cwd=project,
-        env=os.environ | environ,
+        env=os.environ | {"AOTCUDA_PROGRESS": "0"} | environ,
         capture_output=True,
         text=True,
         check=False,

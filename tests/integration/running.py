@@ -31,7 +31,7 @@ class Running:
         self.process = subprocess.Popen(
             command,
             cwd=project,
-            env={**os.environ, name: value, **environ},
+            env={**os.environ, "AOTCUDA_PROGRESS": "0", name: value, **environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -103,11 +103,49 @@ def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str,
         assert numbers == {f"1000000{arch.removeprefix('compute_'):0>3}"}
 
 
+WARNS = """
+import warnings
+from numba import cuda, types
+from numba.core.extending import overload
+
+warnings.warn("about the source")
+
+def helper(x):
+    return x
+
+@overload(helper, target="cuda")
+def _typed(x):
+    warnings.warn("about a kernel")
+    return lambda x: x + 1
+
+@cuda.jit
+def f(x):
+    x[0] = helper(x[0])
+"""
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_warnings_of_sources_and_compilers_are_told_once_at_the_end(front_end: str, tmp_path: Path) -> None:
+    project = write(tmp_path / "project", source(WARNS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
+    done = projects.succeed(project, *projects.HATCHLING, **projects.SHOWN)
+    *said, summary = [line for line in done.err.splitlines() if line.startswith("aotcuda: ")]
+    first, second = [line for line in said if "UserWarning" in line]
+    assert first == "aotcuda: pkg/_k.py:6: UserWarning: about the source"
+    assert re.fullmatch(r"aotcuda: pkg/_k.py:13: UserWarning: about a kernel( \(\d times\))?", second)
+    assert summary.startswith("aotcuda: built 1 module: ")
+    assert done.err.count("about the source") == done.err.count("about a kernel") == 1
+    (project / "pkg" / "_k.py").write_text(WARNS.replace("helper(x[0])", "nothing(x[0])"))
+    failed = projects.refused(project)
+    assert "pkg/_k.py:6: UserWarning: about the source\n" in failed.err
+
+
 def test_a_source_that_depends_on_the_gpu_is_imported_once_for_one_target(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda='arch = ["sm_90", "sm_90a"]')
-    done = projects.succeed(project, *COMMAND, "out")
+    done = projects.succeed(project, *COMMAND, "out", "--sbom", "made/k.cdx.json")
     assert (done.out + done.err).count("imported\n") == 1
     assert "and was told (9, 0)\n" in done.err
+    assert done.out.splitlines()[-1] == "made/k.cdx.json"
+    assert b"module:pkg.k" in (project / "made" / "k.cdx.json").read_bytes()
 
 
 REFUSED = {

@@ -23,7 +23,7 @@ from aotcuda.errors import ArgumentError, FallbackWarning, ToolchainError
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
 
-OWN = '"numba-cuda" or "numba-cuda-mlir"'
+OWN = '"numba-cuda" or "numba-cuda-mlir" or "triton"'
 KEY = 'tool.aotcuda.modules."cudacpp.raw"'
 
 

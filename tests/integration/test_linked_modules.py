@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -31,6 +33,7 @@ def shift(x):
     return x + 7
 """
 TABLE = """
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 __device__ float table[100];
 extern "C" __device__ float looked_up(int i) { return table[i]; }
 """
@@ -72,6 +75,17 @@ def make(folder: Path, user: str = USER, source: str = SOURCE) -> Path:
 @pytest.fixture(scope="module")
 def files(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return content(build_wheel(make(tmp_path_factory.mktemp("linked")), AOTCUDA_ARCH="sm_80;compute_80"))
+
+
+def test_the_bill_of_materials_says_what_each_module_links(files: dict[str, bytes]) -> None:
+    bill = json.loads(files["pkg-1.0.dist-info/sboms/aotcuda.cdx.json"])
+    uses = {one["ref"]: one["dependsOn"] for one in bill["dependencies"]}
+    (table,) = (one for one in bill["components"] if one["type"] == "file")
+    assert table["name"] == "table.cu"
+    assert table["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(TABLE.encode()).hexdigest()}]
+    assert table["licenses"] == [{"expression": "Apache-2.0 WITH LLVM-exception"}]
+    assert table["bom-ref"] in uses["module:pkg.k"]
+    assert "module:pkg.k" in uses["module:pkg.user"]
 
 
 def test_functions_and_what_they_link_become_part_of_the_kernels(files: dict[str, bytes]) -> None:

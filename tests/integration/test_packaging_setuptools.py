@@ -52,13 +52,16 @@ def flat(tmp_path: Path) -> Path:
     return projects.copy("flat", tmp_path / "flat")
 
 
+SBOM = "flat-1.0.dist-info/sboms/aotcuda.cdx.json"
+
+
 @pytest.fixture(scope="module")
 def by_hatchling(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What hatchling's wheel of `tests/packages/flat` gains."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects.BackEnd, "name", "hatchling")
         files = content(build_wheel(projects.copy("flat", tmp_path_factory.mktemp("hatchling") / "flat")))
-    return {name: files[name] for name in GENERATED}
+    return {name: files[name] for name in (*GENERATED, SBOM)}
 
 
 def generated(project: Path) -> list[str]:
@@ -66,7 +69,7 @@ def generated(project: Path) -> list[str]:
 
 
 def gained(wheel: Path) -> dict[str, bytes]:
-    return {name: data for name, data in content(wheel).items() if name.startswith("flat/kernels")}
+    return {name: data for name, data in content(wheel).items() if name.startswith("flat/kernels") or name == SBOM}
 
 
 def edit(project: Path, old: str, new: str, file: str = "pyproject.toml") -> None:

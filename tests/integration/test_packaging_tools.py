@@ -32,6 +32,12 @@ GENERATED = [
     "flat/kernels.pyi",
 ]
 
+SUMMARY = re.compile(
+    r"aotcuda: built 1 module: 1 kernel, 1 device function for 2 targets; [\d.]+ kB in [\d.]+ s"
+    r"(; \d+ of \d+ steps? from the build cache)?\n"
+)
+"""What a build of the project says at its end."""
+
 PROOF = """\
 import sys
 import flat.kernels as k
@@ -77,6 +83,7 @@ def test_a_wheel_gains_the_module_and_its_data_and_is_for_any_platform(flat: Pat
     assert wheel.name == "flat-1.0-py3-none-any.whl"
     assert [name for name in sorted(content(wheel)) if name.startswith("flat/kernels")] == GENERATED
     assert b"Root-Is-Purelib: true" in content(wheel)["flat-1.0.dist-info/WHEEL"]
+    assert b'"CycloneDX"' in content(wheel)["flat-1.0.dist-info/sboms/aotcuda.cdx.json"]
 
 
 def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
@@ -123,17 +130,20 @@ def test_an_sdist_is_made_without_compiling_and_holds_nothing_generated(flat: Pa
         pytest.param(("uv", "build", "--wheel", "--python", sys.executable), id="uv build"),
         pytest.param(("hatch", "build", "-t", "wheel"), id="hatch build", marks=pytest.mark.matrix),
         pytest.param(
-            ("pip", "wheel", ".", "--no-deps", "--wheel-dir", "dist"), id="pip wheel", marks=pytest.mark.matrix
+            ("pip", "wheel", "-v", ".", "--no-deps", "--wheel-dir", "dist"), id="pip wheel", marks=pytest.mark.matrix
         ),
     ],
 )
-def test_each_front_end_makes_that_wheel_in_its_own_isolation(
+def test_each_front_end_makes_that_wheel_in_its_own_isolation_and_shows_what_was_built(
     command: tuple[str, ...], flat: Path, reference: bytes, tmp_path: Path
 ) -> None:
     config = tmp_path / "hatch.toml"
     config.touch()
     hatch = {"HATCH_CONFIG": str(config), "HATCH_DATA_DIR": str(tmp_path), "HATCH_CACHE_DIR": str(tmp_path)}
-    assert build_wheel(flat, sys.executable, "-m", *command, **hatch).read_bytes() == reference
+    done = succeed(flat, sys.executable, "-m", *command, **hatch, **projects.SHOWN)
+    (wheel,) = (flat / "dist").glob("*.whl")
+    assert wheel.read_bytes() == reference
+    assert SUMMARY.search(done.out + done.err)
 
 
 @pytest.mark.usefixtures("anew")
@@ -372,11 +382,12 @@ def test_the_environment_variable_replaces_the_list_of_targets(flat: Path) -> No
     assert [image["arch"] for image in manifest["ltoir"]] == ["sm_75", "sm_90a", "compute_75"]
 
 
-@pytest.mark.usefixtures("anew")
-def test_progress_is_one_line_on_a_terminal_that_is_gone_at_the_end(flat: Path) -> None:
+def on_terminal(project: Path, *command: str | Path, **environ: str) -> str:
+    """What a command that succeeds shows on a terminal, control sequences and all."""
     pty = pytest.importorskip("pty")
     parent, child = pty.openpty()
-    with subprocess.Popen(HATCHLING, cwd=flat, stdout=subprocess.DEVNULL, stderr=child) as process:
+    environment = {**os.environ, "TERM": "xterm", **projects.SHOWN, **environ}
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=child, env=environment) as process:
         os.close(child)
         shown = b""
         try:
@@ -386,15 +397,50 @@ def test_progress_is_one_line_on_a_terminal_that_is_gone_at_the_end(flat: Path) 
             pass
         assert process.wait() == 0
     os.close(parent)
-    assert b"aotcuda [1/" in shown
-    assert shown.endswith(b"\r\x1b[2Kdist/flat-1.0-py3-none-any.whl\r\n")
-    assert shown.count(b"\n") == 1
+    return shown.decode()
 
 
 @pytest.mark.usefixtures("anew")
-def test_nothing_is_said_when_all_is_well_and_there_is_no_terminal(flat: Path) -> None:
-    done = run(flat, *HATCHLING)
-    assert (done.status, done.out + done.err) == (0, "dist/flat-1.0-py3-none-any.whl\n")
+@pytest.mark.parametrize("rich", [True, False])
+def test_progress_is_gone_from_a_terminal_at_the_end(flat: Path, tmp_path: Path, *, rich: bool) -> None:
+    environ = {}
+    if not rich:
+        (tmp_path / "without").mkdir()
+        (tmp_path / "without" / "rich.py").write_text("raise ImportError\n")
+        environ["PYTHONPATH"] = str(tmp_path / "without")
+    shown = on_terminal(flat, *HATCHLING, **environ)
+    progress, begin, last = shown.rpartition("aotcuda: built ")
+    if rich:
+        assert re.search(r"━.* 1/\d+ ", progress)
+        assert progress.endswith("\x1b[2K")
+    else:
+        assert "aotcuda [1/" in progress
+        assert progress.endswith("\r\x1b[2K")
+    assert SUMMARY.match(f"{begin}{last}".replace("\r\n", "\n"))
+    assert last.endswith("\r\ndist/flat-1.0-py3-none-any.whl\r\n")
+
+
+@pytest.mark.usefixtures("anew")
+def test_a_summary_ends_what_a_build_says_and_the_slowest_steps_on_demand(back_end: str, tmp_path: Path) -> None:
+    flat = projects.copy("flat", tmp_path / "flat")
+    done = run(flat, *projects.command(), **projects.SHOWN, AOTCUDA_VERBOSE="1")
+    summary, *slowest = [line for line in done.err.splitlines(keepends=True) if not line.startswith("aotcuda ")]
+    assert SUMMARY.fullmatch(summary)
+    assert any(re.fullmatch(r"aotcuda: +[\d.]+ s  flat.kernels linked for sm_80\n", line) for line in slowest)
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"AOTCUDA_PROGRESS": "0"}, "dist/flat-1.0-py3-none-any.whl\n"),
+        ({"AOTCUDA_PROGRESS": "", "HATCH_QUIET": "1"}, ""),
+    ],
+)
+def test_a_build_that_is_to_be_quiet_says_nothing_when_all_is_well(
+    flat: Path, environ: dict[str, str], said: str
+) -> None:
+    done = run(flat, *HATCHLING, **environ)
+    assert (done.status, done.out + done.err) == (0, said)
 
 
 @pytest.mark.usefixtures("anew")

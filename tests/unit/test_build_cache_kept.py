@@ -13,7 +13,7 @@ from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.build_cache.settings import Settings
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import CompiledKernel, External, LinkInput, Question, Unit
-from aotcuda.builder.worker import pool
+from aotcuda.builder.worker import observations
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 
 if TYPE_CHECKING:
@@ -180,30 +180,42 @@ def test_lines_show_where_a_source_asks_for_them(project: Project) -> None:
     assert project.units().choose(KERNEL, in_place=False) == 1
 
 
-def tasks(*keys: str) -> dict[str, pool.Task]:
-    return {key: pool.Task(key, lambda: None) for key in keys}
+def test_what_was_kept_is_found_by_any_of_its_names(project: Project) -> None:
+    kept = project.kept()
+    named = {key: (*kept.name("unit", key), *kept.name("unit", key, "with lines")) for key in "abc"}
+    made = {key: replace(KERNEL, signature=key) for key in "ab"}
+    kept.keep(made, named, dict.fromkeys("ab", "a unit"), "unit", lambda built: {"a": 0, "b": 1}[built.signature])
+    again = project.kept()
+    assert again.find(named) == made
+    assert again.find({"b": named["b"][:1]}) == {}
+    assert (kept.made, kept.reused, again.reused) == (2, 0, 2)
 
 
-def test_a_round_runs_what_is_not_there_alone_and_keeps_the_order(project: Project) -> None:
-    ran: list[list[str]] = []
-
-    def run(left: dict[str, pool.Task]) -> dict[str, Any]:
-        ran.append(list(left))
-        return {key: replace(KERNEL, signature=key) for key in left}
-
-    for given in (["a", "c"], ["a", "b", "c", "d"], ["d", "b"]):
-        kept = project.kept()
-        named = {key: kept.name("unit", key) for key in given if key != "d"}
-        results = kept.round(tasks(*given), named, run, "unit")
-        assert list(results) == given
-        assert [item.signature for item in results.values()] == given
-    assert ran == [["a", "c"], ["b", "d"], ["d"]]
-    assert (kept.reused, kept.made) == (1, 1)
+def test_what_is_chosen_by_no_name_or_has_none_is_not_kept(project: Project) -> None:
+    kept = project.kept()
+    named = {"a": kept.name("unit", "a"), "b": ()}
+    kept.keep({"a": KERNEL, "b": KERNEL}, named, {"a": "", "b": ""}, "unit", lambda _: None)
+    assert project.kept().find(named) == {}
 
 
-def test_without_a_cache_all_is_made(tmp_path: Path) -> None:
+def test_nothing_is_kept_that_came_with_a_warning(project: Project) -> None:
+    """It would be taken without it."""
+    kept = project.kept()
+    named = {"a": kept.name("unit", "a")}
+    observations.add(observations.Observations(warnings=["pkg/_k.py:3: UserWarning: slow"]))
+    try:
+        kept.keep({"a": KERNEL}, named, {"a": ""}, "unit")
+    finally:
+        observations.take()
+    assert project.kept().find(named) == {}
+    project.kept().keep({"a": KERNEL}, named, {"a": ""}, "unit")
+    assert project.kept().find(named) == {"a": KERNEL}
+
+
+def test_without_a_cache_nothing_is_found(tmp_path: Path) -> None:
     kept = Kept(None, str(tmp_path), ())
     assert kept.name("unit", 1) == ()
-    assert kept.round(tasks("a"), {}, lambda left: dict.fromkeys(left, 1), "unit") == {"a": 1}
+    kept.keep({"a": 1}, {"a": ()}, {"a": ""}, "unit")
+    assert kept.find({"a": ()}) == {}
     assert not kept.is_on
     assert kept.problems == ()

@@ -46,6 +46,38 @@ def test_a_data_folder_holds_nothing_of_the_build_before(tmp_path: Path) -> None
     assert listed(tmp_path) == FILES | {"pkg/mine.py": b"mine"}
 
 
+@pytest.mark.parametrize(
+    ("change", "written"),
+    [
+        ({}, set()),
+        ({"pkg/k.pyi": b"other"}, {"k.pyi"}),
+        ({"pkg/k.aotcuda/kernels.fatbin": b"other"}, {"k.aotcuda", "kernels.fatbin", "manifest.json"}),
+        ({"pkg/k.aotcuda/functions.fatbin": b"more"}, {"k.aotcuda", "kernels.fatbin", "manifest.json"}),
+    ],
+)
+def test_what_is_there_with_the_same_content_is_left_alone(
+    tmp_path: Path, change: dict[str, bytes], written: set[str]
+) -> None:
+    def identities() -> dict[str, int]:
+        return {path.name: path.stat().st_ino for path in (tmp_path / "pkg").rglob("*")}
+
+    output.write(FILES, tmp_path)
+    before = identities()
+    assert output.write(FILES | change, tmp_path) == [tmp_path / name for name in FILES | change]
+    assert listed(tmp_path) == FILES | change
+    assert {name for name, number in before.items() if identities()[name] != number} == written
+
+
+@pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.aotcuda", "pkg/k.aotcuda/kernels.fatbin"])
+def test_a_link_to_the_same_content_is_replaced_by_a_file(tmp_path: Path, name: str) -> None:
+    output.write(FILES, tmp_path)
+    (tmp_path / name).rename(tmp_path / "elsewhere")
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    output.write(FILES, tmp_path)
+    assert not (tmp_path / name).is_symlink()
+    assert FILES.items() <= listed(tmp_path).items()
+
+
 NEW = {
     "pkg/k.py": f"{wheel_files.MARK} 2.0\n".encode(),
     "pkg/k.pyi": f"{wheel_files.MARK} 2.0\n".encode(),

@@ -6,6 +6,7 @@ import faulthandler
 import mmap
 import os
 import pickle
+import select
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -325,3 +326,69 @@ def test_a_spare_process_that_is_not_called_goes() -> None:
         os.close(writing)  # which the copy has as well
     assert os.read(reading, 1) == b""
     os.close(reading)
+
+
+def in_rounds(*rounds: tuple[int, list[Task]], then: Exception | None = None) -> pool.Flow[list[object]]:
+    """A flow of such rounds, each a rank and tasks, that returns what all of them returned, or raises."""
+    found: list[object] = []
+    for rank, tasks in rounds:
+        found += yield pool.Round(rank, tasks)
+    if then is not None:
+        raise then
+    return found
+
+
+def telling(told: list[str]) -> Callable[[Task], None]:
+    return lambda task: told.append(task.title)
+
+
+def test_a_flow_goes_on_while_another_is_at_its_first_round() -> None:
+    reading, writing = os.pipe()
+    slow = Task("compiles until the other one is linked", lambda: bool(select.select([reading], [], [], 60)[0]))
+    linked = Task("linked", lambda: os.write(writing, b"x"))
+    flows = [in_rounds((0, [slow]), (3, [])), in_rounds((0, [Task("compiled", int)]), (3, [linked]))]
+    assert pool.flow(flows, 2, ignore) == [[True], [0, 1]]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_what_others_wait_for_is_started_first() -> None:
+    told: list[str] = []
+    first = in_rounds((0, [Task("a1", int)]), (1, [Task("a2", int), Task("a3", int)]))
+    second = in_rounds((0, [Task("b1", int)]), (1, [Task("b2", int)]))
+    assert pool.flow([first, second], 1, telling(told)) == [[0, 0, 0], [0, 0]]
+    assert told == ["a1", "a2", "a3", "b1", "b2"]
+
+
+def test_empty_rounds_and_flows_without_any_come_to_their_ends() -> None:
+    assert pool.flow([in_rounds((0, []), (1, [])), in_rounds()], 1, ignore) == [[], []]
+    assert pool.flow([], 1, ignore) == []
+
+
+def test_the_errors_are_those_of_the_lowest_rank_whatever_was_quicker() -> None:
+    told: list[str] = []
+    quick = in_rounds((0, [Task("quick", int)]), (3, [failing(LinkError("not linked"), "linked")]))
+    slow = in_rounds((0, [Task("slow", int), failing(CompileError("one"), "s1"), failing(CompileError("two"), "s2")]))
+    last = in_rounds((0, [failing(CompileError("three"), "last")]), (3, [Task("never", int)]))
+    with pytest.raises(CompileError) as caught:
+        pool.flow([quick, slow, last], 1, telling(told))
+    assert str(caught.value).splitlines() == ["one", "two", "three"]
+    assert sorted(told) == ["last", "linked", "quick", "s1", "s2", "slow"]
+
+
+def test_after_a_failure_no_later_round_is_begun() -> None:
+    told: list[str] = []
+    broken = in_rounds((0, [failing(CompileError("broken"), "broken")]))
+    other = in_rounds((0, [Task("compiled", int)]), (1, [Task("looked at", int)]), (3, [Task("linked", int)]))
+    with pytest.raises(CompileError, match="broken"):
+        pool.flow([broken, other], 1, telling(told))
+    assert told == ["broken", "compiled"]
+
+
+def test_what_flows_raise_themselves_is_told_together() -> None:
+    first = in_rounds((0, [Task("a", int)]), then=LinkError("first"))
+    second = in_rounds((0, [Task("b", int)]), then=LinkError("second"))
+    later = in_rounds((0, [Task("c", int)]), (1, [failing(LinkError("not told"))]))
+    with pytest.raises(LinkError) as caught:
+        pool.flow([later, first, second], 2, ignore)
+    assert str(caught.value).splitlines() == ["first", "second"]

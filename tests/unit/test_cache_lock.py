@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from aotcuda import system
 from aotcuda.runtime.jit import cache_lock
 
 
@@ -93,7 +94,7 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over_at_once(path, clock
 
 
 def test_a_process_number_that_was_given_to_another_process_does_not_count(path, clock):
-    held_by(path, f"{cache_lock._machine()}\n{os.getpid()}\n12345\n".encode())
+    held_by(path, f"{system.machine()}\n{os.getpid()}\n12345\n".encode())
     held = cache_lock.acquire(path, never, 100)
     assert held is not None
     assert clock.slept == 0

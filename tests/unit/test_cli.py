@@ -74,31 +74,38 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["build"], (Path(), None)),
-        (["build", "project"], (Path("project"), None)),
-        (["build", "project", "--out", "there"], (Path("project"), Path("there"))),
+        (["build"], (Path(), None, {})),
+        (["build", "project"], (Path("project"), None, {})),
+        (["build", "project", "--out", "there"], (Path("project"), Path("there"), {})),
+        (["build", "--sbom", "made.json"], (Path(), None, {"bill": Path("made.json")})),
+        (
+            ["build", "--depfile", "k.d", "--stamp", "k.s"],
+            (Path(), None, {"depfile": Path("k.d"), "stamp": Path("k.s")}),
+        ),
     ],
 )
 def test_build_builds_the_project_and_lists_what_it_wrote(
     arguments: list[str],
-    expected: tuple[Path, Path | None],
+    expected: tuple[Path, Path | None, dict[str, Path]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     calls = []
 
-    def build_project(project: Path, out: Path | None, warn: object) -> list[Path]:
-        calls.append((project, out))
+    def build_project(project: Path, out: Path | None, warn: object, **others: object) -> list[Path]:
+        calls.append((project, out, {name: value for name, value in others.items() if isinstance(value, Path)}))
         return [Path("there/kernels.py"), Path("there/kernels.pyi")]
 
     fake_build(monkeypatch, build_project)
     assert main(arguments) == 0
-    assert calls == [expected]
+    assert calls.pop() == expected
     assert capsys.readouterr().out.splitlines() == ["there/kernels.py", "there/kernels.pyi"]
+    assert main([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def build_project(project: Path, out: Path | None, warn: object) -> list[Path]:
+    def build_project(project: Path, out: Path | None, warn: object, **_: object) -> list[Path]:
         message = "_kernels.py:7: no such attribute"
         raise CompileError(message)
 
@@ -143,3 +150,13 @@ def test_inspect_imports_neither_the_build_nor_the_run_time_nor_a_compiler(wheel
     assert "aotcuda.inspect.collect" in loaded
     unwanted = ("aotcuda.builder", "aotcuda.runtime", "numba", "numpy", "cuda", "elftools", "mypkg")
     assert not [name for name in loaded if name.startswith(unwanted)]
+
+
+def test_the_folder_of_the_cmake_package_needs_no_module_and_all_else_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--cmakedir"]) == 0
+    assert (Path(capsys.readouterr().out.strip()) / "aotcuda-config.cmake").is_file()
+    for arguments in (["config", "--libs"], ["config", "--cmakedir", "pkg.k"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+        assert "name MODULE, unless it is --cmakedir that you want" in capsys.readouterr().err

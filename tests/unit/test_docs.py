@@ -48,3 +48,17 @@ def test_what_is_not_there_is_found():
         "[a](nowhere.md) [b](docs/howto.md#fork) [c](docs/howto.md#x) `aotcuda/build/api.py` `builder/api.py` `k[g](x)`"
     )
     assert list(broken(ROOT / "README.md", text)) == ["nowhere.md", "docs/howto.md#x", "aotcuda/build/api.py"]
+
+
+def test_messages_of_the_troubleshooting_page_are_those_that_are_said():
+    """What stands in the first column is searched for by people who have read it."""
+    rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    rows += re.findall(
+        r"^\| `([^`]+)` or `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE
+    )
+    said = [item for row in rows for item in ([row] if isinstance(row, str) else row)]
+    code = "\n".join(path.read_text() for path in ROOT.glob("aotcuda/**/*.py"))
+    # As the interpreter joins the literals of a message.
+    joined = re.sub(r'"\s*\n\s*f?"', "", code)
+    assert len(said) > 25
+    assert [text for text in said if text not in joined] == []

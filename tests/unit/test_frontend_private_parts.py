@@ -6,12 +6,17 @@ import ast
 import importlib
 import inspect
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from aotcuda import frontends
+from aotcuda.builder.frontends import loading
 from aotcuda.builder.frontends.numba import gpu, private_parts
 from aotcuda.builder.frontends.numba import patches as shared
 from aotcuda.errors import ToolchainError
@@ -21,7 +26,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PATCHES = {
-    name: f"{one.compiler.partition(':')[0].rpartition('.')[0]}.patches" for name, one in frontends.BUILT_IN.items()
+    name: f"{one.compiler.partition(':')[0].rpartition('.')[0]}.patches"
+    for name, one in frontends.BUILT_IN.items()
+    if one.tested  # nothing of the others is replaced
 }
 ADDED = {"insert_unresolved_ref", "id"}
 """Names that the compilers look up and do not have themselves."""
@@ -82,11 +89,23 @@ def test_the_compiler_here_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PATCHES)
-def test_the_extras_install_a_tested_version(name: str) -> None:
+def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    lines = {line for listed in extras.values() for line in listed if line.startswith(f"{name}[")}
+    lines = {Requirement(line) for listed in extras.values() for line in listed if line.startswith(f"{name}[")}
     assert len(lines) == 2
-    assert {line.partition("==")[2] for line in lines} == {frontends.BUILT_IN[name].tested[-1]}
+    tested = frontends.BUILT_IN[name].tested
+    assert sorted(tested, key=Version) == [*tested]
+    assert {line.specifier for line in lines} == {SpecifierSet(f">={tested[0]},<={tested[-1]}")}
+    assert frontends.BUILT_IN[name].beside.keys() < {*tested}
+
+
+def test_the_documentation_names_the_first_and_the_last() -> None:
+    page = (ROOT / "docs" / "systems.md").read_text()
+    rows = [
+        f"| `{name}` | {one.tested[0]} | {one.tested[-1]} |" for name, one in frontends.BUILT_IN.items() if one.tested
+    ]
+    assert len(rows) > 1
+    assert all(row in page for row in rows)
 
 
 def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,11 +114,21 @@ def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.M
     with pytest.raises(ToolchainError) as caught:
         private_parts.check("numba-cuda", {})
     assert str(caught.value) == (
-        "numba-cuda 0.31.0 was not tested with this aotcuda, 0.30.4 was: pip install numba-cuda==0.30.4, or set "
-        "AOTCUDA_UNTESTED=1 to go on"
+        "numba-cuda 0.31.0 was not tested with this aotcuda, 0.30.1 to 0.30.4 were: pip install numba-cuda==0.30.4, "
+        "or set AOTCUDA_UNTESTED=1 to go on"
     )
     monkeypatch.setenv("AOTCUDA_UNTESTED", "1")
     private_parts.check("numba-cuda", {"ast:NodeVisitor.visit": "(self, node)"})
+
+
+def test_a_release_that_cannot_be_imported_is_told_what_it_needs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise AttributeError(name)
+
+    monkeypatch.setattr(loading.importlib, "import_module", fail)
+    monkeypatch.setattr(loading.metadata, "version", lambda name: "0.30.2")
+    with pytest.raises(ToolchainError, match=r"install it with: pip install 'aotcuda\[cu13\]' 'numba<0.66'$"):
+        loading.compiler("numba-cuda", "tool.aotcuda.frontend: the front end of m")
 
 
 @pytest.mark.parametrize(
@@ -113,5 +142,6 @@ def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.M
 def test_a_function_that_changed_is_named_with_what_it_had(part: str, parameters: str, has: str) -> None:
     with pytest.raises(ToolchainError, match=has) as caught:
         private_parts.check("numba-cuda", {part: parameters})
-    assert str(caught.value).startswith(f"numba-cuda 0.30.4 cannot be used: {part}, which aotcuda replaces, ")
+    cannot = f"numba-cuda {version('numba-cuda')} cannot be used"
+    assert str(caught.value).startswith(f"{cannot}: {part}, which aotcuda replaces, ")
     assert str(caught.value).endswith(f" had {parameters}; pip install numba-cuda==0.30.4")

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from aotcuda.errors import CudaError, DriverTooOldError
+from aotcuda.in_place import deferred
 from aotcuda.runtime import driver
 from support.manifests import kernel
 
@@ -88,3 +89,13 @@ def test_a_context_on_a_gpu_that_was_not_counted_is_an_error_in_words(cuda):
     driver.get().devices[0].handle = 99
     with pytest.raises(CudaError, match=r"CUdevice 10\) that the driver did not count"):
         module.k.get_regs_per_thread()
+
+
+@pytest.mark.parametrize(("version", "extra"), [("12040", "jit-cu12"), ("13010", "jit-cu13"), (None, "jit-cu13")])
+def test_what_is_told_to_install_in_place_is_for_the_driver_there_is(cuda, monkeypatch, version, extra):
+    if version is None:
+        monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
+    else:
+        monkeypatch.setenv("FAKE_CUDA_VERSION", version)
+    assert deferred.requirement("numba") == f"aotcuda[{extra}]"
+    assert driver._driver is None, "asking does not start it"

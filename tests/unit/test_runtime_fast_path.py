@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from aotcuda import cli
+from aotcuda import cli, doctor
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.fast import extension
 from support.manifests import kernel
@@ -99,6 +99,15 @@ class TestDoctor:
         assert told["fast path"] == "in C: /there/_launch.abi3.so"
         assert told["driver"] == "for CUDA 13.0"
         assert told["GPU 0"] == "Stand-in A, compute capability 9.0"
+
+    @pytest.mark.parametrize(
+        ("supported", "extra"), [("12.4", "cu12"), ("13.1", "cu13"), ("11.8", "cu12"), (None, "cu13")]
+    )
+    def test_the_extra_to_install_is_that_for_the_driver(self, looking, supported, extra):
+        looking(None)
+        found = {**doctor.examine(), "front_ends": {"numba-cuda": None}}
+        found["driver"] = {"cuda": supported, "gpus": [], "problem": None if supported else "there is none"}
+        assert f"numba-cuda  not installed: pip install 'aotcuda[{extra}]'" in doctor.render(found)
 
     def test_what_is_missing_is_said_and_is_no_error(self, looking, monkeypatch, capsys):
         monkeypatch.setattr(drivers, "_driver", None)

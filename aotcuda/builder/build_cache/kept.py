@@ -18,7 +18,7 @@ from aotcuda.builder.build_cache.places import Places, digest_of
 from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
-from aotcuda.builder.worker import pool
+from aotcuda.builder.worker import observations, pool
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Source
 
     Names = Mapping[Any, tuple[str, ...]]
-    Task = pool.Task
 
 
 class Kept:
@@ -47,6 +46,7 @@ class Kept:
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._places = Places(root)
         self._base = (settings.facts, tools) if settings is not None else ()
+        self._warned = observations.warned()
         self.reused = 0
         self.made = 0
 
@@ -55,43 +55,47 @@ class Kept:
         """What the user should know of the cache."""
         return tuple(self._store.problems) if self._store is not None else ()
 
-    def round(
-        self,
-        tasks: Mapping[Any, Task],
-        named: Names,
-        run: Callable[[dict[Any, Task]], dict[Any, Any]],
-        kind: str,
-        choose: Callable[[Any, Any], int | None] = lambda _key, _made: 0,
-    ) -> dict[Any, Any]:
-        """The results of tasks: those that are there, and what `run` makes of the others.
-
-        Args:
-            tasks: The tasks.
-            named: The names of those results that may be kept; any of a result's names will do.
-            run: Does tasks.
-            kind: What the results are.
-            choose: Tells by which of its names a result that was made is kept, by its number; None if by none.
-        """
-        wanted = [name for key in tasks for name in named.get(key, ())]
+    def find(self, named: Names) -> dict[Any, Any]:
+        """Those results that are there, of those with names; any of a result's names will do."""
+        wanted = [name for each in named.values() for name in each]
         found = self._store.get(wanted) if self._store is not None and wanted else {}
         have = {}
-        for key in tasks:
-            name = next((name for name in named.get(key, ()) if name in found), None)
+        for key, each in named.items():
+            name = next((name for name in each if name in found), None)
             if name is not None:
                 have[key] = found[name]
-        made = run({key: task for key, task in tasks.items() if key not in have})
         self.reused += len(have)
+        return have
+
+    def keep(
+        self,
+        made: Mapping[Any, Any],
+        named: Names,
+        titles: Mapping[Any, str],
+        kind: str,
+        choose: Callable[[Any], int | None] | None = None,
+    ) -> None:
+        """Keep results that were made, unless there were warnings: those would not come with what is taken.
+
+        Args:
+            made: The results.
+            named: The names of those that may be kept.
+            titles: What lists of the cache call them.
+            kind: What they are.
+            choose: Tells by which of its names a result is kept, by its number; None if by none.
+        """
         self.made += len(made)
+        if self._store is None or observations.warned() > self._warned:
+            return
         fresh = {}
         about = {}
         for key, value in made.items():
-            chosen = choose(key, value) if key in named else None
+            chosen = (choose(value) if choose is not None else 0) if named.get(key) else None
             if chosen is not None:
                 fresh[named[key][chosen]] = value
-                about[named[key][chosen]] = tasks[key].title
-        if self._store is not None and fresh:
+                about[named[key][chosen]] = titles[key]
+        if fresh:
             self._store.put(fresh, kind, about)
-        return {key: have[key] if key in have else made[key] for key in tasks}
 
     @property
     def is_on(self) -> bool:

@@ -6,6 +6,7 @@ the same offset. An array becomes a struct of its words, a tuple the members of 
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.c_header import c_types
@@ -13,7 +14,7 @@ from aotcuda.builder.c_header import c_types
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from aotcuda.manifest import Kernel, Parameter
+    from aotcuda.manifest import Kernel, Overload, Parameter
 
 
 def struct_name(module: str, symbol: str) -> str:
@@ -28,11 +29,29 @@ def render(module: str, kernels: Iterable[Kernel]) -> Iterator[str]:
             symbol = overload["symbol"]
             name = struct_name(module, symbol)
             yield f'/* "{symbol}": {kernel["name"]}, {overload["signature"]} */'
+            for arch, launch in overload.get("launches", {}).items():
+                yield f"/* {arch}: blocks of {launch['threads']} threads, {launch['shared']} bytes of shared memory */"
             members = [line for parameter in overload["parameters"] for line in _members(parameter)]
+            members += _reserved(overload)
             if members:
                 yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {name};")
             yield f"enum {{ {name.removesuffix('s')}_bytes = {overload['parameter_bytes']} }};"
             yield ""
+
+
+def _reserved(overload: Overload) -> Iterator[str]:
+    """What a kernel that says its launch takes besides: pointers to memory that it has no need of."""
+    if "launches" not in overload:
+        return
+    ends = [0]
+    for parameter in overload["parameters"]:
+        if parameter["kind"] == "elements":
+            ends.append(parameter["offset"] + 8)
+        elif parameter["kind"] == "number":
+            ends.append(parameter["offset"] + struct.calcsize(parameter["format"]))
+    count = overload["parameter_bytes"] // 8 - -(-max(ends) // 8)
+    if count:
+        yield f"void *reserved[{count}]; /* null */"
 
 
 def _members(parameter: Parameter) -> Iterator[str]:
@@ -40,6 +59,8 @@ def _members(parameter: Parameter) -> Iterator[str]:
     if kind == "tuple":
         for member in parameter["members"]:
             yield from _members(member)
+        return
+    if kind == "constant":  # compiled in
         return
     # The items of a tuple `t` are called `t[0]`, `t[1]`...
     name = c_types.identifier(parameter["name"].replace("[", "_").replace("]", ""))
@@ -53,7 +74,9 @@ def _members(parameter: Parameter) -> Iterator[str]:
 
 def _type(parameter: Parameter) -> str:
     kind = parameter["kind"]
-    if kind == "scalar":
+    if kind == "elements":
+        return f"{'const ' if parameter.get('readonly') else ''}{c_types.element(parameter['dtype'])} *"
+    if kind in ("scalar", "number"):
         return c_types.SCALARS[parameter["format"]]
     if kind == "complex":
         return c_types.COMPLEX[parameter["format"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from importlib import metadata
 from typing import TYPE_CHECKING, cast
 
 from aotcuda import frontends
@@ -42,9 +43,21 @@ def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
         imported = importlib.import_module(module)
         return cast("FrontEnd", getattr(imported, attribute) if attribute else imported)
     except (ImportError, AttributeError) as error:
-        wanted = found.requirement(jit=jit)
-        message = f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {wanted!r}"
+        wanted = [found.requirement(jit=jit), *_beside(found)]
+        message = f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {_quoted(wanted)}"
         raise ToolchainError(message) from error
+
+
+def _beside(found: frontends.Registration) -> list[str]:
+    """What the installed release of a compiler has to have beside it."""
+    try:
+        return [found.beside[metadata.version(found.name)]] if found.beside else []
+    except (KeyError, metadata.PackageNotFoundError):
+        return []
+
+
+def _quoted(requirements: list[str]) -> str:
+    return " ".join(map(repr, requirements))
 
 
 def _find(name: str) -> frontends.Registration:

@@ -6,8 +6,8 @@ A front end is two modules, which its `aotcuda.frontends.Registration` names:
   which units they make. They are imported in the process that builds, by the JIT fallback and for the schema: without
   the compiler.
 - its **compiler** (`FrontEnd`), used inside the build's worker process alone: `prepare` once, `load` and `resolve` for
-  each unit (with `settled` in between, if it has one), then, in a forked child for each unit and capability,
-  `compile_kernel` or `compile_function`.
+  each unit (with `settled` in between, if it has one), then `compile_kernel` or `compile_function`, in a forked child
+  for each unit and capability; or `compile_alike`, if it has that, in one for each unit.
 
 Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
 `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Entry, Module, Options
     from aotcuda.builder.config.shapes import Shape
     from aotcuda.linkable import Kind
-    from aotcuda.manifest import Parameter
+    from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What a front end compiles at a time, once for each capability: a kernel or a device function, for one signature.
+    """What a front end compiles at a time, for each capability: a kernel or a device function, for one signature.
 
     This is what the build knows of it. Each front end makes units of a class of its own, with what it needs besides;
     they travel to the worker as pickles.
@@ -164,6 +164,9 @@ class CompiledKernel:
         defined: Where its Python function is defined: `mypkg.solver:add:12`, with the line that it begins in.
         doc: The docstring of its source, without its indentation; may be empty.
         lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
+        launch: Block, shared memory and cluster of its launches, for this capability; None where users say them.
+        launches: The same by the images' targets, as the build notes it.
+        arguments: The names by which launches may give arguments, in order; None where only positions count.
     """
 
     code: tuple[LinkInput, ...]
@@ -181,6 +184,22 @@ class CompiledKernel:
     defined: str = ""
     doc: str = ""
     lazy: bool = False
+    launch: FixedLaunch | None = None
+    launches: tuple[tuple[str, FixedLaunch], ...] = ()
+    arguments: tuple[Argument, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """A module's kernels as one image, by the front end's own tools.
+
+    Attributes:
+        data: A cubin, or PTX.
+        cuda: The CUDA version that the machine code is written for.
+    """
+
+    data: bytes
+    cuda: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +280,13 @@ class Tables(Protocol):
     def units(self, module: Module) -> Sequence[Unit]:
         """The units of a module: its kernels' in the configuration's order, then its functions'."""
 
+    def target(self, wanted: Target) -> Target:
+        """What is built where the configuration asks for `wanted`; without this, just that.
+
+        Raises:
+            ValueError: Nothing can be; what to write instead.
+        """
+
     def widened(self, kernel: Any, signature: str) -> Entry:
         """The entry of a kernel for other types than those in the table; the JIT fallback asks for it.
 
@@ -314,6 +340,22 @@ class FrontEnd(Protocol):
 
     def compile_function(self, unit: Any, loaded: Any, target: Target) -> CompiledFunction:
         """Compile a device function with the C ABI under the name `unit.symbol`."""
+
+    def compile_alike(
+        self, unit: Any, loaded: Any, targets: Sequence[Target]
+    ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
+        """Compile a kernel or function for the first of `targets`, and for those others that its work serves as well.
+
+        It is called again with the targets that are left, in another child, until none is. What comes of it is what
+        `compile_kernel` or `compile_function` would have made for each. A front end that has little work in common for
+        several targets has no need of it.
+        """
+
+    def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
+        """One image of a module's kernels: a front end whose compiler has an assembler of its own makes it by that.
+
+        Without this, `nvJitLink` links the kernels' code with what they need.
+        """
 
     def merge_functions(
         self,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from aotcuda.builder.worker import interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOST = 113
 """Exit status of a worker whose descriptors were closed, or replaced by others."""
@@ -91,8 +91,8 @@ class Sender:
         self._pipe.write(b"%s %s\n" % (self._token, json.dumps(message).encode()))
 
 
-def receive(descriptor: int, token: str) -> Iterator[dict[str, object]]:
-    """The messages that come in, until nobody is left who could send one.
+def receive(descriptor: int, token: str, idle: Callable[[], None] = lambda: None) -> Iterator[dict[str, object]]:
+    """The messages that come in, until nobody is left who could send one; `idle` is called while there are none.
 
     Raises:
         ForeignBytesError: Somebody else wrote to the descriptor.
@@ -105,6 +105,7 @@ def receive(descriptor: int, token: str) -> Iterator[dict[str, object]]:
         interrupt.check()
         while not poll.poll(_TICK * 1000):
             interrupt.check()
+            idle()
         chunk = os.read(descriptor, 1 << 16)
         if not chunk:
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.plan import ModulePlan
-    from aotcuda.builder.worker.job import Job
+    from aotcuda.builder.worker.job import Job, LinkedItem
     from aotcuda.manifest import Source
 
     Compile = Callable[[ModulePlan, LinkInput, Sequence[Target]], Mapping[Target, bytes]]
@@ -41,6 +41,7 @@ class Parts:
         merged: Its exported functions as LTOIR or PTX, for each of the finisher's targets; empty when it has none.
         callbacks: Its callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
+        linked: The same items, as the bill of materials has them.
         called: What has to be linked wherever its exported functions are.
         files: The project's files that it links or is compiled from, with the headers that they include.
     """
@@ -52,6 +53,7 @@ class Parts:
     merged: dict[Target, bytes]
     callbacks: tuple[Callbacks, ...]
     foreign: tuple[tuple[str, tuple[str, ...]], ...]
+    linked: tuple[LinkedItem, ...]
     called: tuple[LinkInput, ...]
     files: tuple[Path, ...]
 
@@ -118,6 +120,7 @@ class WheelFinisher:
             function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
             callbacks=parts.callbacks,
             foreign=parts.foreign,
+            linked=parts.linked,
             function_links=tuple(_function_links(parts, compile_source)),
             carried=tuple(
                 (path.relative_to(root).as_posix(), path.read_bytes())

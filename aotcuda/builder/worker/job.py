@@ -68,6 +68,23 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedItem:
+    """Something that was linked into a module, as its bill of materials has it.
+
+    Attributes:
+        name: What errors call it; for files their name.
+        sha256: The digest of its content.
+        module: The packaged module that it is of; empty for all else.
+        licence: What its line `SPDX-License-Identifier` says; empty if it has none.
+    """
+
+    name: str
+    sha256: str
+    module: str = ""
+    licence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
     """One module's images, as they came from the linker.
 
@@ -83,6 +100,7 @@ class BuiltModule:
         function_fatbin: Those, packed.
         callbacks: The module's callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
+        linked: What was linked in, but for the front end's own.
         function_links: What users of the exported functions have to link with them: name and packed content.
         carried: The project's files that are linked and the headers that they include, by their paths from its folder.
     """
@@ -96,6 +114,7 @@ class BuiltModule:
     function_fatbin: bytes = b""
     callbacks: tuple[Callbacks, ...] = ()
     foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    linked: tuple[LinkedItem, ...] = ()
     function_links: tuple[tuple[str, bytes], ...] = ()
     carried: tuple[tuple[str, bytes], ...] = ()
 
@@ -117,6 +136,7 @@ class Result:
         reused: How many results of its steps came from the build cache.
         made: How many were made.
         problems: What the user should know of the build cache.
+        steps: What it did, each with its seconds.
     """
 
     toolchain: dict[str, str]
@@ -131,3 +151,4 @@ class Result:
     reused: int = 0
     made: int = 0
     problems: tuple[str, ...] = ()
+    steps: tuple[tuple[str, float], ...] = ()

@@ -14,14 +14,14 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
-from aotcuda.builder import toolchain
+from aotcuda.builder import progress, toolchain
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
-from aotcuda.builder.worker import dependency_trace, finish, imports, pool, source_loading
+from aotcuda.builder.worker import dependency_trace, finish, imports, observations, pool, source_loading
 from aotcuda.builder.worker.channel import Owned
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
@@ -46,8 +46,10 @@ def main(tell: Callable[..., None], descriptor: int) -> int:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
-        result = pickle.dumps(build(job, tell))
+        with observations.noting_warnings(job.root):
+            result = pickle.dumps(_observed(build(job, _with_phases(tell)), job))
     except AotcudaError as error:
+        _print_warnings()
         if os.environ.get("AOTCUDA_DEBUG") == "1":
             raise
         tell(error=type(error).__name__, message=str(error))
@@ -59,6 +61,32 @@ def main(tell: Callable[..., None], descriptor: int) -> int:
     file.write(result)
     tell(finished=manifest.digest(result))
     return 0
+
+
+def _with_phases(tell: Callable[..., None]) -> Callable[..., None]:
+    """`tell`, which also notes how long the worker's own steps took."""
+    phases = observations.Phases()
+
+    def told(**message: Any) -> None:
+        if "step" in message:
+            phases.begin(None if message["total"] else message["step"])
+        tell(**message)
+
+    return told
+
+
+def _observed(result: Result, job: Job) -> Result:
+    """`result`, with what was noted on the way; warnings of a JIT build are printed: nobody looks for them in there."""
+    if job.product == "jit":
+        _print_warnings()
+    noted = observations.take()
+    warnings = dict.fromkeys([*result.warnings, *progress.counted(noted.warnings)])
+    return replace(result, warnings=tuple(warnings), steps=tuple(noted.steps))
+
+
+def _print_warnings() -> None:
+    for text in progress.counted(observations.take().warnings):
+        print(text, file=sys.stderr)
 
 
 def build(job: Job, tell: Callable[..., None]) -> Result:

@@ -13,16 +13,17 @@ import select
 import signal
 import sys
 import traceback
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from aotcuda.builder.worker import lifetime
+from aotcuda.builder.worker import lifetime, observations
 from aotcuda.builder.worker.channel import LOST, Owned
 from aotcuda.errors import AotcudaError, BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
 
@@ -44,6 +45,24 @@ class Task:
     def where(self) -> str:
         """What errors call it."""
         return f"{self.key}: {self.title}" if self.key else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Tasks of a flow that may run at the same time.
+
+    Attributes:
+        rank: What kind of work it is; a flow's later rounds have no lower ranks.
+        tasks: The tasks.
+    """
+
+    rank: int
+    tasks: Sequence[Task]
+
+
+T = TypeVar("T")
+Flow = Generator[Round, list[Any], T]
+"""Work in rounds, one after the other: each is yielded, and what its tasks returned comes back, in their order."""
 
 
 _TICK = 0.2
@@ -109,30 +128,116 @@ def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[
         AotcudaError: What a task raised. Of several, the one of the first task, with the others' first lines below.
         BuildError: A child died; the message names its task and the signal.
     """
-    results: list[Any] = [None] * len(tasks)
-    failures: dict[int, AotcudaError] = {}
-    waiting = list(enumerate(tasks))[::-1]
-    running: dict[int, _Child] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                child = _start(*waiting.pop())
-                running[child.pipe] = child
-            for child in _ended(running):
-                del running[child.pipe]
-                outcome = _finish(child, tasks[child.index])
-                if isinstance(outcome, AotcudaError):
-                    failures[child.index] = outcome
-                else:
-                    results[child.index] = outcome[0]
-                done(tasks[child.index])
-    finally:
-        for child in running.values():  # something was raised; none of them is to go on alone
-            os.kill(child.pid, signal.SIGKILL)
-            _finish(child, tasks[child.index])
-    if failures:
-        raise _join([failures[index] for index in sorted(failures)])
+
+    def once() -> Flow[list[Any]]:
+        return (yield Round(0, tasks))
+
+    (results,) = flow([once()], jobs, done)
     return results
+
+
+def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> list[T]:
+    """Run several flows beside each other, at most `jobs` of their tasks at a time; returns what each returns.
+
+    Nothing waits but a flow for its own round. Tasks of higher rank are started first: they are what others wait for.
+    After a failure nothing of a higher rank is begun, so that errors are the same ones whatever was quicker.
+
+    Raises:
+        AotcudaError: What a task or a flow raised. Of several, those of the lowest rank: the one of the first flow and
+            task, with the others' first lines below.
+        BuildError: A child died; the message names its task and the signal.
+    """
+    runs = [_Run(number, item) for number, item in enumerate(flows)]
+    running: dict[int, tuple[_Child, _Run[T]]] = {}
+    try:
+        while True:
+            for item in runs:
+                while item.has_all() and item.level < _limit(runs):
+                    item.go_on()
+            while len(running) < jobs and (chosen := _next(runs)) is not None:
+                child = _start(*chosen.waiting.pop())
+                running[child.pipe] = (child, chosen)
+            if not running:
+                break
+            for child in _ended({pipe: child for pipe, (child, _) in running.items()}):
+                _, item = running.pop(child.pipe)
+                task = item.tasks[child.index]
+                item.take(child.index, _finish(child, task))
+                done(task)
+    finally:
+        for child, item in running.values():  # something was raised; none of them is to go on alone
+            os.kill(child.pid, signal.SIGKILL)
+            _finish(child, item.tasks[child.index])
+    failures = [(level, item.number, place, error) for item in runs for level, place, error in item.failures]
+    if failures:
+        lowest = [one for one in failures if one[0] == _limit(runs)]
+        raise _join([error for *_, error in sorted(lowest, key=lambda one: one[1:3])])
+    return [returned for item in runs for returned in item.returned]
+
+
+_NEVER = 1 << 30
+
+
+class _Run(Generic[T]):
+    """A flow under way.
+
+    Attributes:
+        number: Its place among the flows.
+        level: Of its round's tasks, twice the rank; what the flow itself does with their results is one level higher.
+        tasks: Its round.
+        waiting: Those of them that were not started, with their places; the first is the last.
+        returned: What it returned, if it has.
+        failures: Level, place and error of each.
+    """
+
+    def __init__(self, number: int, flow: Flow[T]) -> None:
+        self.number = number
+        self.level = -2
+        self.tasks: Sequence[Task] = ()
+        self.waiting: list[tuple[int, Task]] = []
+        self.returned: list[T] = []
+        self.failures: list[tuple[int, int, AotcudaError]] = []
+        self._flow = flow
+        self._results: list[Any] = []
+        self._left = 0
+
+    def has_all(self) -> bool:
+        """Whether all of its round has ended well, and the flow has not."""
+        return not self._left and not self.failures and not self.returned
+
+    def go_on(self) -> None:
+        """Hand the round's results over, and take the next round."""
+        try:
+            following = next(self._flow) if self.level < 0 else self._flow.send(self._results)
+        except StopIteration as end:
+            self.returned.append(end.value)
+        except AotcudaError as error:
+            self.failures.append((self.level + 1, 0, error))
+        else:
+            self.level, self.tasks = following.rank * 2, following.tasks
+            self.waiting = list(enumerate(self.tasks))[::-1]
+            self._results = [None] * len(self.tasks)
+            self._left = len(self.tasks)
+
+    def take(self, place: int, outcome: tuple[Any] | AotcudaError) -> None:
+        """Take what became of a task."""
+        self._left -= 1
+        if isinstance(outcome, AotcudaError):
+            self.failures.append((self.level, place, outcome))
+        else:
+            self._results[place] = outcome[0]
+
+
+def _limit(runs: Iterable[_Run[Any]]) -> int:
+    """The lowest level that something failed on."""
+    return min((level for item in runs for level, *_ in item.failures), default=_NEVER)
+
+
+def _next(runs: Iterable[_Run[T]]) -> _Run[T] | None:
+    """The flow of which a task is to be started: others wait for those of the highest rank."""
+    limit = _limit(runs)
+    ready = [item for item in runs if item.waiting and item.level <= limit]
+    return max(ready, key=lambda item: (item.level, -item.number), default=None)
 
 
 @contextmanager
@@ -187,8 +292,7 @@ def _answer(pipe: Owned, mark: bytes) -> tuple[Any] | AotcudaError:
     if data[:16] != mark or data[16:48] != hashlib.sha256(data[_HEAD:]).digest():
         message = "the process that imports the sources for each target ended without a result"
         raise BuildError(message)
-    outcome: tuple[Any] | AotcudaError = pickle.loads(data[_HEAD:])
-    return outcome
+    return _received(data[_HEAD:])
 
 
 def _ended(running: dict[int, _Child]) -> list[_Child]:
@@ -219,8 +323,10 @@ def _start(index: int, task: Task) -> _Child:
 def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
     """The child's whole life; it leaves by `os._exit`, so that nothing of the parent's is run or flushed twice."""
     try:
+        observations.take()  # what the parent has noted is the parent's
         try:
-            outcome: Any = (task.run(),)
+            with observations.step(task.title):
+                outcome: Any = (task.run(),)
         except AotcudaError as error:
             outcome = error
             if os.environ.get("AOTCUDA_DEBUG") == "1":
@@ -229,7 +335,7 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
             if os.environ.get("AOTCUDA_DEBUG") == "1":
                 traceback.print_exc()
             outcome = BuildError(f"{task.where}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
-        data = pickle.dumps(outcome)
+        data = pickle.dumps((outcome, observations.take()))
         pipe.write(mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -254,8 +360,7 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
         return BuildError(message)
     mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (_HEAD, None)))
     if mark == child.mark and digest == hashlib.sha256(data).digest():
-        outcome: tuple[Any] | AotcudaError = pickle.loads(data)
-        return outcome
+        return _received(data)
     if child.data or code == LOST:
         message = (
             f"{task.where}: code of the project wrote to, or closed, file descriptors that the build's processes talk "
@@ -263,6 +368,14 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
         )
         return BuildError(message)
     return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
+
+
+def _received(data: bytes) -> tuple[Any] | AotcudaError:
+    """A child's result; what it has noted is noted here."""
+    outcome: tuple[Any] | AotcudaError
+    outcome, noted = pickle.loads(data)
+    observations.add(noted)
+    return outcome
 
 
 @contextmanager

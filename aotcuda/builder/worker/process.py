@@ -16,12 +16,14 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, cast
 
 from aotcuda import errors, frontends, manifest
+from aotcuda.builder import progress
 from aotcuda.builder.worker import channel
 from aotcuda.errors import AotcudaError, BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aotcuda.builder.progress import Progress
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Job, Result
 
@@ -38,8 +40,13 @@ _PATIENCE = 2.0
 """Seconds that a worker has to end once it has said that it is done; a source's threads may never end."""
 
 
-def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> Result:
-    """Do `job` in a worker process, with more environment `variables`. No process of the build outlives this call.
+def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: Progress | None = None) -> Result:
+    """Do `job` in a worker process. No process of the build outlives this call.
+
+    Args:
+        job: What to do.
+        variables: More environment variables for it.
+        watcher: Shows the progress; a line on a terminal by default.
 
     Raises:
         AotcudaError: What the worker found wrong.
@@ -60,7 +67,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> Result
             try:
                 with suppress(BrokenPipeError), cast("IO[bytes]", worker.stdin) as stream:  # a dead one is told below
                     pickle.dump(job, stream)
-                end = _follow(messages.fileno(), token)
+                end = _follow(messages.fileno(), token, watcher or progress.line(sys.stderr))
                 if end.goes_by_itself:
                     worker.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
@@ -146,12 +153,11 @@ class _End:
     goes_by_itself: bool = True
 
 
-def _follow(descriptor: int, token: str) -> _End:
+def _follow(descriptor: int, token: str, watcher: Progress) -> _End:
     """Show progress until the worker is done; returns how it ended, as far as it says so itself."""
     end = _End()
-    line = _Line()
     try:
-        for message in channel.receive(descriptor, token):
+        for message in channel.receive(descriptor, token, watcher.tick):
             match message:
                 case {"error": str(kind), "message": text}:
                     end.failure = getattr(errors, kind, BuildError)(text)
@@ -161,7 +167,7 @@ def _follow(descriptor: int, token: str) -> _End:
                     break
                 case {"step": str(step), "done": int(done), "total": int(total)}:
                     end.step = step
-                    line.show(step, done, total)
+                    watcher.show(step, done, total)
                 case {"ended": int(status)}:
                     end.status = status
     except channel.ForeignBytesError as error:
@@ -170,7 +176,7 @@ def _follow(descriptor: int, token: str) -> _End:
         end.failure = BuildError(_foreign(what, end.step))
         end.goes_by_itself = False
     finally:
-        line.clear()
+        watcher.clear()
     return end
 
 
@@ -192,22 +198,3 @@ def _name(number: int) -> str:
 
 def _foreign(what: str, step: str) -> str:
     return f"{step}: code of the project {what}; a source may use only descriptors that it has opened itself"
-
-
-class _Line:
-    """One line on a terminal that is written over and over; nothing when standard error is no terminal."""
-
-    def __init__(self) -> None:
-        self.on = sys.stderr.isatty()
-
-    def show(self, step: str, done: int, total: int) -> None:
-        if self.on:
-            counter = f"[{done}/{total}] " if total else ""
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            sys.stderr.write(f"\r\x1b[2K{f'aotcuda {counter}{step}'[: width - 1]}")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self.on:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()

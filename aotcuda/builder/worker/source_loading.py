@@ -9,6 +9,7 @@ import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import frontends
@@ -223,11 +224,13 @@ def elsewhere(job: Job, front: FrontEnd, which: Sequence[Sequence[Target]]) -> l
 def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
     with loaded(job, front, own[0], lambda **_: None) as found:
         pass
-    tasks = compile_tasks(found.job, front, found.functions, own)
-    results = pool.run(list(tasks.values()), job.jobs, lambda _: None)
+    flows = [compiling(found.job, front, item, found.functions, own) for item in found.job.plans]
+    compiled: Compiled = {}
+    for of_module in pool.flow(flows, job.jobs, lambda _: None):
+        compiled |= of_module
     return Elsewhere(
         units=tuple(found.functions),
-        compiled=dict(zip(tasks, results, strict=True)),
+        compiled=compiled,
         questions=tuple(found.questions),
         trace=found.trace,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
@@ -235,19 +238,44 @@ def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
     )
 
 
-def compile_tasks(
-    job: Job, front: FrontEnd, functions: dict[Unit, object], own: Sequence[Target]
-) -> dict[tuple[Unit, Target], pool.Task]:
-    """The tasks that compile every unit, for those of the job's targets that are among `own`."""
-    tasks = {}
-    for item in job.plans:
-        for unit in item.units:
-            compiler: Callable[..., Any] = front.compile_kernel if unit.kind == "kernel" else front.compile_function
-            for target in item.compiled_for(unit):
-                if target in own:
-                    tasks[unit, target] = _task(compiler, unit, functions[unit], target)
-    return tasks
+def compiling(
+    job: Job,
+    front: FrontEnd,
+    item: ModulePlan,
+    functions: Mapping[Unit, object],
+    own: Sequence[Target],
+    have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
+) -> pool.Flow[Compiled]:
+    """Compile a module's units, for those of its targets that are among `own`, but for what they `have` already."""
+    wanted = {unit: [target for target in item.compiled_for(unit) if target in own] for unit in item.units}
+    left = {unit: [target for target in targets if (unit, target) not in have] for unit, targets in wanted.items()}
+    # With fewer units than cores it is quicker to do several times what targets have in common.
+    processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
+    found: Compiled = dict(have)
+    while any(left.values()):
+        shares = [(unit, share) for unit, targets in left.items() for share in _shares(targets, processes)]
+        results = yield pool.Round(COMPILE, [_task(front, unit, functions[unit], share) for unit, share in shares])
+        for (unit, _), built in zip(shares, results, strict=True):
+            found |= {(unit, target): made for target, made in built.items()}
+        left = {unit: [target for target in targets if (unit, target) not in found] for unit, targets in left.items()}
+    return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
 
 
-def _task(compiler: Callable[..., Any], unit: Unit, function: object, target: Target) -> pool.Task:
-    return pool.Task(f"{unit.title} for {target}", lambda: compiler(unit, function, target), key=unit.key)
+COMPILE = 0
+"""The rank of compiling, the first of a build's rounds."""
+
+
+def _shares(targets: Sequence[Target], number: int | None) -> list[Sequence[Target]]:
+    """So many shares of the targets, as far as there are; or each by itself."""
+    number = number or len(targets)
+    return [share for start in range(number) if (share := targets[start::number])]
+
+
+def _task(front: FrontEnd, unit: Unit, function: object, targets: Sequence[Target]) -> pool.Task:
+    def compiled() -> Mapping[Target, Any]:
+        if hasattr(front, "compile_alike"):
+            return front.compile_alike(unit, function, targets)
+        one: Callable[..., Any] = front.compile_kernel if unit.kind == "kernel" else front.compile_function
+        return {target: one(unit, function, target) for target in targets}
+
+    return pool.Task(f"{unit.title} for {', '.join(map(str, targets))}", compiled, key=unit.key)

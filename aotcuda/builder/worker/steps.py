@@ -1,8 +1,12 @@
-"""The steps of a build inside the worker, each a round of children: compile, merge, check the link, link."""
+"""The steps of a build inside the worker, each a round of children: compile, look at what is foreign, merge and link.
+
+Every module goes its own way: one is linked while another compiles.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -19,12 +23,14 @@ from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import pool, source_loading
 from aotcuda.builder.worker.finish import Parts
+from aotcuda.builder.worker.job import LinkedItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from aotcuda.builder.build_cache.kept import UnitNames
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
@@ -34,7 +40,13 @@ if TYPE_CHECKING:
     from aotcuda.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
-    PerTarget = dict[tuple[str, Target], bytes]
+    PerTarget = dict[tuple[str, Target], Any]
+    """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
+
+
+_HEAD = 4096
+_LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
+"""The line that says under which licence a source is (https://spdx.dev), near its beginning."""
 
 
 class Steps:
@@ -61,6 +73,7 @@ class Steps:
         self.job = job
         self.finisher = finisher
         self.front = front
+        self._assemble: Callable[..., Any] | None = getattr(front, "assemble", None)
         self.functions = functions
         self.tell = tell
         self.elsewhere = elsewhere
@@ -74,9 +87,9 @@ class Steps:
         }
         self.done = 0
         self.total = sum(
-            sum(len(plan.compiled_for(unit)) for unit in plan.units)
+            len(plan.units)
             + (len(plan.targets) if plan.kernels else 0)
-            + (len(plan.function_targets) if plan.functions else 0)
+            + (len(finisher.function_targets(plan)) if plan.functions else 0)
             for plan in job.plans
         )
 
@@ -86,17 +99,11 @@ class Steps:
         Raises:
             AotcudaError: Something cannot be compiled or linked.
         """
-        compiled = self._compile()
-        merged = self._merge(compiled)
-        surveys = {plan.config.name: self._survey(plan, compiled) for plan in self.job.plans}
-        self.surveyed = surveys
-        images = self._link(compiled, merged)
         modules = []
-        for plan in self.job.plans:
-            parts = self._parts(plan, compiled, merged, images, surveys[plan.config.name])
+        for parts in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.finisher.finish(parts, self._sources_compiled))
-            if plan.config.name in self.job.wanted:
-                self.linkable[plan.config.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
+            if parts.name in self.job.wanted:
+                self.linkable[parts.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
         return modules
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
@@ -125,78 +132,101 @@ class Steps:
             )
         return tuple(dict.fromkeys(found))
 
-    def _round(self, tasks: dict[Any, pool.Task]) -> dict[Any, Any]:
-        def done(task: pool.Task) -> None:
-            self.done += 1
-            self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+    def _done(self, task: pool.Task) -> None:
+        self.done += 1
+        self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, done), strict=True))
+    def _module(self, plan: ModulePlan) -> pool.Flow[Parts]:
+        compiled = yield from self._compile(plan)
+        surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
+        merges = self._merges(plan, compiled)
+        merged: PerTarget = {}
+        if self._calls_own_functions(plan, compiled):
+            merged, merges = (yield from self._kept_round(_MERGE, plan, merges, compiled, merged)), {}
+        tasks = merges | self._links(plan, compiled, merged)
+        made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged)
+        return self._parts(plan, compiled, merged | made, surveyed)
 
-    def _kept_round(
-        self,
-        tasks: dict[Any, pool.Task],
-        named: dict[Any, tuple[str, ...]],
-        kind: str,
-        choose: Callable[[Any, Any], int | None] = lambda _key, _made: 0,
-    ) -> dict[Any, Any]:
-        """A round of what the build cache does not have."""
-        before = self.kept.reused
-
-        def run(left: dict[Any, pool.Task]) -> dict[Any, Any]:
-            self.done += len(tasks) - len(left)
-            return self._round(left)
-
-        results = self.kept.round(tasks, named, run, kind, choose)
-        if self.kept.reused > before:
-            self.tell(step=f"reusing {self.kept.reused - before} of {len(tasks)}", done=self.done, total=self.total)
-        return results
-
-    def _compile(self) -> Compiled:
+    def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
-        tasks = source_loading.compile_tasks(self.job, self.front, self.functions, own)
-        compiled = self._kept_round(tasks, self._unit_names(tasks), "unit", self._unit_name)
-        imports = [sameness.Import(own[0], frozenset(self.functions), compiled)]
-        for other in self.elsewhere:
+        named = self._unit_names(plan, own)
+        have = self.kept.find(named)
+        self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
+        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own, have)
+        made = {key: built for key, built in compiled.items() if key not in have}
+        titles = {(unit, target): f"{unit.title} for {target}" for unit, target in made}
+        choose = partial(self.units.choose, in_place=plan.in_place) if self.units is not None else None
+        self.kept.keep(made, named, titles, "unit", choose)
+        others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
+        imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
+        for other, found in others:
             target = next(target for _, target in other.compiled)
-            imports.append(sameness.Import(target, frozenset(other.units), other.compiled))
+            units = frozenset(unit for unit in other.units if unit.module == plan.config.name)
+            imports.append(sameness.Import(target, units, found))
         sameness.check(imports)
-        for other in self.elsewhere:
-            compiled |= other.compiled
+        for _, found in others:
+            compiled |= found
         return compiled
 
-    def _unit_names(self, tasks: Iterable[tuple[Unit, Target]]) -> dict[tuple[Unit, Target], tuple[str, ...]]:
-        """The names of units in the build cache; none where sources were imported for each target."""
-        if self.units is None or self.elsewhere:
+    def _unit_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[Unit, Target], tuple[str, ...]]:
+        """The names of units in the build cache; none where sources were imported for each target, or are no Python."""
+        if self.units is None or self.elsewhere or self._assemble is not None:
             return {}
         return {
             (unit, target): names
-            for unit, target in tasks
+            for unit in plan.units
             if not self.front.sources(unit, self.functions[unit], self.job.root)
-            and (names := self.units.of(unit, target))
+            for target in plan.compiled_for(unit)
+            if target in own and (names := self.units.of(unit, target))
         }
 
-    def _unit_name(self, key: tuple[Unit, Target], built: object) -> int | None:
-        in_place = next(plan.in_place for plan in self.job.plans if plan.config.name == key[0].module)
-        return self.units.choose(built, in_place=in_place) if self.units is not None else None
+    def _kept_round(
+        self,
+        rank: int,
+        plan: ModulePlan,
+        tasks: dict[tuple[str, Target], pool.Task],
+        compiled: Compiled,
+        merged: PerTarget,
+    ) -> pool.Flow[PerTarget]:
+        """A round of merges and links that the build cache does not have."""
+        named = {key: self._name(plan, *key, compiled, merged) for key in tasks}
+        have = self.kept.find(named)
+        self.done += len(have)
+        left = {key: task for key, task in tasks.items() if key not in have}
+        made = (yield from _round(rank, left)) if left else {}
+        self.kept.keep(made, named, {key: task.title for key, task in left.items()}, "step")
+        return {key: have[key] if key in have else made[key] for key in tasks}
 
-    def _merge(self, compiled: Compiled) -> PerTarget:
+    def _name(
+        self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget
+    ) -> tuple[str, ...]:
+        """The name of a module's `"functions"` or `"image"` in the build cache, by what it is made from."""
+        options, root = plan.config.options, Path(self.job.root)
+        if not self.kept.is_on or self._assemble is not None:
+            return ()
+        if kind == "functions":
+            functions = [compiled[unit, code_target(target)] for unit in plan.functions]
+            return self.kept.name("functions", plan.frontend, functions, target.kind, code_target(target), options)
+        inputs = self._link_inputs(plan, target, compiled, merged)
+        arguments = (inputs, root, options.include_dirs)
+        if included_headers.hidden(*arguments, options.nvrtc_options):
+            return ()
+        headers = [*included_headers.project_files(*arguments), *sorted(included_headers.elsewhere(*arguments)[0])]
+        items = [self.kept.item(item) for item in inputs]
+        return self.kept.name("image", plan.config.name, items, target, options, self.kept.files(headers))
+
+    def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
-        named = {}
-        for plan in self.job.plans:
-            if not plan.functions:
-                continue
-            for target in self.finisher.function_targets(plan):
-                functions = [compiled[unit, code_target(target)] for unit in plan.functions]
-                form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
-                run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
-                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} functions for {target}", run)
-                parts = (plan.frontend, functions, code_target(target), plan.config.options, form)
-                named[plan.config.name, target] = self.kept.name("merge", *parts)
-        return self._kept_round(tasks, {key: names for key, names in named.items() if names}, "functions")
+        for target in self.finisher.function_targets(plan) if plan.functions else ():
+            functions = [compiled[unit, code_target(target)] for unit in plan.functions]
+            form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
+            run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
+            tasks["functions", target] = pool.Task(f"{plan.config.name} functions for {target}", run)
+        return tasks
 
-    def _survey(self, plan: ModulePlan, compiled: Compiled) -> dict[LinkInput, Symbols]:
+    def _survey(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[dict[LinkInput, Symbols]]:
         """The symbols of everything foreign in a module's link, which is checked with them."""
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
@@ -211,7 +241,7 @@ class Steps:
             arguments = (plan.config.options, self._folders(plan), asked_by[item])
             run = partial(preconditions.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
-        found = self._round(tasks)
+        found = yield from _round(_SURVEY, tasks)
         own = [unit.symbol for unit in plan.units]
         preconditions.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
         return found
@@ -233,45 +263,39 @@ class Steps:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _link(self, compiled: Compiled, merged: PerTarget) -> PerTarget:
+    def _links(self, plan: ModulePlan, compiled: Compiled, merged: PerTarget) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
-        named = {}
-        for plan in self.job.plans:
-            if not plan.kernels:
-                continue
-            for target in plan.targets:
-                inputs = self._link_inputs(plan, target, compiled, merged)
+        for target in plan.targets if plan.kernels else ():
+            inputs = self._link_inputs(plan, target, compiled, merged)
+            if self._assemble is not None:
+                run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
+            else:
                 settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
                 run = partial(_link, plan.config.name, inputs, target, *settings)
-                tasks[plan.config.name, target] = pool.Task(f"{plan.config.name} linked for {target}", run)
-                named[plan.config.name, target] = self._link_names(plan, inputs, target)
-        return self._kept_round(tasks, {key: names for key, names in named.items() if names}, "image")
+            tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
+        return tasks
 
-    def _link_names(self, plan: ModulePlan, inputs: Sequence[LinkInput], target: Target) -> tuple[str, ...]:
-        """An image's name in the build cache: what it is linked from, and headers of what is compiled on the way."""
-        options, root = plan.config.options, Path(self.job.root)
-        if not self.kept.is_on:
-            return ()
-        arguments = (inputs, root, options.include_dirs)
-        if included_headers.hidden(*arguments, options.nvrtc_options):
-            return ()
-        headers = [*included_headers.project_files(*arguments), *sorted(included_headers.elsewhere(*arguments)[0])]
-        items = [self.kept.item(item) for item in inputs]
-        return self.kept.name("link", plan.config.name, items, target, options, self.kept.files(headers))
+    def _calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
+        """Whether kernels may call the module's own exported functions by their C ABI, or what is linked in may."""
+        return any(self._takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
+
+    def _takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        exported = {unit.symbol for unit in plan.functions}
+        wanted = {external.name for kernel in kernels for external in kernel.externals}
+        return bool(exported & wanted) or (
+            bool(exported) and any(not item.internal for item in self._foreign(plan, kernels))
+        )
 
     def _link_inputs(self, plan: ModulePlan, target: Target, compiled: Compiled, merged: PerTarget) -> list[LinkInput]:
         code = plan.code_targets[target]
         kernels = [compiled[unit, code] for unit in plan.kernels]
-        foreign = self._foreign(plan, kernels)
         inputs = [item for kernel in kernels for item in kernel.code]
-        exported = {unit.symbol for unit in plan.functions}
-        wanted = {external.name for kernel in kernels for external in kernel.externals}
-        if exported & wanted or (exported and any(not item.internal for item in foreign)):
-            # Kernels may call the module's own exported functions by their C ABI, and so may code that is linked in.
-            name = f"code of {plan.config.name}'s functions"
-            inputs.append(LinkInput(kind="ltoir", name=name, data=merged[plan.config.name, code]))
-            foreign = self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])
-        return [*inputs, *foreign]
+        if not self._takes_functions(plan, target, compiled):
+            return [*inputs, *self._foreign(plan, kernels)]
+        name = f"code of {plan.config.name}'s functions"
+        inputs.append(LinkInput(kind="ltoir", name=name, data=merged["functions", code]))
+        return [*inputs, *self._foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
 
     def _foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
         """What is linked beside compiled Python: of the configuration first, then what the units bring, each once."""
@@ -296,16 +320,14 @@ class Steps:
         self,
         plan: ModulePlan,
         compiled: Compiled,
-        merged: PerTarget,
-        images: PerTarget,
+        made: PerTarget,
         surveyed: dict[LinkInput, Symbols],
     ) -> Parts:
         name = plan.config.name
-        kernels = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.kernels)
+        kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        linker = nvjitlink.number()
-        linked = tuple(described(target, images[name, target], linker) for target in plan.targets if plan.kernels)
+        linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):
             callbacks |= dict.fromkeys(built.callbacks)
@@ -314,12 +336,19 @@ class Steps:
             images=linked,
             kernels=kernels,
             functions=functions,
-            merged={target: merged[name, target] for target in self.finisher.function_targets(plan) if functions},
+            merged={target: made["functions", target] for target in self.finisher.function_targets(plan) if functions},
             callbacks=tuple(callbacks),
             foreign=_foreign_symbols(surveyed),
+            linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
             called=tuple(self._called(plan, functions)),
             files=self.files_of(plan),
         )
+
+    def _image(self, target: Target, made: Any) -> Image:
+        linker = nvjitlink.number()
+        if self._assemble is None:
+            return described(target, made, linker)
+        return described(target, made.data, made.cuda)._replace(linker=linker)
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
         """What has to be linked wherever the exported functions are."""
@@ -333,7 +362,26 @@ class Steps:
         for target in targets:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
-        return self._round(tasks)
+        return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
+
+
+_SURVEY, _MERGE, _LINK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 4)
+"""The ranks of the rounds."""
+
+
+def _round(rank: int, tasks: dict[Any, pool.Task]) -> pool.Flow[dict[Any, Any]]:
+    return dict(zip(tasks, (yield pool.Round(rank, list(tasks.values()))), strict=True))
+
+
+def _of(module: str, compiled: Compiled) -> Compiled:
+    return {(unit, target): built for (unit, target), built in compiled.items() if unit.module == module}
+
+
+def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
+    """A kernel, and how each of its images has to be launched."""
+    built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
+    launches = [(str(target), compiled[unit, plan.code_targets[target]].launch) for target in plan.targets]
+    return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
 
 
 def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes]]:
@@ -342,6 +390,19 @@ def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, byt
 
 def _foreign_symbols(surveyed: dict[LinkInput, Symbols]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal)
+
+
+def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
+    # What a packaged module has beside its functions is called by the module's name and its own.
+    module = item.name.partition(" ")[0]
+    is_module = bool(item.header) or module in {given.module for given in plan.config.link}
+    licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None
+    return LinkedItem(
+        name=item.name,
+        sha256=manifest.digest(item.data),
+        module=module if is_module else "",
+        licence=licence[1].decode().strip() if licence else "",
+    )
 
 
 def _compile_source(*arguments: Any, lto: bool) -> bytes:

@@ -32,7 +32,7 @@ class PackedOverload:
         parameters: Its parameters, likewise.
         size: Bytes of the block.
         fits: For each parameter, what appends the numbers of an argument that was read, or answers False.
-        forms: Dtype and number of dimensions of each parameter that is an array, None for the others.
+        forms: Dtype and number of dimensions, None for any, of each parameter that is an array; None for the others.
         pack_into: Writes a block's numbers into a buffer.
         addresses: Which of those numbers are the addresses of arrays.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
@@ -66,7 +66,11 @@ class PackedOverload:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise ManifestError(message) from None
         self.forms = [
-            (parameter["dtype"], parameter["ndim"]) if parameter["kind"] == "array" else None
+            (parameter["dtype"], parameter["ndim"])
+            if parameter["kind"] == "array"
+            else (parameter["dtype"], None)
+            if parameter["kind"] == "elements"
+            else None
             for parameter in self.parameters
         ]
         self.pack_into = block.pack_into

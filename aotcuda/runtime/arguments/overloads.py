@@ -75,7 +75,9 @@ class _Ranked:
         self._plans = overloads
         self._live = live
         self._groups: dict[object, Group] = {None: Group(overloads, live)}
-        self._deciding = [at for at in range(len(readers)) if len({overload.forms[at] for overload in overloads}) > 1]
+        forms = [{overload.forms[at] for overload in overloads} for at in range(len(readers))]
+        # A fast path is for arrays of some dimensions, also where the overload takes any.
+        self._deciding = [at for at, found in enumerate(forms) if len(found) > 1 or any(map(_is_open, found))]
         self.readers = readers
 
     def guess(self, args: tuple[object, ...]) -> Group:
@@ -102,7 +104,7 @@ class _Ranked:
         pairs = list(zip(self._deciding, wanted, strict=True))
         # A parameter that takes arrays and is none, a record, decides for itself.
         overloads = [
-            overload for overload in self._plans if all(overload.forms[at] in (None, form) for at, form in pairs)
+            overload for overload in self._plans if all(_admits(overload.forms[at], form) for at, form in pairs)
         ]
         # Each library has its own names for one dtype; the group is the same.
         group = self._groups.get(tuple(wanted)) or Group(overloads, self._live)
@@ -273,6 +275,16 @@ class OverloadTable:
         chosen = [read for read in readers if read is not None]
         ranked = self._ranked[key] = _Ranked([item[3] for item in found], chosen, self.live)
         return ranked
+
+
+def _is_open(form: Any) -> bool:
+    """Whether a parameter takes arrays of any number of dimensions."""
+    return form is not None and form[1] is None
+
+
+def _admits(form: Any, given: Any) -> bool:
+    """Whether an array of this dtype and number of dimensions may fit a parameter."""
+    return form is None or (form[0] == given[0] and form[1] in (None, given[1]))
 
 
 def _has_tuple(overload: PackedOverload) -> bool:

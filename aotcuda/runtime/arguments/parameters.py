@@ -35,10 +35,12 @@ if TYPE_CHECKING:
         def pack(self, *expressions: str) -> None: ...
         def number(self, name: str, arg: object) -> str: ...
         def array(self, name: str, parameter: Parameter, array: object) -> None: ...
+        def elements(self, name: str, parameter: Parameter, array: object) -> None: ...
         def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None: ...
 
 
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
+_NO_BOUNDS = (-(2**63), 2**63 - 1)
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
 
 
@@ -95,6 +97,8 @@ class Kind:
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         """The parameter for the extension: kind, format, offset, layout, ndim, itemsize, writable, words, dtype.
+
+        Where it is more than that, also: divisor, least, most, value.
 
         Raises:
             GeneralOnlyError: The extension does not take it.
@@ -398,6 +402,130 @@ class Tuple(Kind):
         writer.parameters(name, parameter["members"], arg)
 
 
+class Elements(Kind):
+    """The address of an array's first element: any array of one dtype, whatever its shape and strides.
+
+    A `divisor` is of the address. A read-only array fits only a parameter that is `readonly`.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if arrays.family(value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype, divisor, writable = parameter["dtype"], parameter.get("divisor", 1), not parameter.get("readonly", False)
+
+        def fit(view: View | None, values: list[object]) -> bool:
+            if view is None or view[0] != dtype or view[1] % divisor or (writable and view[4]):
+                return False
+            values.append(view[1])
+            return True
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True)]
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        view: View = read
+        if view[0] != parameter["dtype"]:
+            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
+        if view[1] % parameter.get("divisor", 1):
+            return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
+        if view[4] and not parameter.get("readonly", False):
+            return f"is read-only, and {parameter['type']} was compiled as writable; pass a writable array"
+        return None
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return _address(parameter, block)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        writer.elements(name, parameter, arg)
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        dtype, writable = parameter["dtype"], int(not parameter.get("readonly", False))
+        plain = "e", "Q", parameter["offset"], "A", 0, views.item_bytes(dtype), writable, b"", dtype
+        return *plain, parameter.get("divisor", 1), *_NO_BOUNDS, None
+
+
+class Number(Scalar):
+    """A number that is passed by value, of which the first overload in order takes what fits it.
+
+    So an int goes to the narrowest type that is listed first, where a `Scalar` prefers the widest.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if scalars.rank(parameter, value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        plain = super().fit(parameter)
+        if not _is_bounded(parameter):
+            return plain
+        divisor, least, most = _bounds(parameter)
+
+        def fit(number: Any, values: list[object]) -> bool:
+            return number % divisor == 0 and least <= number <= most and plain(number, values)
+
+        return fit
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        if _is_bounded(parameter):
+            divisor, least, most = _bounds(parameter)
+            if read % divisor:
+                return f"is {views.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
+            if not least <= read <= most:
+                return f"is {views.shown(arg)}, and this variant is for {least} to {most}"
+        return super().problem(parameter, arg, read)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        super().write(writer, name, parameter, arg)
+        if _is_bounded(parameter):
+            number = writer.number(name, arg)
+            divisor, least, most = _bounds(parameter)
+            if divisor > 1:
+                writer.check(f"not {number} % {divisor}")
+            if "least" in parameter:
+                writer.check(f"{least} <= {number} <= {most}")
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        plain = "s", parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
+        return *plain, *_bounds(parameter), None
+
+
+class Constant(Kind):
+    """A value that was compiled into the kernel; nothing of it is packed. An `optional` one may be left out: None.
+
+    Python's own types alone are compared, and 1, 1.0 and True are three values.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        if value is None:
+            return 0 if parameter.get("optional") or parameter["value"] is None else None
+        return 0 if type(value) is type(parameter["value"]) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        wanted = parameter["value"]
+        return lambda read, _values: read is None or bool(read == wanted)
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return []
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        if read is None or read == parameter["value"]:
+            return None
+        return f"is {views.shown(arg)} where {self.wanted(parameter)}"
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameter["type"]
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        if arg is not None:
+            writer.check(f"{name} == {writer.keep('K', parameter['value'])}")
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        optional = int(bool(parameter.get("optional")))
+        return "k", "q", 0, "C", 0, 0, optional, b"", "", 1, *_NO_BOUNDS, parameter["value"]
+
+
 _KINDS = {
     "scalar": Scalar(),
     "complex": Scalar(),
@@ -407,6 +535,9 @@ _KINDS = {
     "array": Array(),
     "type": Type(),
     "tuple": Tuple(),
+    "elements": Elements(),
+    "number": Number(),
+    "constant": Constant(),
 }
 
 
@@ -428,6 +559,16 @@ def _names(ndim: int) -> list[str]:
     """What an array's words are picked from, in the order of `Array.fit`."""
     families = [f"{family}{axis}" for family in ("shape", "stride", "step") for axis in range(ndim)]
     return ["zero", "itemsize", "data", "items", *families]
+
+
+def _is_bounded(parameter: Parameter) -> bool:
+    return "divisor" in parameter or "least" in parameter
+
+
+def _bounds(parameter: Parameter) -> tuple[int, int, int]:
+    """What a number must be divisible by, the smallest that it may be and the largest."""
+    least, most = _NO_BOUNDS
+    return parameter.get("divisor", 1), parameter.get("least", least), parameter.get("most", most)
 
 
 def _address(parameter: Parameter, block: bytes) -> str:

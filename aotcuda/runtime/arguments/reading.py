@@ -21,7 +21,7 @@ def reader(value: object) -> Read | None:
     """The function that reads arguments of the type of `value`; None if no parameter takes such.
 
     An array gives its view (None on the host), a number a plain one, an address an int, a datetime its unit and count,
-    a tuple a list of these.
+    a tuple a list of these; None and a string, which only constants are, what they are.
     """
     found: Read | None = arrays.reader(value)
     if found is not None:
@@ -36,6 +36,8 @@ def reader(value: object) -> Read | None:
         return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
     if is_type(value):
         return lambda given, _pending, _stream: scalars.type_of(given)
+    if value is None or type(value) is str:
+        return lambda constant, _pending, _stream: constant
     return scalars.reader(value) if scalars.kind_of(value) is not None else None
 
 

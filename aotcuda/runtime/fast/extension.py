@@ -12,6 +12,7 @@ import os
 import sys
 from _thread import allocate_lock
 
+from aotcuda import system
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 7
+_VERSION = 8
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -70,7 +71,7 @@ _READ_BY_EXCHANGE = (
 """What a subclass of PyTorch's tensor must not have changed, to be read as the tensor that it is in C."""
 
 _OWN_LENGTH = 128
-_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX = 16, 17, 18, 19, 20
+_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
@@ -102,7 +103,7 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        kind = sys.implementation.cache_tag + sys.abiflags
+        kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
     except ImportError as error:
@@ -225,7 +226,7 @@ def learn(
     if "torch" in families:
         accelerator().set_torch_stream(arrays.torch_stream())
     if not _watching:
-        os.register_at_fork(after_in_child=accelerator().disable)
+        system.after_fork(accelerator().disable)
         _watching = True
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
@@ -233,7 +234,7 @@ def learn(
     learnt: bool = kept.table.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
-        tuple(zip(overloads, [kernel.kernel.value for kernel in kernels], strict=True)),
+        tuple([(overload, *_launched(kernel)) for overload, kernel in zip(overloads, kernels, strict=True)]),
         group.live,
         device,
         _address(driver.call["cuLaunchKernel"]),
@@ -246,6 +247,12 @@ def learn(
         arrays.element,
     )
     return learnt
+
+
+def _launched(kernel: DeviceKernel) -> tuple[int | None, int, int]:
+    """A kernel's handle, then threads of a block and bytes of dynamic shared memory where they are its own, else 0."""
+    fixed = kernel.fixed
+    return kernel.kernel.value, fixed["threads"] if fixed else 0, fixed["shared"] if fixed else 0
 
 
 def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
@@ -268,6 +275,8 @@ def _kind(arg: object) -> int | None:
         code = _KINDS.get(family)
         base = {"cupy": "ndarray", "torch": "Tensor"}.get(family)
         return code | _OWN_LENGTH if code and base and arrays.inherits(arg, base, "__len__", "shape") else code
+    if arg is None or type(arg) is str:
+        return _PLAIN
     number = scalars.kind_of(arg)
     if number is None or scalars.is_foreign(arg):
         return None

@@ -43,8 +43,9 @@
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096, MOST_RECORDS = 256, MOST_SHAPES = 32 };
 
 /* How an argument is read: arrays, and from INT on numbers. INT: the value that an int holds. FLOAT: that of a float, or
- * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. */
-enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX };
+ * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. PLAIN: None or
+ * a string, which only constants are. */
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
 
 typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                             void **);
@@ -112,13 +113,15 @@ enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHA
 enum { MOST_WORDS = 40 };
 
 typedef struct {
-    char kind;   /* s: scalar, c: complex, p: pointer, a: array */
+    char kind;   /* s: scalar, c: complex, p: pointer, a: array, e: address of an array, k: constant */
     char format; /* of a scalar or a complex number's parts, as struct has it */
     char layout; /* of an array: C, F, A */
     unsigned char ndim, writable, count;
     int offset, itemsize;
     int counts_elements; /* of an array: words have strides in elements */
     PyObject *dtype;     /* of an array, as arrays.element() names it */
+    PyObject *value;     /* of a constant; NULL for None */
+    int64_t divisor, least, most; /* of a number, the first of an address too; 1 and the bounds of int64 for none */
     unsigned char words[MOST_WORDS];
 } Parameter;
 
@@ -164,19 +167,21 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         int kind, format, layout, ndim, writable, end;
         const char *words;
         Py_ssize_t words_count;
-        PyObject *dtype;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#U;a parameter", &kind, &format, &parameter->offset,
-                              &layout, &ndim, &parameter->itemsize, &writable, &words, &words_count, &dtype)) {
+        PyObject *dtype, *value = Py_None;
+        long long divisor = 1, least = INT64_MIN, most = INT64_MAX;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#U|LLLO;a parameter", &kind, &format,
+                              &parameter->offset, &layout, &ndim, &parameter->itemsize, &writable, &words, &words_count,
+                              &dtype, &divisor, &least, &most, &value)) {
             Py_DECREF(self);
             return NULL;
         }
-        end = kind == 'a' ? (int)words_count * 8 : kind == 'p' ? 8 : strchr("?bB", format) ? 1 : strchr("hHe", format) ? 2
+        end = kind == 'a' ? (int)words_count * 8 : kind == 'k' ? 0 : kind == 'p' || kind == 'e' ? 8 : strchr("?bB", format) ? 1 : strchr("hHe", format) ? 2
             : strchr("iIf", format) ? 4 : 8;
         if (kind == 'c')
             end *= 2;
         if (words_count > MOST_WORDS || ndim < 0 || ndim > MOST_DIMENSIONS || parameter->offset < 0 ||
             parameter->offset > size - end || (kind == 'a' && (parameter->itemsize < 1 || !words_fit(words, words_count, ndim))) ||
-            !strchr("scpa", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format)) {
+            (kind == 'e' && parameter->itemsize < 1) || divisor < 1 || !strchr("scpaek", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format)) {
             Py_DECREF(self);
             PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
             return NULL;
@@ -188,6 +193,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         parameter->writable = (unsigned char)writable;
         parameter->count = (unsigned char)words_count;
         parameter->dtype = Py_NewRef(dtype);
+        parameter->value = value == Py_None ? NULL : Py_NewRef(value);
+        parameter->divisor = divisor;
+        parameter->least = least;
+        parameter->most = most;
         memcpy(parameter->words, words, words_count);
         for (Py_ssize_t j = 0; j < words_count; j++)
             parameter->counts_elements |= parameter->words[j] >= WORD_STEP;
@@ -197,8 +206,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 
 static void plan_dealloc(Plan *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    for (int i = 0; self->parameters && i < self->count; i++)
+    for (int i = 0; self->parameters && i < self->count; i++) {
         Py_XDECREF(self->parameters[i].dtype);
+        Py_XDECREF(self->parameters[i].value);
+    }
     PyMem_Free(self->parameters);
     PyObject_Free(self);
     Py_DECREF(type);
@@ -633,7 +644,13 @@ static int pack_array(const Parameter *parameter, const View *view, unsigned cha
     int ndim = view->ndim, itemsize = parameter->itemsize;
     int64_t computed[MOST_DIMENSIONS], words[MOST_WORDS];
     const int64_t *strides = computed;
-    if (ndim != parameter->ndim || (view->readonly && parameter->writable))
+    if (view->readonly && parameter->writable)
+        return 0;
+    if (parameter->kind == 'e') {
+        memcpy(block + parameter->offset, &view->address, 8);
+        return view->address % (uint64_t)parameter->divisor == 0;
+    }
+    if (ndim != parameter->ndim)
         return 0;
     if (!view->has_strides && (parameter->layout != 'F' || ndim < 2)) {
         contiguous_strides(view, itemsize, 'C', computed);
@@ -674,6 +691,7 @@ typedef struct {
     int is_unsigned;   /* an INT beyond int64 */
     uint64_t bits;     /* of an INT */
     double real, imag; /* of the others */
+    PyObject *object;  /* what it was read from */
 } Number;
 
 /* 0 for what only the other path reads: ints beyond 64 bits, and whatever raises. */
@@ -700,6 +718,10 @@ static int read_number(int kind, PyObject *value, Number *number) {
             return 0;
         *number = (Number){.kind = COMPLEX, .real = PyComplex_RealAsDouble(value), .imag = PyComplex_ImagAsDouble(value)};
         return !PyErr_Occurred();
+    }
+    if (kind == PLAIN) {
+        number->kind = PLAIN;
+        return 1;
     }
     if (kind == TRUTH) {
         int truth = PyObject_IsTrue(value);
@@ -745,10 +767,33 @@ static int pack_int(char format, const Number *number, unsigned char *place) {
     return 1;
 }
 
+/* Whether an argument is the value that was compiled in. Both are Python's own bools, ints, floats, strings or None, whose
+ * comparison runs no other code. */
+static int is_constant(const Parameter *parameter, PyObject *object) {
+    if (object == Py_None)
+        return parameter->writable || !parameter->value; /* the former: it may be left out */
+    if (!parameter->value || Py_TYPE(object) != Py_TYPE(parameter->value))
+        return 0;
+    return object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
+}
+
+/* Whether an int is divisible as it has to be, and within the parameter's own bounds. */
+static int is_within(const Parameter *parameter, const Number *number) {
+    int64_t value = (int64_t)number->bits;
+    if (parameter->divisor > 1 && (number->is_unsigned ? number->bits % (uint64_t)parameter->divisor != 0
+                                                       : value % parameter->divisor != 0))
+        return 0;
+    return number->is_unsigned ? parameter->most == INT64_MAX : value >= parameter->least && value <= parameter->most;
+}
+
 /* 0 if the number is out of the parameter's range. */
 static int pack_number(const Parameter *parameter, const Number *number, unsigned char *block) {
     unsigned char *place = block + parameter->offset;
     char format = parameter->format;
+    if (parameter->kind == 'k')
+        return is_constant(parameter, number->object);
+    if (number->kind == INT && !is_within(parameter, number))
+        return 0;
     if (parameter->kind != 'c' && format != 'f' && format != 'd')
         return pack_int(format, number, place);
     double real = number->kind != INT ? number->real : number->is_unsigned ? (double)number->bits : (double)(int64_t)number->bits;
@@ -760,8 +805,10 @@ static int pack_number(const Parameter *parameter, const Number *number, unsigne
 
 /* Whether a parameter is for what is read so; arrays besides have to be of its type. */
 static int takes(const Parameter *parameter, int kind) {
-    if (parameter->kind == 'a' || kind < INT)
-        return parameter->kind == 'a' && kind < INT;
+    if (parameter->kind == 'a' || parameter->kind == 'e' || kind < INT)
+        return (parameter->kind == 'a' || parameter->kind == 'e') && kind < INT;
+    if (parameter->kind == 'k' || kind == PLAIN)
+        return parameter->kind == 'k' && kind != TRUTH && kind != INDEX;
     if (parameter->kind == 'p')
         return kind == INT;
     int is_float = parameter->format == 'f' || parameter->format == 'd';
@@ -791,6 +838,11 @@ typedef struct {
     LaunchKernelEx launch;
 } Rare;
 
+/* What a kernel is launched with whose users say the grid alone; no threads where they say the rest. */
+typedef struct {
+    unsigned threads, shared;
+} Fixed;
+
 typedef struct Record {
     struct Record *next; /* of all that there ever were */
     const Shape *shape;
@@ -807,6 +859,7 @@ typedef struct Record {
     int count;        /* of plans */
     Plan **plans;
     void **kernels;
+    Fixed *fixed; /* of each kernel */
     LaunchKernel launch;
     PointerAttribute attribute;
     StreamContext stream_context;
@@ -931,15 +984,18 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
         if (!settle(&views[i], record->itemsizes[i]))
             return -1;
     for (int i = 0; i < shape->count; i++)
-        if (shape->kinds[i] >= INT && !read_number(shape->kinds[i], args[i], &numbers[i]))
-            return -1;
+        if (shape->kinds[i] >= INT) {
+            if (!read_number(shape->kinds[i], args[i], &numbers[i]))
+                return -1;
+            numbers[i].object = args[i];
+        }
     for (int number = 0; number < record->count; number++) {
         const Plan *plan = record->plans[number];
         memset(block, 0, plan->size);
         int array = 0, i = 0;
         for (; i < plan->count; i++) {
             const Parameter *parameter = &plan->parameters[i];
-            if (parameter->kind == 'a' ? !pack_array(parameter, &views[array++], block)
+            if (parameter->kind == 'a' || parameter->kind == 'e' ? !pack_array(parameter, &views[array++], block)
                                        : !pack_number(parameter, &numbers[i], block))
                 break;
         }
@@ -1085,7 +1141,9 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
         return DECLINED;
     size_t size = (size_t)record->plans[number]->size;
     void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
-    Config config = {{d[0], d[1], d[2], d[3], d[4], d[5]}, d[6], stream, NULL, 0};
+    const Fixed *fixed = &record->fixed[number];
+    unsigned block_x = fixed->threads ? fixed->threads : d[3], shared = fixed->threads ? fixed->shared : d[6];
+    Config config = {{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, NULL, 0};
     if (self->attributes) {
         config.attributes = PyBytes_AsString(self->attributes);
         config.count = (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE);
@@ -1101,7 +1159,7 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     for (int i = 0; i < others && !ordered; i++)
         ordered = order(record, event, reading.ready[i].stream, (uintptr_t)stream);
     if (!ordered && !self->attributes)
-        code = record->launch(record->kernels[number], d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, NULL, extra);
+        code = record->launch(record->kernels[number], d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, NULL, extra);
     else if (!ordered)
         code = record->rare.launch(&config, record->kernels[number], NULL, extra);
     for (int i = 0; i < others && !ordered && !code; i++)
@@ -1249,6 +1307,7 @@ static void free_record(Record *record) {
     Py_XDECREF(record->live);
     PyMem_Free(record->plans);
     PyMem_Free(record->kernels);
+    PyMem_Free(record->fixed);
     PyMem_Free(record);
 }
 
@@ -1284,7 +1343,7 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
             agree = takes(parameter, kind);
             if (!agree || kind >= INT)
                 continue;
-            agree = parameter->ndim == views[array].ndim && PyUnicode_Compare(parameter->dtype, name) == 0 &&
+            agree = (parameter->kind == 'e' || parameter->ndim == views[array].ndim) && PyUnicode_Compare(parameter->dtype, name) == 0 &&
                     (j == 0 || parameter->itemsize == record->itemsizes[array]);
             record->itemsizes[array] = parameter->itemsize;
         }
@@ -1301,14 +1360,16 @@ static int fill_plans(Record *record, PyObject *plans, int arguments) {
     Py_ssize_t count = PyTuple_Size(plans);
     record->plans = PyMem_Calloc(count ? count : 1, sizeof(Plan *));
     record->kernels = PyMem_Calloc(count ? count : 1, sizeof(void *));
-    if (!record->plans || !record->kernels) {
+    record->fixed = PyMem_Calloc(count ? count : 1, sizeof(Fixed));
+    if (!record->plans || !record->kernels || !record->fixed) {
         PyErr_NoMemory();
         return 0;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *plan;
         unsigned long long kernel;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(plans, i), "O!K", plan_type, &plan, &kernel))
+        Fixed *fixed = &record->fixed[i];
+        if (!PyArg_ParseTuple(PyTuple_GetItem(plans, i), "O!K|II", plan_type, &plan, &kernel, &fixed->threads, &fixed->shared))
             return 0;
         if (((Plan *)plan)->count != arguments) {
             PyErr_SetString(PyExc_ValueError, "a plan for another number of arguments");
@@ -1889,7 +1950,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 7) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 8) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -228,6 +228,7 @@ class Writer:
         self._count = 0
         self._conditions: list[str] = []
         self._arrays: dict[str, _Array] = {}
+        self._addresses: dict[str, tuple[str, str]] = {}  # of arrays of which no more counts; whether read-only
         self._forms: dict[str, tuple[object, int] | None] = {}
         self._numbers: dict[str, str] = {}
         self._members: dict[str, list[str]] = {}
@@ -327,6 +328,24 @@ class Writer:
         if arrays.form(self._forms[name]) != (parameter["dtype"], parameter["ndim"]):
             raise GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
         self._layout(parameter, self._arrays[name])
+
+    def elements(self, name: str, parameter: Parameter, array: object) -> None:
+        """Write an array of which only the address counts: of the dimensions that it has now, for any strides."""
+        if name not in self._addresses:
+            known = self._forms[name] = arrays.identity(array)
+            write, form = _FAMILIES.get(_family(array)), arrays.form(known)
+            if write is None or known is None or form is None or form[0] != parameter["dtype"]:
+                raise GeneralOnlyError
+            as_array: Parameter = {**parameter, "ndim": form[1], "layout": "A", "words": ["data"]}
+            found = write(self, name, array, known[0], as_array)
+            self._limit(found.extents, views.item_bytes(parameter["dtype"]))
+            self._addresses[name] = self.compute("p", found.address), found.readonly
+        address, readonly = self._addresses[name]
+        if readonly and not parameter.get("readonly", False):
+            self.check(f"not {readonly}")
+        if "divisor" in parameter:
+            self.check(f"not {address} % {parameter['divisor']}")
+        self.values.append(address)
 
     def _limit(self, extents: list[str], itemsize: int) -> None:
         if not extents:

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.manifest import Overload
+    from aotcuda.manifest import FixedLaunch, Overload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.debug_exceptions import Watch
 
@@ -100,6 +100,7 @@ class DeviceKernel:
         cooperative: Whether it is launched cooperatively.
         most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
         watch: What a debug kernel raises; None for other kernels.
+        fixed: Block, shared memory and cluster that it is launched with; None where users say them.
     """
 
     __slots__ = (
@@ -109,6 +110,7 @@ class DeviceKernel:
         "_unasked",
         "cooperative",
         "device",
+        "fixed",
         "kernel",
         "most_threads",
         "static_shared",
@@ -123,6 +125,7 @@ class DeviceKernel:
         kernel: ctypes.c_void_p,
         record: Overload,
         watch: Watch | None = None,
+        fixed: FixedLaunch | None = None,
     ) -> None:
         self._library = library
         self._dynamic = False
@@ -134,6 +137,7 @@ class DeviceKernel:
         bounds = record["launch_bounds"]
         self.most_threads = max(bounds[0], 0) if bounds else 0
         self.watch = watch
+        self.fixed = fixed
         self._best: dict[int, int] = {}  # by the amount of dynamic shared memory
         self._unasked: tuple[int, ...] = ()
         carveout = record["carveout"]

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.manifest import Head
+    from aotcuda.manifest import FixedLaunch, Head, Kernel
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.callbacks import Callbacks
@@ -32,6 +32,7 @@ class LoadedLibrary:
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
+        launches: How the kernels of JIT-compiled images are launched, by symbol, where users say the grid alone.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class LoadedLibrary:
         "device",
         "driver",
         "folder",
+        "launches",
         "synchronous",
     )
 
@@ -75,6 +77,11 @@ class LoadedLibrary:
         self._guests: list[None] = []  # one for each thread in a setup callback
         self.synchronous = synchronize.wanted()
         data = image or manifests.read_file(folder, manifest["files"]["kernels"])
+        self.launches: dict[str, dict[str, FixedLaunch]] = {}
+        if image and manifest.get("by_grid"):  # one that was compiled on this machine; its manifest is a whole one
+            kernels: list[Kernel] = manifest["kernels"]  # type: ignore[typeddict-item]
+            overloads = [item for kernel in kernels for item in kernel["overloads"]]
+            self.launches = {item["symbol"]: item["launches"] for item in overloads}
         self.driver = drivers.get()
         self._library = OpenLibrary(self.driver, self._where)
         self.device = 0 if len(self.driver.devices) == 1 else -1
@@ -251,7 +258,12 @@ class LoadedLibrary:
             from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
 
             watch = Watch(self.driver, library, overload.record, f"{symbol} of {self._where}")
-        return DeviceKernel(self._library, gpu, kernel, overload.record, watch)
+        return DeviceKernel(self._library, gpu, kernel, overload.record, watch, self._fixed(overload, gpu))
+
+    def _fixed(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
+        """How the image for a GPU has to be launched, where that does not stand in the launch."""
+        launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
+        return launches[self.choices[gpu.index].arch or ""] if launches else None
 
     def close(self) -> None:
         """Begin to unload: whoever asks for something of the images gets an UnloadedError from now on."""

@@ -12,6 +12,8 @@ import contextlib
 import os
 import time
 
+from aotcuda import system
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,25 +151,7 @@ def _read(path: str) -> bytes:
 
 
 def _me() -> bytes:
-    return f"{_machine()}\n{os.getpid()}\n{_started(os.getpid())}\n".encode()
-
-
-def _machine() -> str:
-    """Where process numbers mean something: this host, and in it this container."""
-    try:
-        space = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        space = ""
-    return f"{os.uname().nodename} {space}"
-
-
-def _started(pid: int) -> str:
-    """When a process was started, which tells it from a later one of the same number; empty if that is not known."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[19].decode()
-    except (OSError, IndexError):
-        return ""
+    return f"{system.machine()}\n{os.getpid()}\n{system.started(os.getpid())}\n".encode()
 
 
 def _is_dead(content: bytes) -> bool:
@@ -177,13 +161,9 @@ def _is_dead(content: bytes) -> bool:
         number = int(pid)
     except ValueError:
         return False  # not written yet
-    if machine != _machine():
+    if machine != system.machine():
         return False
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
+    if system.is_gone(number):
         return True
-    except OSError:
-        pass
-    now = _started(number)
+    now = system.started(number)
     return bool(started and now and started != now)

@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, units
+from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import FunctionType
 
@@ -55,6 +55,7 @@ class NumbaFrontEnd(ABC):
         dispatchers: The classes of what its `@cuda.jit` makes.
         errors: The class of the errors that it words for users.
         packages: The Python packages that it consists of.
+        lowers_for_all: What `lower` makes is the same for all targets that answer alike while it does.
         root: The project's folder.
     """
 
@@ -62,6 +63,7 @@ class NumbaFrontEnd(ABC):
     dispatchers: Any
     errors: type[Exception]
     packages: tuple[str, ...]
+    lowers_for_all = False
 
     def __init__(self) -> None:
         self.root = ""
@@ -169,21 +171,51 @@ class NumbaFrontEnd(ABC):
         Raises:
             CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
         """
+        return self._kernels(unit, loaded, [target])[target]
+
+    def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:
+        """See FrontEnd; down to LLVM IR.
+
+        Raises:
+            CompileError: The compiler refuses it, it raises, or a type in its signature has no counterpart in C.
+        """
+        return self._functions(unit, loaded, [target])[target]
+
+    def compile_alike(
+        self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]
+    ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
+        """See FrontEnd.
+
+        Raises:
+            CompileError: As for one target.
+        """
+        return (self._kernels if unit.kind == "kernel" else self._functions)(unit, loaded, targets)
+
+    def _served(self, watch: target_questions.Watch, targets: Sequence[Target]) -> list[Target]:
+        first, *others = targets
+        return [first, *(target for target in others if self.lowers_for_all and watch.serves(target.capability))]
+
+    def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
         python, notation = loaded.python, self.convention.notation
         jit = units.jit_options(unit, self.given(loaded.value))
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
             explained(unit, python, self.root, self.errors),
-            self.compiling(unit, target, jit, python, c_abi=False),
+            target_questions.watching(targets[0].capability) as watch,
+            self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
-            compiled = self.lower(unit, python, args, notation.types.void, jit, target)
+            compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
             texts = self.kernel_texts(compiled, unit, jit)
             needed = self.needs(compiled, texts, jit)
-            code = self.generate(unit.symbol, texts, jit.options, target, "ptx" if jit.options.debug else "ltoir")
+            form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
+            code = {
+                target: self.generate(unit.symbol, texts, jit.options, target, form)
+                for target in self._served(watch, targets)
+            }
             raised = self.raises(compiled) if jit.options.debug else []
-        return CompiledKernel(
-            code=code,
+        every = CompiledKernel(
+            code=(),
             needed=needed.inputs,
             signature=notation.spell_signature(notation.types.none, args),
             parameters=tuple(layout.parameters),
@@ -201,13 +233,9 @@ class NumbaFrontEnd(ABC):
                 getattr(loaded.value, "_can_compile", True)
             ),  # Numba's own mark, which it sets for eager signatures
         )
+        return {target: replace(every, code=inputs) for target, inputs in code.items()}
 
-    def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:
-        """See FrontEnd; down to LLVM IR.
-
-        Raises:
-            CompileError: The compiler refuses it, it raises, or a type in its signature has no counterpart in C.
-        """
+    def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = self.separate(loaded.python), self.convention.notation
         jit = units.jit_options(unit, self.given(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
@@ -215,14 +243,15 @@ class NumbaFrontEnd(ABC):
         args, result = units.signature(unit, loaded, notation)
         with (
             explained(unit, python, self.root, self.errors),
-            self.compiling(unit, target, jit, python, c_abi=True) as swallowed,
+            target_questions.watching(targets[0].capability) as watch,
+            self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
-            compiled = self.lower(unit, python, args, result, jit, target)
+            compiled = self.lower(unit, python, args, result, jit, targets[0])
             returned = self.returned(compiled)
             declared = c_abi.prototype(self.convention, unit, python, args, returned)
             texts = self.function_texts(compiled, jit)
             needed = self.needs(compiled, texts, jit)
-        return CompiledFunction(
+        every = CompiledFunction(
             ir=tuple(texts),
             fastmath=jit.options.fastmath,
             signature=notation.spell_signature(returned, args),
@@ -239,6 +268,7 @@ class NumbaFrontEnd(ABC):
                 for reason in dict.fromkeys(swallowed)
             ),
         )
+        return dict.fromkeys(self._served(watch, targets), every)
 
     def merge_functions(
         self,

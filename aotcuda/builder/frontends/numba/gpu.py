@@ -1,8 +1,9 @@
-"""What sources ask of a GPU while a build imports them, and a build has none: answers as one of the target would give.
+"""What sources ask of a GPU while a build imports and compiles them: answers as one of the target would give.
 
 Whether there is a GPU, and what all GPUs of a compute capability have in common, is answered; what depends on the
-capability is marked, so that the build imports the sources for each. The rest is refused in the user's terms. The
-driver is never asked, not even where the machine that builds has one.
+capability is marked, so that the build imports the sources for each, or compiles the unit for each that asks while it
+is being compiled (as an `@intrinsic` may). The rest is refused in the user's terms. The driver is never asked, not even
+where the machine that builds has one.
 
 Figures: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 """
@@ -13,14 +14,14 @@ import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from aotcuda.builder.frontends.numba import target_questions
 from aotcuda.builder.frontends.protocol import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-T = TypeVar("T")
 
 _LATER = "do it in a function that is called later"
 MISSING = f"this needs a GPU, and a build has none; {_LATER}"
@@ -134,22 +135,23 @@ class Gpu:
     @property
     def compute_capability(self) -> tuple[int, int]:
         """Major and minor version."""
-        return self._answer("compute_capability", self._capability())
+        found: tuple[int, int] = self._answer("compute_capability")
+        return found
 
     @property
     def supports_float16(self) -> bool:
         """Whether it computes with float16."""
-        return self._answer("supports_float16", self._capability() >= (5, 3))
+        return bool(self._answer("supports_float16"))
 
     @property
     def supports_bfloat16(self) -> bool:
         """Whether it computes with bfloat16."""
-        return self._answer("supports_bfloat16", self._capability() >= (8, 0))
+        return bool(self._answer("supports_bfloat16"))
 
     @property
     def supports_fp8(self) -> bool:
         """Whether it computes with float8."""
-        return self._answer("supports_fp8", self._capability() >= (8, 9))
+        return bool(self._answer("supports_fp8"))
 
     def get_primary_context(self) -> Context:
         """Its context."""
@@ -162,26 +164,42 @@ class Gpu:
         if name in EVERYWHERE:
             _note(name, EVERYWHERE[name])
             return EVERYWHERE[name]
-        capability = self._capability()
-        if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
-            return self._answer(name, capability[name.endswith("MINOR")])
-        if name in _BY_CAPABILITY.get(capability, ()):
-            return self._answer(name, _BY_CAPABILITY[capability][name])
-        number = ".".join(map(str, capability))
-        reason = f"it is not known of a GPU by its compute capability, {number}, and a build knows no more of it"
-        raise _refusal(self._error, name, reason)
+        return self._answer(name)
 
     def __repr__(self) -> str:
         return "<the GPU that the build is for>"
 
-    def _capability(self) -> tuple[int, int]:
-        if _now.capability is None:
+    def _answer(self, name: str) -> Any:
+        compiling = target_questions.current()
+        capability = compiling.capability if compiling is not None else _now.capability
+        if capability is None:
             raise self._error(MISSING)
-        return _now.capability
-
-    def _answer(self, name: str, value: T) -> T:
+        try:
+            value = compiling.ask(partial(_fact, name)) if compiling is not None else _fact(name, capability)
+        except KeyError:
+            number = ".".join(map(str, capability))
+            reason = f"it is not known of a GPU by its compute capability, {number}, and a build knows no more of it"
+            raise _refusal(self._error, name, reason) from None
         _note(name, value, depends=True)
         return value
+
+
+_SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
+
+
+def _fact(name: str, capability: tuple[int, int]) -> Any:
+    """What is known of a GPU by its compute capability.
+
+    Raises:
+        KeyError: That is not.
+    """
+    if name == "compute_capability":
+        return capability
+    if name in _SINCE:
+        return capability >= _SINCE[name]
+    if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
+        return capability[name.endswith("MINOR")]
+    return _BY_CAPABILITY[capability][name]
 
 
 class Context:

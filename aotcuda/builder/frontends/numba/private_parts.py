@@ -37,8 +37,8 @@ def check(frontend: str, parts: Mapping[str, str]) -> None:
     wanted = f"pip install {frontend}=={tested[-1]}"
     if installed not in tested and os.environ.get(UNTESTED) != "1":
         message = (
-            f"{frontend} {installed} was not tested with this aotcuda, {' and '.join(tested)} was: {wanted}, or set "
-            f"{UNTESTED}=1 to go on"
+            f"{frontend} {installed} was not tested with this aotcuda, {tested[0]} to {tested[-1]} were: {wanted}, or "
+            f"set {UNTESTED}=1 to go on"
         )
         raise ToolchainError(message)
     for name, parameters in parts.items():

@@ -40,6 +40,7 @@ class NumbaCuda(NumbaFrontEnd):
     dispatchers = CUDADispatcher | Dispatcher
     errors = NumbaError
     packages = ("numba", "numba.cuda")
+    lowers_for_all = True
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
@@ -206,7 +207,15 @@ def _copy(function: FunctionType) -> FunctionType:
     return copy
 
 
+_NOBODYS = (0, 0)
+"""A compute capability that no target has: what the compiler keeps of the warm-up is then taken for none's."""
+
+
 def _warm_up() -> None:
-    cuda.compile(
-        small_kernel(cuda, types), "void(float32, float32[::1], float32[::1])", device=False, abi="numba", cc=(7, 5)
+    args = (types.float32, types.float32[::1], types.float32[::1])
+    settings = {"fastmath": False, "opt": 3}
+    compiled = cuda_compiler.compile_cuda(
+        small_kernel(cuda, types), types.void, args, nvvm_options=settings, cc=_NOBODYS, lto=True
     )
+    texts = [str(module) for module in compiled.library.modules]
+    nvvm.compile_ir(texts, **settings, arch="compute_75", gen_lto=None)

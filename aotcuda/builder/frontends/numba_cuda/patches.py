@@ -2,7 +2,7 @@
 
 Numba-CUDA is written for the machine that it runs on. The changes made to it are in this file and, where both compilers
 need them, in `frontends/numba`, each with its reason. They are made once, in the worker process that only the build
-uses. Written against numba-cuda 0.30.4.
+uses. `aotcuda/frontends.py` has the releases that they were tested with.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numba
 from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
@@ -24,9 +26,18 @@ from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACode
 from numba.cuda.core import bytecode, callconv, config
 from numba.cuda.cudadrv import devices, driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
+from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
 
-from aotcuda.builder.frontends.numba import foreign, found, gpu, patches, private_parts, toolkit_paths
+from aotcuda.builder.frontends.numba import (
+    foreign,
+    found,
+    gpu,
+    patches,
+    private_parts,
+    target_questions,
+    toolkit_paths,
+)
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -103,14 +114,23 @@ PRIVATE_PARTS = {
     "numba.cuda.core.callconv:CUDACABICallConv.return_value": "(self, builder, retval)",
     "numba.cuda.core.callconv:CUDACABICallConv.call_function": "(self, builder, callee, resty, argtys, args)",
     "numba.cuda.cudadrv.nvvm:CompilationUnit.verify": "(self)",
+    "numba.cuda.flags:CUDAFlags.compute_capability": "(self)",
+    "numba.cuda.flags:CUDAFlags.get_mangle_string": "(self)",
     "numba.cuda.dispatcher:get_current_device": "()",
     "numba.cuda.compiler:get_current_device": "()",
     "numba.cuda.memory_management.nrt:get_current_device": "()",
     "numba.cuda.dispatcher:CUDADispatcher.call": "(self, args, launch_config)",
     "numba.cuda.dispatcher:ForAll.__call__": "(self, *args)",
+    "numba.cuda.compiler:compile_cuda": (
+        "(pyfunc, return_type, args, debug=False, lineinfo=False, forceinline=False, inline='never', fastmath=False, "
+        "nvvm_options=None, cc=None, max_registers=None, lto=False, abi='numba', abi_info=None)"
+    ),
     **{f"numba.cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
-"""What is replaced, with the parameters that it had: see `aotcuda.builder.frontends.numba.private_parts`."""
+"""What is replaced, or called by keywords, with the parameters that it had.
+
+See `aotcuda.builder.frontends.numba.private_parts`.
+"""
 
 
 def install() -> None:
@@ -123,6 +143,7 @@ def install() -> None:
     _find_the_toolkit()
     patches.pin_settings(config)
     _supply_target()
+    _watch_the_target()
     _order_links()
     _name_shared_memory()
     _defer_eager_signatures()
@@ -156,6 +177,37 @@ def _supply_target() -> None:
         module.get_current_device = _TargetDevice
     gpu.answer(driver, devices, CudaSupportError, (cuda, api))
     gpu.refuse_launches((dispatcher.CUDADispatcher, "call", ""), (dispatcher.ForAll, "__call__", "dispatcher"))
+
+
+def _watch_the_target() -> None:
+    # What Numba knows of the target while it types and lowers is one of its flags. Its own code compares it with
+    # constants; what a toolkit does with it cannot be followed.
+    kept: Any = CUDAFlags.compute_capability
+    folders = tuple(f"{folder}/" for package in (numba, numba.cuda) for folder in package.__path__)
+
+    def read(self: Any) -> Any:
+        value = kept.fget(self)
+        watch = target_questions.current()
+        if watch is None or value is None:
+            return value
+        if sys._getframe(1).f_code.co_filename.startswith(folders):
+            return target_questions.Capability(value)
+        return watch.ask(target_questions.itself) if value == watch.capability else value
+
+    def write(self: Any, value: Any) -> None:
+        kept.fset(self, value.plain if isinstance(value, target_questions.Capability) else value)
+
+    CUDAFlags.compute_capability = property(read, write, kept.fdel, kept.__doc__)
+
+    # Names of helpers hold all flags that are set. This one is the same for all that is linked together.
+    mangled = CUDAFlags.get_mangle_string
+
+    def get_mangle_string(self: Any) -> str:
+        plain = self.copy()
+        plain.discard("compute_capability")
+        return str(mangled(plain))
+
+    CUDAFlags.get_mangle_string = get_mangle_string
 
 
 def _order_links() -> None:

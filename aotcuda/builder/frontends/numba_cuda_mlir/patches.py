@@ -2,7 +2,8 @@
 
 Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
 changes made to it are in this file and, where both of Numba's compilers need them, in `frontends/numba`, each with its
-reason. They are made once, in the worker process that only the build uses. Written against numba-cuda-mlir 0.6.0.
+reason. They are made once, in the worker process that only the build uses. `aotcuda/frontends.py` has
+the releases that they were tested with.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Records the kernels that this process launches; see `aotcuda record`.
 
 The module itself is imported in every Python process of a recorded command, so it does next to nothing: it waits for
-the modules of Numba that launch kernels, and patches them right after they were executed. Numba is never imported here.
+the modules of Numba and Triton that launch kernels, and patches them right after they were executed. Neither is ever
+imported here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _PATCHES = {
     "numba.cuda.simulator.cudadrv.devices": "simulator",
     "numba.cuda.simulator.kernel": "simulator",
     "numba_cuda_mlir.descriptor": "numba_cuda_mlir",
+    "triton.runtime.autotuner": "triton",
+    "triton.runtime.interpreter": "triton",
+    "triton.runtime.jit": "triton",
 }
 """Modules to patch, and the module of this package that does it."""
 

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
 _MAIN = ("__main__", "__mp_main__")  # the second one is what a spawned child of multiprocessing calls it
 _HELD = ("py_func", "python_func", "__wrapped__", "fn", "func")  # where decorators keep the function that they wrap
-_INTERNAL = ("numba.", "numba_cuda.", "numba_cuda_mlir.", "aotcuda_recorder.", "aotcuda.", "functools.", "contextlib.")
+_INTERNAL = (
+    "numba.",
+    "numba_cuda.",
+    "numba_cuda_mlir.",
+    "aotcuda_recorder.",
+    "aotcuda.",
+    "triton.",
+    "functools.",
+    "contextlib.",
+)
 
 
 def describe(function: FunctionType) -> Facts:

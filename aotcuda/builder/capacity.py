@@ -1,0 +1,79 @@
+"""How many processes a build may use: as many as there are cores and memory for, the limits of a container included.
+
+Formats: proc_meminfo(5); cgroup-v2.rst in the kernel's Documentation/admin-guide, cgroup-v1/memory.rst for older ones.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MEMORY = 256 << 20
+"""Bytes for a process of its own: a kernel takes 20 MiB, a link of fifty kernels 70, and either may be a larger one."""
+
+
+def processes(system: Path = Path("/")) -> int:
+    """The number of processes, at least one.
+
+    Args:
+        system: The root of the file system that is asked.
+    """
+    cores: float = len(os.sched_getaffinity(0))
+    memory = _available(system)
+    for folder in _groups(system, "cpu"):
+        cores = min(cores, _cores(folder))
+    for folder in _groups(system, "memory"):
+        memory = min(memory, _left(folder))
+    return max(1, int(min(cores, memory // _MEMORY)))
+
+
+def _available(system: Path) -> float:
+    for line in _text(system / "proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    return float("inf")
+
+
+def _groups(system: Path, controller: str) -> Iterator[Path]:
+    """The folders of this process's control groups that may limit what `controller` counts, with those above."""
+    for line in _text(system / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = system / "sys/fs/cgroup" / (controllers and controller)
+        group = top / path.lstrip("/")
+        # In a container the path may be that on the host, and the container's own group the top.
+        yield from (folder for folder in dict.fromkeys([group, *group.parents, top]) if folder.is_relative_to(top))
+
+
+def _cores(folder: Path) -> float:
+    quota, _, period = _text(folder / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = _text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us")
+    if not quota.strip().isdigit():  # "max", or -1
+        return float("inf")
+    return max(1.0, int(quota) / int(period))
+
+
+def _left(folder: Path) -> float:
+    """What a group may still take; what it holds of files can be given back."""
+    limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
+    if not limit.strip().isdigit():
+        return float("inf")
+    used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes") or "0"
+    names = ("inactive_file", "total_inactive_file")
+    given = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines())
+    files = max((int(given[name]) for name in names if name in given), default=0)
+    return max(0, int(limit) - int(used) + files)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

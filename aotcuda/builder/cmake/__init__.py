@@ -1,0 +1,8 @@
+"""Where the CMake package is: the folder of this module, which scikit-build-core finds by an entry point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+"""What `aotcuda_DIR` is for CMake."""

@@ -1,0 +1,72 @@
+# find_package(aotcuda) gives the function aotcuda_build. docs/build-systems.md has it in use.
+#
+#   aotcuda_build(<target> [PROJECT <folder>] [DIRECTORY <folder>] [DESTINATION <folder>] [PYTHON <program>])
+#
+# Adds a target to ALL that compiles what [tool.aotcuda] in PROJECT's pyproject.toml names, as `aotcuda build` does.
+#
+#   PROJECT      the folder of pyproject.toml; default: CMAKE_SOURCE_DIR
+#   DIRECTORY    where the files go, laid out as in a wheel; default: <target> in the current binary folder
+#   DESTINATION  if given, the files are installed there: the folder that packages are imported from
+#   PYTHON       the Python that has aotcuda and the compilers; default: that of find_package(Python) or (Python3)
+#
+# It runs again when pyproject.toml has changed, or a source, header or data file that the last build read. Files whose
+# content stays are not written again. <target>_DIRECTORY is set to DIRECTORY.
+
+if(CMAKE_VERSION VERSION_LESS 3.21)
+  set(aotcuda_FOUND FALSE)
+  set(aotcuda_NOT_FOUND_MESSAGE "aotcuda needs CMake 3.21 or newer; this is ${CMAKE_VERSION}")
+  return()
+endif()
+cmake_policy(VERSION 3.21...4.0)
+
+function(aotcuda_build target)
+  cmake_parse_arguments(PARSE_ARGV 1 given "" "PROJECT;DIRECTORY;DESTINATION;PYTHON" "")
+  if(DEFINED given_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "aotcuda_build(${target}): unknown argument ${given_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT DEFINED given_PROJECT)
+    set(given_PROJECT "${CMAKE_SOURCE_DIR}")
+  endif()
+  if(NOT DEFINED given_DIRECTORY)
+    set(given_DIRECTORY "${target}")
+  endif()
+  get_filename_component(given_PROJECT "${given_PROJECT}" ABSOLUTE)
+  get_filename_component(given_DIRECTORY "${given_DIRECTORY}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
+  if(NOT DEFINED given_PYTHON)
+    if(NOT Python_EXECUTABLE AND NOT Python3_EXECUTABLE)
+      find_package(Python REQUIRED COMPONENTS Interpreter)
+    endif()
+    if(Python_EXECUTABLE)
+      set(given_PYTHON "${Python_EXECUTABLE}")
+    else()
+      set(given_PYTHON "${Python3_EXECUTABLE}")
+    endif()
+  endif()
+  if(NOT EXISTS "${given_PROJECT}/pyproject.toml")
+    message(FATAL_ERROR "aotcuda_build(${target}): ${given_PROJECT} has no pyproject.toml; name its folder by PROJECT")
+  endif()
+  execute_process(
+    COMMAND "${given_PYTHON}" -c "import aotcuda"
+    RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "aotcuda_build(${target}): ${given_PYTHON} has no aotcuda; name the Python that has it by PYTHON")
+  endif()
+
+  set(stamp "${CMAKE_CURRENT_BINARY_DIR}/${target}.stamp")
+  set(depfile "${CMAKE_CURRENT_BINARY_DIR}/${target}.d")
+  add_custom_command(
+    OUTPUT "${stamp}"
+    COMMAND
+      "${given_PYTHON}" -m aotcuda build "${given_PROJECT}" --quiet
+      --out "${given_DIRECTORY}" --depfile "${depfile}" --stamp "${stamp}"
+    DEPENDS "${given_PROJECT}/pyproject.toml"
+    DEPFILE "${depfile}"
+    COMMENT "Compiling what ${given_PROJECT}/pyproject.toml names for GPUs"
+    USES_TERMINAL # progress and errors at once, and not behind other commands'
+    VERBATIM)
+  add_custom_target(${target} ALL DEPENDS "${stamp}")
+  set(${target}_DIRECTORY "${given_DIRECTORY}" PARENT_SCOPE)
+  if(DEFINED given_DESTINATION)
+    install(DIRECTORY "${given_DIRECTORY}/" DESTINATION "${given_DESTINATION}")
+  endif()
+endfunction()

@@ -1,0 +1,146 @@
+"""What a compilation asks of its target, watched: what came of it serves every target that would have answered alike.
+
+Numba's compilers hand the compute capability on from hand to hand, and hardly ever look at it. Where they do, they
+compare it with a constant ("7.5 or later?"), which is kept as the question that it is: it tells few of a project's
+targets apart. Whatever else is done with a capability counts as a question for the capability itself, to which no two
+of them give one answer.
+"""
+
+from __future__ import annotations
+
+import operator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Question = Callable[[tuple[int, int]], object]
+    """From a compute capability to its answer; to raise is one, too."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """One compilation.
+
+    Attributes:
+        capability: The compute capability that answers.
+        answers: The questions, with what they were told.
+    """
+
+    capability: tuple[int, int]
+    answers: list[tuple[Question, object]] = field(default_factory=list)
+
+    def ask(self, question: Question) -> Any:
+        """The answer, noted."""
+        self.answers.append((question, _outcome(question, self.capability)))
+        return question(self.capability)
+
+    def serves(self, capability: tuple[int, int]) -> bool:
+        """Whether a target of `capability` would have given every answer that was given."""
+        return capability == self.capability or all(
+            _outcome(question, capability) == outcome for question, outcome in self.answers
+        )
+
+
+def _outcome(question: Question, capability: tuple[int, int]) -> tuple[str, object]:
+    try:
+        return ("answered", question(capability))
+    except Exception as error:  # noqa: BLE001 (whoever asks may catch it, and go on)
+        return ("raised", type(error))
+
+
+_now: Watch | None = None
+
+
+@contextmanager
+def watching(capability: tuple[int, int]) -> Iterator[Watch]:
+    """Answer for a target of `capability` in the block; gives what is asked."""
+    global _now  # noqa: PLW0603 (a process compiles one unit at a time)
+    before, _now = _now, Watch(capability)
+    try:
+        yield _now
+    finally:
+        _now = before
+
+
+def current() -> Watch | None:
+    """The compilation that is under way; None if there is none."""
+    return _now
+
+
+def itself(capability: tuple[int, int]) -> tuple[int, int]:
+    """The question for the capability itself."""
+    return capability
+
+
+class Capability(tuple[int, int]):
+    """A compute capability in the hands of a compiler, which notes what is asked of it.
+
+    C code reads a tuple's items past all that is defined here (`"sm_%d%d" % capability` does), so this is for code that
+    is known not to. Two of them are equal if they are, which is no question: both are the target's, or one is nobody's.
+    """
+
+    __slots__ = ()
+
+    @property
+    def plain(self) -> tuple[int, int]:
+        """It, unwatched."""
+        major, minor = tuple.__iter__(self)
+        return (major, minor)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Capability):
+            return self.plain == other.plain
+        return bool(self._compared(operator.eq, other))
+
+    def __hash__(self) -> int:
+        return hash(_ask(self, itself))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self._compared(operator.lt, other))
+
+    def __le__(self, other: Any) -> bool:
+        return bool(self._compared(operator.le, other))
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self._compared(operator.gt, other))
+
+    def __ge__(self, other: Any) -> bool:
+        return bool(self._compared(operator.ge, other))
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return (tuple, (_ask(self, itself),))
+
+    def _compared(self, how: Callable[[Any, Any], Any], other: Any) -> Any:
+        return _ask(self, partial(_backwards, how, other))
+
+
+def _backwards(how: Callable[[Any, Any], Any], other: Any, capability: tuple[int, int]) -> Any:
+    return how(capability, other)
+
+
+def _ask(capability: Capability, question: Question) -> Any:
+    # What was made before any target was known, to warm a compiler up, answers for itself.
+    if _now is None or capability.plain != _now.capability:
+        return question(capability.plain)
+    return _now.ask(question)
+
+
+def _noted(name: str) -> Any:
+    def method(self: Capability, *args: Any) -> Any:
+        return getattr(_ask(self, itself), name)(*args)
+
+    return method
+
+
+for _name in (
+    *("__getitem__", "__iter__", "__contains__", "__repr__", "__str__", "__format__"),
+    *("__add__", "__mul__", "__rmul__", "__getnewargs__", "count", "index"),
+):
+    setattr(Capability, _name, _noted(_name))

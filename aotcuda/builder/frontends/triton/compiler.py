@@ -1,0 +1,490 @@
+"""Compiling: each variant of a kernel to PTX by Triton, and all of a module's into one image by Triton's assembler.
+
+The image is assembled as Triton assembles one kernel for itself, by the same tool with the same options: nothing stands
+between Triton's PTX and the machine code. What Triton compiles it keeps in no cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.triton import ptx, tables
+from aotcuda.builder.link import images
+from aotcuda.compatibility import tables as versions
+from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.triton.ptx import Field
+    from aotcuda.builder.frontends.triton.tables import Constant, TritonUnit, Type
+    from aotcuda.manifest import Argument, FixedLaunch, Parameter
+
+_WARP = 32
+_MOST_THREADS = 1024
+_DIVISOR = 16
+"""What Triton's specialisation looks for in pointers and integers."""
+_OLDEST = (3, 6)
+"""The oldest version of Triton that was tested; 3.9.0 was, too."""
+_LAST_FUSING = (3, 9)
+"""The last version of Triton that fuses multiplications and additions where nothing is said."""
+
+
+class TritonFrontEnd:
+    """A front end for Triton; see `aotcuda.builder.frontends.protocol.FrontEnd`."""
+
+    def __init__(self) -> None:
+        self._root = ""
+
+    def prepare(self, root: str) -> dict[str, str]:
+        """See FrontEnd.
+
+        Raises:
+            ToolchainError: This Triton is older than what is supported.
+        """
+        self._root = root
+        os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # it would have absolute paths
+        import triton  # noqa: PLC0415 (as late as in every front end: errors of the import name the key)
+
+        if versions.pair(_release(triton.__version__)) < _OLDEST:
+            message = (
+                f"Triton {triton.__version__} is older than {versions.dotted(_OLDEST)}, the oldest that "
+                "kernels are packaged with; install a newer one: pip install --upgrade 'aotcuda[triton]'"
+            )
+            raise ToolchainError(message)
+        return {"triton": triton.__version__}
+
+    def load(self, unit: TritonUnit, root: str) -> Any:
+        """See FrontEnd: the function that `@triton.jit` has made.
+
+        Raises:
+            SourceError: A source cannot be imported, or has no such kernel.
+        """
+        imported = [python_source.import_source(name, unit, root) for name in unit.sources]
+        for module in imported:
+            for value in python_source.attributes(module, unit.python):
+                python_source.check_is_there(value, unit, f"{module.__name__}.{unit.python}")
+                return _function(unit, value)
+        raise python_source.missing(unit, imported)
+
+    def settled(self, unit: TritonUnit, loaded: Any) -> Sequence[TritonUnit]:
+        """See FrontEnd: a unit for each specialisation.
+
+        Raises:
+            CompileError: The table does not fit the function.
+        """
+        _check(unit, loaded)
+        plain = [parameter for parameter in loaded.params if not parameter.is_constexpr]
+        unhinted = {
+            number: not parameter.do_not_specialize
+            for number, parameter in enumerate(plain)
+            if parameter.do_not_specialize or parameter.do_not_specialize_on_alignment
+        }
+        return tables.specialised(unit, unhinted)
+
+    def sources(self, unit: TritonUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
+        """See FrontEnd: Python modules alone."""
+        del unit, loaded, root
+        return ()
+
+    def resolve(self, unit: TritonUnit, loaded: Any) -> str:
+        """See FrontEnd."""
+        del loaded
+        return unit.signature
+
+    def compile_kernel(self, unit: TritonUnit, loaded: Any, target: Target) -> CompiledKernel:
+        """See FrontEnd; to PTX.
+
+        Raises:
+            CompileError: Triton refuses it, or it needs what a packaged kernel cannot have.
+        """
+        compiled = _compiled(unit, loaded, target, self._root)
+        text = compiled.asm["ptx"]
+        fields = ptx.fields(text)
+        return CompiledKernel(
+            code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.renamed(text, unit.symbol).encode()),),
+            needed=(),
+            signature=unit.signature,
+            parameters=tuple(_parameters(unit, loaded, fields)),
+            parameter_bytes=fields[-1].offset + fields[-1].size if fields else 0,
+            layout=tuple((field.offset, field.size) for field in fields),
+            cooperative=False,
+            launch_bounds=(),
+            carveout=None,
+            launch=_launch(unit, compiled.metadata, target),
+            arguments=tuple(_arguments(loaded)),
+        )
+
+    def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
+        """See FrontEnd; by Triton's own assembler, as it assembles one kernel.
+
+        Raises:
+            CompileError: It refuses.
+        """
+        del options
+        text = ptx.merged([item.data.decode() for item in inputs])
+        data, cuda = _assembled(module, text, target)
+        if target.kind == "sass":
+            return Assembled(data=data, cuda=cuda)
+
+        def machine_code(candidate: bytes) -> bytes | None:
+            try:
+                return _assembled(module, candidate.decode(), target)[0]
+            except CompileError:
+                return None
+
+        return Assembled(data=images.for_older_drivers(text.encode(), machine_code), cuda=cuda)
+
+    def include_dirs(self) -> list[str]:
+        """See FrontEnd."""
+        return []
+
+
+FRONT_END = TritonFrontEnd()
+
+
+def _function(unit: TritonUnit, value: Any) -> Any:
+    """The function of `@triton.jit` behind what the source has.
+
+    Raises:
+        SourceError: It is none, or something stands around it that acts at each launch.
+    """
+    from triton.runtime import JITFunction  # noqa: PLC0415 (as in prepare)
+    from triton.runtime.autotuner import Autotuner, Heuristics  # noqa: PLC0415
+
+    name = f"{unit.source}.{unit.python}"
+    if isinstance(value, Heuristics):
+        message = (
+            f"{unit.key}: {name} is wrapped in @triton.heuristics, which computes constexprs at each launch; package "
+            f'what is below, python = "{unit.python}.fn", and give these constexprs at the launch'
+        )
+        raise SourceError(message)
+    if isinstance(value, Autotuner):
+        _check_hooks(unit, name, value)
+        return _function(unit, value.fn)
+    if not isinstance(value, JITFunction) or value.is_gluon():
+        kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"{type(value).__qualname__}"
+        message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
+        raise SourceError(message)
+    if getattr(value, "pre_run_hooks", None):
+        message = f"{unit.key}: {name} has launch hooks (add_pre_run_hook), which nothing would call: take them off"
+        raise SourceError(message)
+    return value
+
+
+def _check_hooks(unit: TritonUnit, name: str, tuner: Any) -> None:
+    """Refuse an autotuned kernel whose launches do more than to choose.
+
+    Raises:
+        SourceError: There are hooks.
+    """
+    hooks = [config.pre_hook for config in tuner.configs if getattr(config, "pre_hook", None)]
+    if hooks or getattr(tuner, "user_defined_pre_hook", False) is True:
+        message = (
+            f"{unit.key}: {name} has a pre_hook in its configs, which Triton calls before each launch and nothing "
+            "would call here; do in the program what it does, and take it out"
+        )
+        raise SourceError(message)
+
+
+def _check(unit: TritonUnit, function: Any) -> None:
+    """Hold the table against the function's parameters.
+
+    Raises:
+        CompileError: They do not agree.
+    """
+    plain = [parameter.name for parameter in function.params if not parameter.is_constexpr]
+    constexprs = [parameter.name for parameter in function.params if parameter.is_constexpr]
+    given = dict(unit.constexprs)
+    if len(plain) != len(unit.types):
+        message = (
+            f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
+            f"{unit.python} takes {len(plain)} arguments beside constexprs: {', '.join(plain) or 'none'}"
+        )
+        raise CompileError(message)
+    for parameter in function.params:
+        if parameter.is_constexpr and parameter.name not in given and not _is_constant(parameter):
+            message = (
+                f"{unit.key}.constexprs: {parameter.name} is missing, a tl.constexpr of {unit.python}; "
+                f"write for example constexprs = {{ {parameter.name} = 128 }}"
+            )
+            raise CompileError(message)
+    for name in given:
+        if name not in constexprs:
+            hint = f"its constexprs are {', '.join(constexprs)}" if constexprs else "it has none"
+            what = "an argument" if name in plain else "no parameter"
+            message = f"{unit.key}.constexprs.{name}: {name} is {what} of {unit.python}, and no tl.constexpr; {hint}"
+            raise CompileError(message)
+    for name, *_ in unit.when:
+        number = plain.index(name) if name in plain else -1
+        if number < 0 or unit.types[number].pointer or unit.types[number].scalar[0] not in "iu":
+            message = f"{unit.key}.configs: when names {name}, which is no integer argument of {unit.python}"
+            raise CompileError(message)
+
+
+def _is_constant(parameter: Any) -> bool:
+    return parameter.has_default and isinstance(parameter.default, int | float | str | None)
+
+
+def _constants(unit: TritonUnit, function: Any) -> dict[str, Constant | None]:
+    """The value of each constexpr: the table's, else the default in the source."""
+    given: dict[str, Constant | None] = dict(unit.constexprs)
+    for parameter in function.params:
+        if parameter.is_constexpr and parameter.name not in given:
+            given[parameter.name] = parameter.default
+    return given
+
+
+def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any:
+    """What Triton makes of a variant.
+
+    Raises:
+        CompileError: It refuses.
+    """
+    import triton  # noqa: PLC0415 (as in prepare)
+    from triton.compiler import ASTSource  # noqa: PLC0415
+
+    constants = _constants(unit, function)
+    signature, attributes, values = {}, {}, {}
+    types = iter(unit.types)
+    for number, parameter in enumerate(function.params):
+        kind = None if parameter.is_constexpr else next(types)
+        if kind is None or kind.scalar == tables.NOTHING or kind.hint == 1:
+            signature[parameter.name] = "constexpr"
+            values[(number,)] = constants[parameter.name] if kind is None else None if kind.hint != 1 else 1
+            continue
+        signature[parameter.name] = kind.plain
+        if kind.hint:
+            attributes[(number,)] = [["tt.divisibility", kind.hint]]
+    with _quiet_cache(), _explained(unit, function, target, root):
+        source = ASTSource(function, signature, values, attributes)
+        return triton.compile(source, target=_gpu(target), options=_options(unit))
+
+
+def _options(unit: TritonUnit) -> dict[str, object]:
+    return {
+        "num_warps": unit.num_warps,
+        "num_stages": unit.num_stages,
+        "num_ctas": unit.num_ctas,
+        **({"maxnreg": unit.maxnreg} if unit.maxnreg else {}),
+        **_fused(),
+    }
+
+
+def _fused() -> dict[str, object]:
+    """The option that Triton 3.9 warns of where it is not given: it has another default from 3.10 on."""
+    import triton  # noqa: PLC0415 (as in prepare)
+
+    return {"enable_fp_fusion": versions.pair(_release(triton.__version__)) <= _LAST_FUSING}
+
+
+def _release(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _gpu(target: Target) -> Any:
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415 (as in prepare)
+
+    return GPUTarget("cuda", target.major * 10 + target.minor, _WARP)
+
+
+@contextlib.contextmanager
+def _quiet_cache() -> Iterator[None]:
+    """Triton writes what it compiles into its cache, and reads it from there: here into a folder that goes again."""
+    before = os.environ.get("TRITON_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["TRITON_CACHE_DIR"]
+            else:
+                os.environ["TRITON_CACHE_DIR"] = before
+
+
+@contextlib.contextmanager
+def _explained(unit: TritonUnit, function: Any, target: Target, root: str) -> Iterator[None]:
+    """The block in which Triton compiles; what it raises becomes an error that names the key, and the user's line.
+
+    Raises:
+        CompileError: Triton refuses.
+    """
+    from triton.compiler.errors import CompilationError  # noqa: PLC0415 (as in prepare)
+
+    try:
+        yield
+    except AotcudaError:
+        raise
+    except CompilationError as error:
+        inner: BaseException = error  # of a helper that it calls
+        while isinstance(inner.__cause__, CompilationError):
+            inner = inner.__cause__
+        reason = str(getattr(inner, "error_message", None) or _first_line(inner.__cause__ or inner)).partition("\n")[0]
+        message = f"{unit.head}: Triton cannot compile it for {target}: {reason}{_place(inner, function, root)}"
+        raise CompileError(message) from error
+    except Exception as error:
+        message = f"{unit.head}: Triton cannot compile it for {target}: {_first_line(error)}"
+        raise CompileError(message) from error
+
+
+def _place(error: Any, function: Any, root: str) -> str:
+    """` (mypkg/_kernels.py:12: tl.store(x, y))`: the line that Triton names; of helpers without the file."""
+    line = getattr(getattr(error, "node", None), "lineno", None)
+    source = (error.src or "").splitlines()
+    if not line or line > len(source):
+        return ""
+    text = source[line - 1].strip()
+    if error.src != function.src:
+        return f" ({text})"
+    lines = function.raw_src if isinstance(function.raw_src, list) else function.raw_src.splitlines()
+    decorators = next((at for at, item in enumerate(lines) if item.lstrip().startswith("def ")), 0)
+    path = Path(function.fn.__code__.co_filename)
+    name = path.relative_to(root) if root and path.is_relative_to(root) else path
+    return f" ({name}:{function.starting_line_number + decorators + line - 1}: {text})"
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _launch(unit: TritonUnit, metadata: Any, target: Target) -> FixedLaunch:
+    """How the kernel has to be launched.
+
+    Raises:
+        CompileError: It needs what a packaged kernel cannot have.
+    """
+    scratch = {
+        "global": getattr(metadata, "global_scratch_size", 0),
+        "profile": getattr(metadata, "profile_scratch_size", 0),
+    }
+    for what, size in scratch.items():
+        if size:
+            message = (
+                f"{unit.head}: for {target} it needs {size} bytes of {what} scratch memory for each block, which "
+                "Triton allocates at launches; make no tensor descriptors in packaged kernels, and profile them "
+                "with Triton"
+            )
+            raise CompileError(message)
+    for name in ("launch_cooperative_grid", "launch_pdl"):
+        if getattr(metadata, name, False):
+            message = f"{unit.head}: {name} is not an option of packaged kernels; leave it out"
+            raise CompileError(message)
+    threads = _WARP * metadata.num_warps  # warp specialisation may have made more of them
+    if threads > _MOST_THREADS:
+        message = (
+            f"{unit.head}: for {target} a block has {threads} threads, and {_MOST_THREADS} are possible; have fewer"
+        )
+        raise CompileError(message)
+    dims = tuple(getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1))
+    fixed: FixedLaunch = {"threads": threads, "shared": metadata.shared}
+    if dims != (1, 1, 1):
+        fixed["cluster"] = list(dims)
+    return fixed
+
+
+def _parameters(unit: TritonUnit, function: Any, fields: Sequence[Field]) -> Iterator[Parameter]:
+    """The arguments of a launch: the function's parameters in order, then the options, as constants.
+
+    Raises:
+        CompileError: Triton takes other parameters than the table says.
+    """
+    constants = _constants(unit, function)
+    places = iter(fields)
+    types = iter(unit.types)
+    bounds = {name: (low, high) for name, low, high in unit.when}
+    for parameter in function.params:
+        name = parameter.name
+        if parameter.is_constexpr:
+            yield _constant(name, constants[name], optional=name in unit.chosen)
+            continue
+        kind = next(types)
+        if kind.scalar == tables.NOTHING or kind.hint == 1:
+            yield _constant(name, 1 if kind.hint == 1 else None, optional=False)
+            continue
+        place = next(places, None)
+        if place is None:
+            message = f"{unit.head}: Triton's kernel has no parameter for {name}; report this defect of aotcuda, please"
+            raise CompileError(message)
+        yield _argument(name, kind, place, bounds.get(name))
+    for name, value in unit.options_given.items():
+        yield _constant(name, value, optional=True)
+
+
+def _constant(name: str, value: Constant | None, *, optional: bool) -> Parameter:
+    found: Parameter = {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": value}
+    if optional:
+        found["optional"] = True
+    return found
+
+
+def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | None) -> Parameter:
+    found: Parameter
+    if kind.pointer:
+        found = {
+            "name": name,
+            "type": str(kind),
+            "kind": "elements",
+            "offset": place.offset,
+            "dtype": tables.ELEMENTS[kind.scalar],
+        }
+        if kind.const:
+            found["readonly"] = True
+    else:
+        found = {
+            "name": name,
+            "type": str(kind),
+            "kind": "number",
+            "offset": place.offset,
+            "format": tables.SCALARS[kind.scalar],
+        }
+    if kind.hint == _DIVISOR:
+        found["divisor"] = _DIVISOR
+    if bounds is not None:
+        found["least"], found["most"] = bounds
+    return found
+
+
+def _arguments(function: Any) -> Iterator[Argument]:
+    """The names by which a launch gives arguments, with the defaults in the source; then the options."""
+    for parameter in function.params:
+        argument: Argument = {"name": parameter.name}
+        if _is_constant(parameter):
+            argument["default"] = parameter.default
+        yield argument
+    for name in tables.OPTIONS:
+        yield {"name": name, "default": None, "keyword": True}
+
+
+def _assembled(module: str, text: str, target: Target) -> tuple[bytes, tuple[int, int]]:
+    """Machine code of a PTX text by Triton's last stage, and the CUDA version of the assembler.
+
+    Raises:
+        CompileError: It refuses.
+    """
+    from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415 (as in prepare)
+    from triton.compiler import make_backend  # noqa: PLC0415
+    from triton.compiler.compiler import Language  # noqa: PLC0415
+
+    gpu = _gpu(target)
+    backend = make_backend(gpu)
+    stages: dict[str, Any] = {}
+    options = backend.parse_options(_fused())
+    backend.add_stages(stages, options, Language.TRITON)
+    try:
+        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):  # noqa: PTH123 (it prints the PTX)
+            data: bytes = stages["cubin"](text, {})
+    except Exception as error:
+        said = [line for line in str(error).splitlines() if "error" in line.lower() or "fatal" in line.lower()]
+        message = f"{module}: Triton's assembler refuses the kernels for {target}: {'; '.join(said[:3]) or error}"
+        raise CompileError(message) from error
+    return data, versions.pair(get_ptxas(gpu.arch).version)

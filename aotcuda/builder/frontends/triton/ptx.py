@@ -1,0 +1,96 @@
+"""PTX as Triton writes it: one kernel in each text; several become one text, for one assembly into one image."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HEAD = re.compile(r"^\.(version|target|address_size)[ \t]+(.*)$", re.MULTILINE)
+_ENTRY = re.compile(r"^\.visible \.entry (\w+)\(\n(.*?)\n?\)\n", re.MULTILINE | re.DOTALL)
+_PARAMETER = re.compile(r"\.param\s+\.(?:align\s+\d+\s+\.)?([a-z])(\d+)\s")
+_SHARED = re.compile(r"^\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];\n", re.MULTILINE)
+_EXTERN_FUNCTION = re.compile(r"^\.extern \.func .*?;\n", re.MULTILINE | re.DOTALL)
+_DEFINED = re.compile(
+    r"^(?:\.(?:visible|weak|common) )?\.(?:global|const)\b[^;={]*?(\w+)(?:\[\d*\])?\s*(?:=|;)"
+    r"|^(?:\.(?:visible|weak) )?\.func\s*(?:\([^)]*\)\s*)?(\w+)",
+    re.MULTILINE,
+)
+
+
+class Field(NamedTuple):
+    """A parameter of a kernel: its place in the parameter block, in bytes."""
+
+    offset: int
+    size: int
+
+
+def fields(text: str) -> list[Field]:
+    """The parameters of the kernel in a PTX text, as the ABI places them: each aligned to its own size.
+
+    Raises:
+        CompileError: There is not one kernel, or a parameter of another kind than numbers and addresses.
+    """
+    found = _ENTRY.findall(text)
+    if len(found) != 1:
+        message = f"Triton's PTX has {len(found)} kernels where it has to have one"
+        raise CompileError(message)
+    result: list[Field] = []
+    end = 0
+    for line in filter(str.strip, found[0][1].split(",\n")):
+        known = _PARAMETER.search(line)
+        if known is None or "[" in line:
+            message = f"Triton's PTX has a parameter that is no number and no address: {line.strip()}"
+            raise CompileError(message)
+        size = int(known[2]) // 8
+        offset = -(-end // size) * size
+        result.append(Field(offset, size))
+        end = offset + size
+    return result
+
+
+def renamed(text: str, symbol: str) -> str:
+    """The text with its kernel called `symbol`, and all else that it defines called after that.
+
+    Raises:
+        CompileError: There is not one kernel.
+    """
+    entries = [entry for entry, _ in _ENTRY.findall(text)]
+    if len(entries) != 1:
+        message = f"Triton's PTX has {len(entries)} kernels where it has to have one"
+        raise CompileError(message)
+    # A kernel may be called `add`, as an instruction is; so it is not the word that is replaced.
+    name = re.escape(entries[0])
+    text = re.sub(rf"(?<=\.entry ){name}(?=\()|\b{name}(?=_param_\d+\b)", symbol, text)
+    defined = {name: f"{symbol}__{name}" for found in _DEFINED.findall(text) for name in found if name}
+    words = "|".join(sorted(map(re.escape, defined), key=len, reverse=True))
+    return re.sub(rf"\b({words})\b", lambda found: defined[found[1]], text) if words else text
+
+
+def merged(texts: Iterable[str]) -> str:
+    """Texts for one target as one text; what each defines has names of its own already.
+
+    Raises:
+        CompileError: They are not of one version, or not for one target.
+    """
+    heads: dict[tuple[tuple[str, str], ...], None] = {}
+    shared: dict[str, int] = {}
+    externs: dict[str, None] = {}
+    bodies = []
+    for text in texts:
+        heads[tuple(_HEAD.findall(text))] = None
+        rest = _HEAD.sub("", text)
+        for align, name in _SHARED.findall(rest):
+            shared[name] = max(shared.get(name, 0), int(align))
+        externs |= dict.fromkeys(_EXTERN_FUNCTION.findall(rest))
+        bodies.append(_EXTERN_FUNCTION.sub("", _SHARED.sub("", rest)).strip("\n"))
+    if len(heads) != 1:
+        message = f"Triton's PTX for one target differs in its head: {' and '.join(map(str, heads))}"
+        raise CompileError(message)
+    lines = [f".{name} {value}" for name, value in next(iter(heads))]
+    lines += [f".extern .shared .align {align} .b8 {name}[];" for name, align in sorted(shared.items())]
+    return "\n".join([*lines, *sorted(externs), *bodies, ""])

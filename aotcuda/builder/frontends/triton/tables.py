@@ -1,0 +1,533 @@
+"""How the front end for Triton reads its part of `[tool.aotcuda]`: `@triton.jit` functions, and what they are made for.
+
+A kernel has one variant for each of its signatures, sets of constants (`constexprs` and options, `configs`) and
+specialisations. Triton's JIT makes one when it first sees arguments that are divisible by 16, or equal to 1; here all
+that are wanted are made beforehand, and a launch takes the most special one that its arguments fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from aotcuda.arch import Target
+from aotcuda.builder.config import keys, rules
+from aotcuda.builder.config.model import Entry
+from aotcuda.builder.config.settings import Record, setting
+from aotcuda.builder.config.shapes import Choice, Integer, ListOf, TableOf, Text
+from aotcuda.builder.frontends.python_source import PythonUnit
+from aotcuda.errors import CompileError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aotcuda.builder.config.keys import Key
+    from aotcuda.builder.config.model import Module
+
+Constant = int | float | bool | str
+"""The value of a constexpr, as TOML can write it."""
+
+OPTIONS = ("num_warps", "num_ctas", "num_stages")
+"""The options that a launch may name, as in Triton; each with its default."""
+
+DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
+
+_TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
+
+NOTHING = "none"
+"""The type of an argument that is None."""
+
+SCALARS = {
+    "i1": "?",
+    "u1": "?",
+    "i8": "b",
+    "u8": "B",
+    "i16": "h",
+    "u16": "H",
+    "i32": "i",
+    "u32": "I",
+    "i64": "q",
+    "u64": "Q",
+    "fp32": "f",
+    "fp64": "d",
+}
+"""Triton's names of numbers that are passed by value, with their `struct` characters."""
+
+ELEMENTS = {
+    "i1": "|b1",
+    "u1": "|b1",
+    "i8": "|i1",
+    "u8": "|u1",
+    "i16": "<i2",
+    "u16": "<u2",
+    "i32": "<i4",
+    "u32": "<u4",
+    "i64": "<i8",
+    "u64": "<u8",
+    "fp16": "<f2",
+    "bf16": "bfloat16",
+    "fp32": "<f4",
+    "fp64": "<f8",
+}
+"""Those of numbers that arrays hold, with NumPy's type strings."""
+
+_PLAIN = re.compile(r"[\w.+-]*")
+"""A string that can stand in comments of C and in Python as it is."""
+
+_NOT_YET = {
+    "fp16": "a number in half precision; declare the parameter as fp32",
+    "bf16": "a number in half precision; declare the parameter as fp32",
+    "tensordesc": "a tensor descriptor, which the host would make; give the kernel a pointer and strides",
+    "nvTmaDesc": "a tensor map, which the host would make; give the kernel a pointer and strides",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Type:
+    """The type of one argument.
+
+    Attributes:
+        scalar: Triton's name of the number, or of an array's elements: `fp32`.
+        pointer: It is the address of an array's first element.
+        const: That array is only read.
+        hint: What an argument has to be: divisible by 16, equal to 1, or, for 0, anything.
+        open: The table has no hint, and so leaves it to `specialise`.
+    """
+
+    scalar: str
+    pointer: bool = False
+    const: bool = False
+    hint: int = 0
+    open: bool = True
+
+    @property
+    def plain(self) -> str:
+        """As Triton writes it, without a hint: `*fp32`."""
+        return f"{'*' if self.pointer else ''}{'k' if self.const else ''}{self.scalar}"
+
+    def __str__(self) -> str:
+        return f"{self.plain}:{self.hint}" if self.hint else self.plain
+
+    @property
+    def takes_hints(self) -> bool:
+        """Whether Triton specialises arguments of this type."""
+        return self.pointer or (self.scalar[0] in "iu" and self.scalar not in ("i1", "u1"))
+
+
+def parse_signature(text: str) -> tuple[Type, ...]:
+    """The types in a signature, `*fp32:16, *fp32, i32`.
+
+    Raises:
+        ValueError: One of them is none; what is wrong and what to do.
+    """
+    return tuple(_type(part.strip()) for part in text.split(",")) if text.strip() else ()
+
+
+def _type(text: str) -> Type:
+    found = _TYPE.fullmatch(text)
+    if text == NOTHING:
+        return Type(scalar=NOTHING, open=False)
+    name = found[2] if found else re.split(r"[<\[]", text.lstrip("*"))[0]
+    pointer = bool(found and found[1])
+    if name in _NOT_YET and not (pointer and name in ELEMENTS):
+        message = f"{keys.string(text)} is {_NOT_YET[name]}"
+        raise ValueError(message)
+    known = ELEMENTS if pointer else SCALARS
+    if found is None or name not in known:
+        of = "*" if pointer else ""
+        message = (
+            f"{keys.string(text)} is no type; write {', '.join(of + item for item in known)}"
+            f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
+            "divisible by 16 or equal to 1, :16 or :1 after it"
+        )
+        raise ValueError(message)
+    hint = int(found[3] or 0)
+    result = Type(scalar=name, pointer=pointer, const=found[1] == "*k", hint=hint, open=not found[3])
+    if hint and (not result.takes_hints or (pointer and hint == 1)):
+        message = f"{keys.string(text)} has a hint, which {result.plain} cannot have; leave :{hint} out"
+        raise ValueError(message)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantShape:
+    """The value of a constexpr, or a list of them."""
+
+    expected: str = "a number, true or false, a string of letters, digits and ._+-, or a list of such"
+
+    def read(self, value: object, key: Key) -> tuple[Constant, ...]:
+        """See Shape."""
+        values = value if isinstance(value, list | tuple) and value else [value]
+        for item in values:
+            if not isinstance(item, int | float | str) or (isinstance(item, str) and not _PLAIN.fullmatch(item)):
+                raise key.mismatch(self.expected, value)
+        return tuple(values)
+
+    def schema(self) -> dict[str, Any]:
+        """See Shape."""
+        one = {"type": ["number", "string", "boolean"]}
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
+_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
+_CONSTEXPRS = TableOf(name=_NAME, value=ConstantShape(), expected="a table of constexprs")
+_BOUNDS = ListOf(
+    item=Integer(-(2**63), 2**63 - 1),
+    expected="an integer, or a list of the lowest and the highest",
+    shortest=1,
+    longest=2,
+    single=True,
+)
+_WHEN = TableOf(name=_NAME, value=_BOUNDS, expected="a table of integers or of pairs of them")
+_WARPS = Integer(1, 32)
+
+
+def _several(shape: Integer, what: str) -> ListOf:
+    return ListOf(item=shape, expected=f"{shape.expected}, or a list of such ({what})", shortest=1, single=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One of a kernel's `configs`, as `triton.Config` has them: constants that a launch need not name."""
+
+    constexprs: tuple[tuple[str, tuple[Constant, ...]], ...] = field(
+        default=(),
+        metadata=setting(_CONSTEXPRS, "Values of constexprs.", "{ BLOCK_M = 128, BLOCK_N = 64 }"),
+    )
+    num_warps: int | None = field(
+        default=None,
+        metadata=setting(_WARPS, "Warps of a block: a power of two.", "8", default="the kernel's"),
+    )
+    num_stages: int | None = field(
+        default=None,
+        metadata=setting(Integer(0, 64), "Stages of software pipelines.", "4", default="the kernel's"),
+    )
+    num_ctas: int | None = field(
+        default=None,
+        metadata=setting(Integer(1, 16), "Blocks of a cluster.", "1", default="the kernel's"),
+    )
+    when: tuple[tuple[str, tuple[int, ...]], ...] = field(
+        default=(),
+        metadata=setting(
+            _WHEN,
+            "What integer arguments have to be for it: a value, or the lowest and the highest. The first config that "
+            "holds is taken.",
+            "{ M = 4096, N = [1, 1024] }",
+        ),
+    )
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(Entry):
+    """A kernel that the module offers for launching."""
+
+    python: str = field(
+        metadata=setting(
+            rules.PYTHON_PATH,
+            "The `@triton.jit` function in `source`; `package.module:object.attribute` for one that objects hold.",
+            '"add_kernel"',
+            default="the kernel's name",
+            from_name=True,
+        )
+    )
+    signatures: tuple[tuple[Type, ...], ...] = field(
+        metadata=setting(
+            ListOf(
+                item=Text("the types of the arguments, in one string", r"", parse_signature),
+                expected="a signature or a list of signatures",
+                shortest=1,
+                single=True,
+            ),
+            "Types of the arguments that are no constexprs, in order, in Triton's notation: one signature or a list. "
+            "`:16` and `:1` are what Triton's specialisation says of an argument.",
+            '"*fp32, *fp32, *fp32, i32"',
+            alias="signature",
+        )
+    )
+    specialise: str = field(
+        default="auto",
+        metadata=setting(
+            Choice(("auto", "exact")),
+            "`auto` makes three variants of what has no `:16` or `:1`: pointers and integers divisible by 16, pointers "
+            "alone, and neither. `exact` makes what the signatures say.",
+            '"exact"',
+        ),
+    )
+    constexprs: tuple[tuple[str, tuple[Constant, ...]], ...] = field(
+        default=(),
+        metadata=setting(
+            _CONSTEXPRS, "Values of constexprs; with lists, a variant for each combination.", "{ BLOCK = [128, 1024] }"
+        ),
+    )
+    num_warps: tuple[int, ...] = field(
+        default=(4,),
+        metadata=setting(
+            _several(_WARPS, "variants"), "Warps of a block: a power of two, or a list.", "8", default="4"
+        ),
+    )
+    num_stages: tuple[int, ...] = field(
+        default=(3,),
+        metadata=setting(
+            _several(Integer(0, 64), "variants"), "Stages of software pipelines, or a list.", "4", default="3"
+        ),
+    )
+    num_ctas: int = field(default=1, metadata=setting(Integer(1, 16), "Blocks of a cluster.", "2"))
+    maxnreg: int = field(
+        default=0,
+        metadata=setting(Integer(0, 255), "Registers a thread may use.", "128", default="`max-registers`"),
+    )
+    configs: tuple[Settings, ...] = field(
+        default=(),
+        metadata=setting(
+            ListOf(item=Record(cls=Settings, expected="a table"), expected="a list of tables", shortest=1),
+            "Sets of constants that a launch need not name, as `@triton.autotune` has them, each with the "
+            "arguments that it is for.",
+            "[{ constexprs = { BLOCK = 64 }, when = { n = [1, 4096] } }, { constexprs = { BLOCK = 1024 } }]",
+        ),
+    )
+
+
+SHAPES = {
+    "source": ListOf(
+        item=rules.PYTHON_MODULE,
+        expected="the dotted name of a Python module or a list of them",
+        shortest=1,
+        single=True,
+    ),
+    "kernels": TableOf(
+        name=rules.KERNEL_NAME,
+        value=Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures"),
+        expected="a table of kernels",
+        named=True,
+    ),
+}
+
+SECTIONS = (("A Triton kernel", "kernels.matmul", Kernel), ("One of its configs", "configs", Settings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TritonUnit(PythonUnit):
+    """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
+
+    Attributes:
+        sources: The modules to look for it in.
+        types: Types of the arguments that are no constexprs.
+        constexprs: Values of constexprs, by name.
+        chosen: Names of constants that a launch need not give.
+        num_warps, num_stages, num_ctas, maxnreg: Triton's options; 0 registers leave the choice to it.
+        when: By name of an integer argument, the lowest and the highest value that the variant is for.
+        is_settled: The hints in `types` are those of the one variant.
+    """
+
+    sources: tuple[str, ...]
+    types: tuple[Type, ...]
+    constexprs: tuple[tuple[str, Constant], ...]
+    chosen: frozenset[str]
+    num_warps: int
+    num_stages: int
+    num_ctas: int
+    maxnreg: int
+    when: tuple[tuple[str, int, int], ...]
+    specialise: str
+    is_settled: bool = False
+
+    @property
+    def options_given(self) -> dict[str, int]:
+        """The options that a launch may name."""
+        return {"num_warps": self.num_warps, "num_ctas": self.num_ctas, "num_stages": self.num_stages}
+
+
+def check(module: Module) -> None:
+    """See Tables."""
+    options = module.options
+    wrong = {
+        "fastmath": options.fastmath,
+        "lineinfo": options.lineinfo,
+        "debug": options.debug,
+        "opt-level": options.opt_level != 3,
+    }
+    for name, given in wrong.items():
+        if given:
+            message = (
+                f"{module.key}.options.{name}: Triton's compiler has no such option here; "
+                f"set it back for this module: options = {{ {name} = {'3' if name == 'opt-level' else 'false'} }}"
+            )
+            raise ConfigError(message)
+    if module.link:
+        message = f"{module.link[0].key}: nothing can be linked into Triton's kernels; remove it"
+        raise ConfigError(message)
+    for kernel in cast("tuple[Kernel, ...]", module.kernels):
+        _check_kernel(kernel)
+
+
+def _check_kernel(kernel: Kernel) -> None:
+    for key, warps in [
+        *((f"{kernel.key}.num-warps", number) for number in kernel.num_warps),
+        *((f"{kernel.key}.configs[{at}].num-warps", item.num_warps) for at, item in enumerate(kernel.configs)),
+    ]:
+        if warps and warps & (warps - 1):
+            message = f"{key}: {warps} is no power of two, as Triton's warps have to be; write 1, 2, 4, 8, 16 or 32"
+            raise ConfigError(message)
+    fixed = dict(kernel.constexprs)
+    for at, item in enumerate(kernel.configs):
+        for name, values in item.constexprs:
+            key = f"{kernel.key}.configs[{at}].constexprs.{name}"
+            if name in fixed:
+                message = f"{key}: {name} stands in {kernel.key}.constexprs too; keep one of the two"
+                raise ConfigError(message)
+            if len(values) > 1:
+                message = f"{key}: a config has one value for each constexpr; write a config for each of them"
+                raise ConfigError(message)
+        for name, bounds in item.when:
+            if bounds[0] > bounds[-1]:
+                message = f"{kernel.key}.configs[{at}].when.{name}: {bounds[0]} is more than {bounds[-1]}; swap them"
+                raise ConfigError(message)
+
+
+def modules(module: Module) -> Sequence[str]:
+    """See Tables."""
+    return cast("tuple[str, ...]", module.source)
+
+
+def target(wanted: Target) -> Target:
+    """See Tables: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
+
+    Raises:
+        ValueError: It makes nothing for that target; what to write instead.
+    """
+    if wanted.suffix == "f":
+        message = "Triton compiles for one architecture or for all later ones, and not for a family; leave the f out"
+        raise ValueError(message)
+    if wanted.capability < (9, 0) or wanted.suffix:
+        return wanted
+    if wanted.kind == "ptx":
+        message = (
+            "Triton's PTX for 9.0 and later is for that GPU alone, so no later one could compile it; "
+            "write compute_89 or a lower one, which all later ones compile"
+        )
+        raise ValueError(message)
+    return Target(wanted.kind, wanted.major, wanted.minor, "a")
+
+
+def units(module: Module) -> list[TritonUnit]:
+    """See Tables."""
+    return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
+
+
+def widened(kernel: Kernel, signature: str) -> Kernel:
+    """See Tables; Triton's kernels are made for what the table says."""
+    message = (
+        f"{kernel.key}: Triton's kernels are compiled for the signatures and constants in the table alone, and not for "
+        f"{signature}"
+    )
+    raise CompileError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """One set of constants."""
+
+    constexprs: tuple[tuple[str, Constant], ...]
+    num_warps: int
+    num_stages: int
+    num_ctas: int
+    when: tuple[tuple[str, int, int], ...]
+
+
+def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
+    holder, colon, path = kernel.python.rpartition(":")
+    sources = (holder,) if colon else cast("tuple[str, ...]", module.source)
+    sets = list(_sets(kernel))
+    named = {name for item in kernel.configs for name, _ in item.constexprs}
+    single = {name for name, values in kernel.constexprs if len(values) == 1}
+    found = []
+    for number, (types, constants) in enumerate(itertools.product(kernel.signatures, sets)):
+        found.append(
+            TritonUnit(
+                key=kernel.key,
+                signature_key=kernel.key,
+                kind="kernel",
+                module=module.name,
+                name=kernel.name,
+                symbol=f"{kernel.name}__{number}",
+                options=module.options,
+                origin=f"{sources[0]}:{path}",
+                signature=_shown(types, constants),
+                source=sources[0],
+                python=path,
+                sources=sources,
+                types=types,
+                constexprs=constants.constexprs,
+                chosen=frozenset(named | single),
+                num_warps=constants.num_warps,
+                num_stages=constants.num_stages,
+                num_ctas=constants.num_ctas,
+                maxnreg=kernel.maxnreg or module.options.max_registers,
+                when=constants.when,
+                specialise=kernel.specialise,
+            )
+        )
+    return found
+
+
+def _sets(kernel: Kernel) -> list[_Set]:
+    """A kernel's sets of constants, in the order of the table; names have none, since the JIT fallback sorts them."""
+    given = sorted(kernel.constexprs)
+    names = [name for name, _ in given]
+    found = []
+    for config in kernel.configs or (Settings(),):
+        own = tuple((name, values[0]) for name, values in sorted(config.constexprs))
+        when = tuple((name, bounds[0], bounds[-1]) for name, bounds in sorted(config.when))
+        warps = (config.num_warps,) if config.num_warps is not None else kernel.num_warps
+        stages = (config.num_stages,) if config.num_stages is not None else kernel.num_stages
+        ctas = config.num_ctas if config.num_ctas is not None else kernel.num_ctas
+        for values in itertools.product(*[values for _, values in given]):
+            constants = (*zip(names, values, strict=True), *own)
+            found += [_Set(constants, warp, stage, ctas, when) for warp, stage in itertools.product(warps, stages)]
+    return found
+
+
+def _shown(types: Sequence[Type], of: _Set | TritonUnit) -> str:
+    """A variant as reports and errors write it: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
+    constants = [f"{name}={value!r}" for name, value in of.constexprs]
+    constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
+    constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
+    conditions = [f"{name} = {low}" if low == high else f"{low} <= {name} <= {high}" for name, low, high in of.when]
+    when = f" when {', '.join(conditions)}" if conditions else ""
+    return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}"
+
+
+def specialised(unit: TritonUnit, unhinted: Mapping[int, bool]) -> list[TritonUnit]:
+    """The variants of a unit, the most special first.
+
+    Args:
+        unit: The unit.
+        unhinted: Of arguments that the source keeps from being specialised, by number: whether for divisibility alone.
+    """
+
+    def hinted(pointers: int, integers: int) -> tuple[Type, ...]:
+        found = []
+        for number, item in enumerate(unit.types):
+            hint = item.hint
+            if item.open and item.takes_hints:
+                hint = pointers if item.pointer else integers
+            if number in unhinted and (hint == 16 or not unhinted[number]):
+                hint = 0
+            found.append(replace(item, hint=hint))
+        return tuple(found)
+
+    ways = [(16, 16), (16, 0), (0, 0)] if unit.specialise == "auto" else [(0, 0)]
+    variants = list(dict.fromkeys(hinted(*way) for way in ways))
+    return [
+        replace(
+            unit,
+            types=types,
+            symbol=f"{unit.symbol}_{number}",
+            signature=_shown(types, unit),
+            is_settled=True,
+        )
+        for number, types in enumerate(variants)
+    ]

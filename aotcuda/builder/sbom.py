@@ -1,0 +1,130 @@
+"""What a wheel's GPU code was made with and from, as a software bill of materials: CycloneDX 1.6, for PEP 770.
+
+https://cyclonedx.org/docs/1.6/json/, https://peps.python.org/pep-0770/. It says nothing that a second build would say
+otherwise: no time, no serial number, no path of the machine.
+
+The components are the packaged modules, the compilers, linkers and headers that made them (their libraries of device
+code, such as libdevice, are parts of those), and what was linked; `dependencies` says which module took which. A
+property `aotcuda:role` says which of the three a component is.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder import toolkits
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+    from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.builder.worker.job import BuiltModule, LinkedItem, Result
+
+FILE_NAME = "aotcuda.cdx.json"
+"""Its name in a wheel, in the folder `sboms` beside the metadata."""
+
+_ROLE = "aotcuda:role"
+_LONG = 100
+"""Longer texts in the field `License` are licences, and no names of one."""
+
+
+def make(
+    made: Mapping[str, Sequence[tuple[Result, BuiltModule]]], installed: Sequence[Toolkit], *, version: str
+) -> bytes:
+    """The bill of materials of a build.
+
+    Args:
+        made: Each module as each toolkit has built it.
+        installed: The toolkits that there are.
+        version: That of aotcuda.
+    """
+    components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
+    uses: dict[str, set[str]] = {}
+    for module, parts in made.items():
+        used = uses[_ref(module)] = set()
+        for result, built in parts:
+            used |= {_ref(item.module) for item in built.linked if item.module in made}
+            for found in (*_tools(result.toolchain, installed), *_linked(built.linked, made)):
+                used.add(found["bom-ref"])
+                components.setdefault(found["bom-ref"], found)
+    whole = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "lifecycles": [{"phase": "build"}],
+            "tools": {"components": [{"type": "application", "name": "aotcuda", "version": version}]},
+        },
+        "components": [components[ref] for ref in sorted(components)],
+        "dependencies": [{"ref": ref, "dependsOn": sorted(uses.get(ref, ()))} for ref in sorted(components)],
+    }
+    return (json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _ref(module: str) -> str:
+    return f"module:{module}"
+
+
+def _component(kind: str, ref: str, name: str, role: str, **more: Any) -> dict[str, Any]:
+    given = {key: value for key, value in more.items() if value}
+    return {"type": kind, "bom-ref": ref, "name": name, **given, "properties": [{"name": _ROLE, "value": role}]}
+
+
+def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterator[dict[str, Any]]:
+    """What compiled: distributions among a toolchain's versions, and the toolkit's."""
+    for name, version in versions.items():
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # a part of the toolkit, or Python
+        if found.version == version:
+            yield _distribution(found, "application", "compiler")
+    toolkit = next((one for one in installed if ".".join(map(str, one.cuda)) == versions["cuda"]), None)
+    if toolkit is None:
+        # The machine's own: nothing installed says its licence, NVIDIA's page does (docs.nvidia.com/cuda/eula).
+        version, terms = versions["cuda"], [{"license": {"name": "NVIDIA Software License Agreement"}}]
+        ref = f"cuda-toolkit@{version}"
+        yield _component("application", ref, "NVIDIA CUDA Toolkit", "compiler", version=version, licenses=terms)
+    else:
+        for one in toolkits.distributions(toolkit):
+            yield _distribution(one, "application", "compiler")
+
+
+def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[str, Any]]:
+    """What was linked beside the wheel's own modules: those of other distributions, and files."""
+    for item in items:
+        if item.module and item.module not in own:
+            yield _of_module(item.module)
+        elif not item.module:
+            hashes = [{"alg": "SHA-256", "content": item.sha256}]
+            terms = [{"expression": item.licence}] if item.licence else []
+            ref = f"file:{item.name}:{item.sha256[:16]}"
+            yield _component("file", ref, item.name, "linked", hashes=hashes, licenses=terms)
+
+
+def _of_module(name: str) -> dict[str, Any]:
+    owners = metadata.packages_distributions().get(name.partition(".")[0], ())
+    if not owners:
+        return _component("library", _ref(name), name, "linked")
+    return _distribution(metadata.distribution(min(owners)), "library", "linked")
+
+
+def _distribution(found: metadata.Distribution, kind: str, role: str) -> dict[str, Any]:
+    name = found.metadata["Name"]
+    purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{found.version.replace('+', '%2B')}"
+    return _component(kind, purl, name, role, version=found.version, licenses=_licences(found.metadata), purl=purl)
+
+
+def _licences(about: metadata.PackageMetadata) -> list[dict[str, Any]]:
+    """What a distribution's metadata say of its licence; nothing if they say nothing."""
+    if "License-Expression" in about:
+        return [{"expression": about["License-Expression"]}]
+    (text, *_) = about.get_all("License") or [""]
+    if text and "\n" not in text and len(text) < _LONG and text != "UNKNOWN":
+        return [{"license": {"name": text}}]
+    classifiers = about.get_all("Classifier") or []
+    names = [line.rpartition(" :: ")[2] for line in classifiers if line.startswith("License :: ")]
+    return [{"license": {"name": name}} for name in names]

@@ -1,0 +1,289 @@
+"""Kernels that are launched by their grid alone, `kernel[grid](*args, **constants)`, as Triton's are.
+
+Block, shared memory and clusters are known of each variant. What stands in brackets is always the grid: one to three
+ints, or a function that gets what the launch was given, by name, and returns them. Constants may be given by name or by
+position; with the options (`num_warps` and such) they are arguments like the others, of which nothing is packed
+(`aotcuda.runtime.arguments.parameters.Constant`). So one look at the arguments chooses the variant.
+"""
+
+from __future__ import annotations
+
+from aotcuda.runtime.kernel import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Never, NoReturn, SupportsIndex
+
+    from aotcuda import typing as types
+    from aotcuda.manifest import Argument
+    from aotcuda.manifest import Kernel as Record
+    from aotcuda.runtime.kernel import ForAll
+    from aotcuda.runtime.loader import Loader
+
+    Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
+
+_MOST_GRIDS = 256
+_MOST_BINDS = 256
+_MISSING = object()
+
+
+class GridKernel(Kernel):
+    """A kernel of a packaged module: `kernel[grid](*args, **constants)`."""
+
+    def __init__(self, name: str, loader: Loader) -> None:
+        """See Kernel."""
+        super().__init__(name, loader)
+        self._binds: dict[tuple[object, ...], Bind] = {}
+        self._bound: Record | None = None  # the record that `_binds` are made from
+
+    def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
+        """The kernel with a grid: an int, a tuple of one to three, or a function of the launch's arguments by name.
+
+        Raises:
+            LaunchError: It is none.
+        """
+        try:
+            return self._launchers[grid]  # type: ignore[no-any-return]
+        except (KeyError, TypeError):  # a list is unhashable
+            pass
+        return self._by_grid(grid, None)
+
+    def configure(  # type: ignore[override]  # likewise
+        self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **others: Never
+    ) -> GridLauncher:
+        """The kernel with a grid and a stream; the stream is as in `Kernel.configure`.
+
+        Raises:
+            LaunchError: The grid is none, or something is given that the kernel itself decides.
+            ArgumentError: The stream is none.
+        """
+        for name, value in (("block", block), *others.items()):
+            if value is not None:
+                self._refuse(f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream")
+        return self._by_grid(grid, stream)
+
+    def forall(
+        self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
+    ) -> ForAll:
+        """Raise LaunchError: how many programs `n` elements take, only the kernel's source knows."""
+        del n, block, stream, shared
+        self._refuse(f"forall is for kernels that count threads; write {self.__name__}[grid](...)")
+
+    if not TYPE_CHECKING:  # as in Kernel
+
+        def __call__(self, *_args: object, **_named: object) -> NoReturn:
+            """Say how a kernel is launched.
+
+            Raises:
+                TypeError: Always.
+            """
+            message = f"{self} needs a grid: {self.__name__}[grid](...)"
+            raise TypeError(message)
+
+    def bind(self, count: int, names: tuple[str, ...]) -> Bind:
+        """What makes the arguments of a launch, in order, from `count` positional ones and some by name.
+
+        Raises:
+            ArgumentError: Some cannot be, or are missing.
+        """
+        record = self.record()
+        if record is not self._bound:  # other images, perhaps of edited sources
+            self._binds.clear()
+            self._bound = record
+        found = self._binds.get((count, *names))
+        if found is None:
+            if len(self._binds) >= _MOST_BINDS:
+                self._binds.clear()
+            found = self._binds[(count, *names)] = _binding(str(self), record, count, names)
+        return found
+
+    def record(self) -> Record:
+        """What the manifest says of it.
+
+        Raises:
+            LaunchError: The images that are launched now have no such kernel.
+        """
+        record = self._loader.launched.kernel(self.__name__)
+        if record is None:
+            self._refuse("the module has no such kernel any more")
+        return record
+
+    def constants(self, args: tuple[object, ...]) -> dict[str, object]:
+        """The values of all arguments, by name, those that were left out as the variant has them that is launched.
+
+        Args:
+            args: The arguments, in order.
+
+        Raises:
+            ArgumentError: No variant takes them.
+        """
+        record = self.record()
+        names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
+        found: dict[str, object] = dict(zip(names, args))  # noqa: B905 (the options follow)
+        out = [at for at, name in enumerate(names) if found[name] is None]
+        for at in out:
+            values = {_key(overload["parameters"][at].get("value", _MISSING)) for overload in record["overloads"]}
+            if len(values) == 1:
+                ((_, value),) = values
+                if value is not _MISSING:
+                    found[names[at]] = value
+                continue
+            parameters = self._chosen(args)
+            found |= {names[place]: parameters[place].get("value") for place in out}
+            break
+        return found
+
+    def check(self, args: tuple[object, ...]) -> None:
+        """Raise ArgumentError unless a variant takes the arguments; nothing is launched."""
+        self._chosen(args)
+
+    def _chosen(self, args: tuple[object, ...]) -> Any:
+        """The parameters of the variant for some arguments."""
+        loaded = self._loader.ready()
+        overload, slot, *_ = loaded.select(self.__name__, args, 0)
+        overload.slots.append(slot)
+        return overload.parameters
+
+    def _by_grid(self, grid: object, stream: object) -> GridLauncher:
+        if callable(grid):
+            return GridLauncher(self, None, grid, stream)
+        key = tuple(grid) if isinstance(grid, list) else grid
+        parts = key if isinstance(key, tuple) else (key,)
+        if 1 <= len(parts) <= 3 and any(type(part) is int and part == 0 for part in parts):
+            return GridLauncher(self, None, None, stream)
+        from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
+
+        if stream is None or isinstance(stream, int):
+            launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
+        else:
+            from aotcuda.runtime.launcher import held  # noqa: PLC0415 (few programs have stream objects)
+            from aotcuda.runtime.streams import handle  # noqa: PLC0415
+
+            found = handle(stream)
+            launcher = held(self.launcher(key, THE_KERNELS_OWN, found, 0), stream, found or 0)
+        result = GridLauncher(self, launcher, None, stream)
+        if stream is None and all(type(part) is int for part in parts):
+            if len(self._launchers) >= _MOST_GRIDS:
+                self._launchers.clear()
+            self._launchers[key] = result
+        return result
+
+
+class GridLauncher:
+    """A kernel with a grid; call it with the kernel's arguments, as a function with the kernel's parameters."""
+
+    __slots__ = ("_binds", "_grid", "_kernel", "_launcher", "_stream")
+
+    def __init__(self, kernel: GridKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object) -> None:
+        """For a grid that `launcher` has, or one that a function tells; with neither, of no programs."""
+        self._kernel = kernel
+        self._launcher = launcher
+        self._grid = grid
+        self._stream = stream
+        self._binds: dict[tuple[object, ...], Bind] = {}
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **named: Any) -> None:
+            """As in Launcher."""
+
+    else:
+
+        def __call__(self, *args: object, **named: object) -> None:
+            """Launch the kernel; it runs asynchronously. Errors as for `aotcuda.runtime.launcher.Launcher`.
+
+            A grid of no programs is no launch, as in Triton; the arguments are checked all the same.
+            """
+            try:
+                bind = self._binds[(len(args), *named)]
+            except KeyError:
+                bind = self._binds[(len(args), *named)] = self._kernel.bind(len(args), tuple(named))
+            full = bind(args, named)
+            if self._launcher is not None:
+                self._launcher(*full)
+            elif self._grid is not None:
+                kernel = self._kernel
+                grid = self._grid(kernel.constants(full))
+                launcher = kernel[grid] if self._stream is None else kernel.configure(grid, stream=self._stream)
+                launcher.run(full)
+            else:
+                self._kernel.check(full)
+
+    def run(self, args: tuple[object, ...]) -> None:
+        """Launch with arguments that are in order already."""
+        if self._launcher is not None:
+            self._launcher(*args)
+        elif self._grid is None:
+            self._kernel.check(args)
+        else:
+            from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
+
+            message = f"{self._kernel} cannot be launched: the grid's function returns a function, and no grid"
+            raise LaunchError(message)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._launcher, name)
+
+    def __repr__(self) -> str:
+        return repr(self._launcher) if self._launcher is not None else f"<{self._kernel} with a grid of its arguments>"
+
+
+def _key(value: object) -> tuple[type, object]:
+    return type(value), value
+
+
+def _binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
+    """The function that makes a launch's arguments, written out: a loop over them would take as long as all the rest.
+
+    Raises:
+        ArgumentError: There are too many, unknown ones, some twice, or too few.
+    """
+    arguments = record["arguments"]
+    known = [argument["name"] for argument in arguments]
+    positional = [argument["name"] for argument in arguments if not argument.get("keyword")]
+    if count > len(positional):
+        _refuse(where, record, f"takes {len(positional)} arguments, got {count}")
+    for name in names:
+        if name not in known:
+            _refuse(where, record, f"has no argument {name}; it takes {', '.join(known)}")
+        if name in positional[:count]:
+            _refuse(where, record, f"was given {name} by position and by name")
+    parts = ["*args"]
+    scope: dict[str, object] = {}
+    for at, argument in enumerate(arguments):
+        if argument["name"] in positional[:count]:
+            continue
+        if argument["name"] in names:
+            scope[f"n{at}"] = argument["name"]
+            parts.append(f"named[n{at}]")
+            continue
+        scope[f"d{at}"] = _default(where, record, at, argument)
+        parts.append(f"d{at}")
+    # The text has numbers alone: the names are in the scope.
+    found: Bind = eval(f"lambda args, named: ({', '.join(parts)},)", scope)  # noqa: S307
+    return found
+
+
+def _default(where: str, record: Record, at: int, argument: Argument) -> object:
+    """What an argument is that a launch leaves out: the source's default, or what the variant has.
+
+    Raises:
+        ArgumentError: It cannot be left out.
+    """
+    if "default" in argument:
+        return argument["default"]
+    parameters = [overload["parameters"][at] for overload in record["overloads"]]
+    if all(parameter.get("optional") for parameter in parameters):
+        return None
+    constants = [parameter["value"] for parameter in parameters if parameter["kind"] == "constant"]
+    which = f"; it is packaged with {', '.join(dict.fromkeys(map(repr, constants)))}" if constants else ""
+    return _refuse(where, record, f"was not given {argument['name']}{which}")
+
+
+def _refuse(where: str, record: Record, problem: str) -> NoReturn:
+    from aotcuda.errors import ArgumentError  # noqa: PLC0415 (only errors come here)
+
+    lists = "".join(f"\n  packaged: {overload['signature']}" for overload in record["overloads"])
+    message = f"{where} {problem}{lists}"
+    raise ArgumentError(message)

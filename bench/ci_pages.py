@@ -1,0 +1,163 @@
+"""Runs the commands of docs/ci.md, part by part, with the quickstart as the project; writes what became of each.
+
+    python bench/ci_pages.py [--out FILE]
+
+Steps that only GitHub or an image builder can do (`uses:`, `FROM`, `CMD`) are left out. `COPY` copies; the folders at
+an image's root lie in a temporary one, and the page's names for them are replaced in its commands. The part without a
+network gets no index and, if the machine lets this process have one, a namespace without any network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+import machine
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "ci.md"
+IMAGE_FOLDERS = ("/project", "/wheels", "/dist")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The page's blocks in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str) -> dict[str, list[str]]:
+    """The commands of each part of the page, as they stand there."""
+    (workflow,), (image,) = blocks(text, "yaml"), blocks(text, "dockerfile")
+    collect, build, use = blocks(text, "sh")
+    runs = re.findall(r"^RUN (?:--mount=\S+ )*(.*)$", image, re.MULTILINE)
+    return {
+        "GitHub Actions": re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE),
+        "Image, build": runs[:1],
+        "Image": runs[1:],
+        "With a network": collect.splitlines(),
+        "Without a network": [*build.splitlines(), *use.splitlines()],
+    }
+
+
+class Part:
+    """Runs the commands of a part.
+
+    Attributes:
+        results: What became of each.
+    """
+
+    def __init__(self, name: str, folder: Path, environment: Path, variables: dict[str, str], *, offline: bool) -> None:
+        venv.create(environment, with_pip=True, symlinks=True)
+        self.name = name
+        self.results: list[dict[str, Any]] = []
+        self._folder = folder
+        self._prefix = ["unshare", "--map-root-user", "--net"] if offline and _can_unshare() else []
+        kept = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
+        path = f"{environment / 'bin'}{os.pathsep}{kept['PATH']}"
+        self._variables = {**kept, "PATH": path, **variables}
+        if offline:
+            self._variables |= {"PIP_CONFIG_FILE": os.devnull, "UV_OFFLINE": "1"}
+
+    def run(self, command: str, given: str | None = None) -> None:
+        """Run a command of the page; `given` is what is run in its place."""
+        begin = time.monotonic()
+        done = subprocess.run(
+            [*self._prefix, "bash", "-ec", given or command],
+            cwd=self._folder,
+            env=self._variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        print(f"{self.name}: {command}: {done.returncode}", flush=True)
+        if done.returncode:
+            sys.exit(f"{done.stdout}\n{done.stderr}")
+        self.results.append(
+            {
+                "part": self.name,
+                "command": command,
+                "status": done.returncode,
+                "seconds": round(time.monotonic() - begin, 1),
+                **({"network": "none"} if self._prefix else {}),
+            }
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=machine.RESULTS / "ci_pages.json")
+    arguments = parser.parse_args()
+    page = commands(PAGE.read_text())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wheels = folder / "own" / "wheels"
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT]
+        subprocess.run(list(map(str, pip)), check=True)
+        results = [*_workflow(folder, page, wheels), *_image(folder, page, wheels), *_offline(folder, page, wheels)]
+    machine_of = {key: value for key, value in machine.describe().items() if key != "packages"}
+    arguments.out.write_text(json.dumps({"machine": machine_of, "commands": results}, indent=2) + "\n")
+
+
+def _project(folder: Path, wheels: Path) -> Path:
+    shutil.copytree(ROOT / "examples" / "quickstart", folder, ignore=shutil.ignore_patterns("dist", "__pycache__"))
+    shutil.copytree(wheels, folder / "wheels")
+    return folder
+
+
+def _workflow(folder: Path, page: dict[str, list[str]], wheels: Path) -> list[dict[str, Any]]:
+    project = _project(folder / "workflow", wheels)
+    links = f"{os.environ.get('PIP_FIND_LINKS', '')} {project / 'wheels'}".strip()
+    part = Part("GitHub Actions", project, folder / "runner", {"PIP_FIND_LINKS": links}, offline=False)
+    for command in page["GitHub Actions"]:
+        part.run(command)
+    return part.results
+
+
+def _image(folder: Path, page: dict[str, list[str]], wheels: Path) -> list[dict[str, Any]]:
+    image = folder / "image"
+    _project(image / "project", wheels)
+    shutil.copytree(wheels, image / "wheels")
+    found = []
+    for name in ("Image, build", "Image"):
+        part = Part(name, image, folder / name.replace(", ", "-"), {}, offline=False)
+        for command in page[name]:
+            pattern = "|".join(map(re.escape, IMAGE_FOLDERS))
+            given = re.sub(rf"(?<![\w/])({pattern})\b", lambda match: f"{image}{match[1]}", command)
+            links = f"PIP_FIND_LINKS='{os.environ.get('PIP_FIND_LINKS', '')} {image}/wheels'"
+            part.run(command, given.replace(f"PIP_FIND_LINKS={image}/wheels", links))
+        found += part.results
+    return found
+
+
+def _offline(folder: Path, page: dict[str, list[str]], wheels: Path) -> list[dict[str, Any]]:
+    project = _project(folder / "offline", wheels)
+    before = Part("With a network", project, folder / "connected", {}, offline=False)
+    for command in page["With a network"]:
+        before.run(command)
+    shutil.rmtree(project / "wheels")
+    part = Part("Without a network", project, folder / "isolated", {}, offline=True)
+    for command in page["Without a network"]:
+        part.run(command)
+    return [*before.results, *part.results]
+
+
+def _can_unshare() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return (
+        subprocess.run(["unshare", "--map-root-user", "--net", "true"], check=False, capture_output=True).returncode
+        == 0
+    )
+
+
+if __name__ == "__main__":
+    main()

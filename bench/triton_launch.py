@@ -1,0 +1,143 @@
+"""Packaged Triton kernels beside Triton's own launches: host time of a launch, GPU time, first result in a process.
+
+Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold.
+
+    python -m build --wheel tests/packages/tritonkernels && pip install tests/packages/tritonkernels/dist/*.whl
+    python bench/triton_launch.py                     # on a machine with a GPU, Triton and PyTorch
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BATCH = 256  # the queue of a stream holds about a thousand
+_LIMIT = 1.0  # of GPU time, ours over Triton's
+_NOISE = 0.02
+
+_FIRST = """
+import time; start = time.perf_counter()
+import torch
+x = torch.ones(4096, device="cuda"); torch.cuda.synchronize(); ready = time.perf_counter()
+{launch}
+torch.cuda.synchronize(); print(time.perf_counter() - ready)
+"""
+_FIRSTS = {
+    "aotcuda": "import tritonkernels.kernels as k; k.add[(32,)](x, x, x, 4096, BLOCK=128)",
+    "Triton, warm cache": "import tritonkernels._kernels as k; k.add[(32,)](x, x, x, 4096, BLOCK=128)",
+}
+
+
+def main() -> int:
+    parser = machine.parser(__doc__, "triton_launch")
+    parser.add_argument("--turns", type=int, default=25)
+    arguments = parser.parse_args()
+    here = machine.describe()
+    synchronize = machine.synchronize()
+    import torch  # type: ignore[import-not-found]
+    import triton
+
+    cases = _cases(torch)
+    host = {
+        name: {way: median(_batch(launch, synchronize) for _ in range(arguments.turns)) for way, launch in ways.items()}
+        for name, ways in cases.items()
+    }
+    gpu = {name: {way: _gpu_time(torch, launch) for way, launch in ways.items()} for name, ways in cases.items()}
+    first = {way: median(_first(launch) for _ in range(5)) for way, launch in _FIRSTS.items()}
+    machine.table(
+        ("kernel", "aotcuda, us", "Triton, us", "GPU aotcuda, us", "GPU Triton, us"),
+        [(name, *host[name].values(), *gpu[name].values()) for name in cases],
+    )
+    ratios = {name: times["aotcuda"] / times["Triton"] for name, times in gpu.items()}
+    met = {f"{name}: GPU time at most {_LIMIT} of Triton's": ratio <= _LIMIT + _NOISE for name, ratio in ratios.items()}
+    machine.verdicts(met, {})
+    machine.write(
+        arguments.out,
+        here,
+        triton=triton.__version__,
+        host_microseconds=host,
+        gpu_microseconds=gpu,
+        first_result_seconds=first,
+        measures=met,
+    )
+    return 0 if all(met.values()) else 1
+
+
+def _cases(torch: Any) -> dict[str, dict[str, Callable[[], object]]]:
+    """By kernel, a launch by each way."""
+    from tritonkernels import _kernels, _tensor_cores, kernels, tensor_cores  # type: ignore[import-not-found]
+
+    n, size = 1 << 24, 4096
+    x, y, out = (torch.randn(n, device="cuda") for _ in range(3))
+    small = [tensor[:4096] for tensor in (x, y, out)]
+    rows = torch.randn(8192, 768, device="cuda")
+    result = torch.empty_like(rows)
+    a, b, c = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(3))
+    q, k, v, o = (torch.randn(64, 2048, 64, device="cuda", dtype=torch.float16) for _ in range(4))
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+    parts = {"BLOCK_M": 64, "BLOCK_N": 64, "HEAD": 64}
+    strides = (size, 1, size, 1, size, 1)
+
+    def both(packaged: Any, jit: Any, grid: tuple[int, ...], *args: object, warps: int = 4, **constants: int) -> Any:
+        ours, theirs = packaged[grid], jit[grid]
+        return {
+            "aotcuda": lambda: ours(*args, **constants),
+            "Triton": lambda: theirs(*args, **constants, num_warps=warps),
+        }
+
+    return {
+        "add, small": both(kernels.add, _kernels.add, (32,), *small, 4096, BLOCK=128),
+        "add": both(kernels.add, _kernels.add, (n // 1024,), x, y, out, n, BLOCK=1024),
+        "softmax": both(kernels.softmax, _kernels.softmax, (8192,), result, rows, 768, 768, 768, warps=8, BLOCK=1024),
+        "matmul": both(
+            tensor_cores.matmul, _tensor_cores.matmul, (32, 32), a, b, c, size, size, size, *strides, warps=8, **blocks
+        ),
+        "attention": both(tensor_cores.attention, _tensor_cores.attention, (32, 64), q, k, v, o, 0.125, 2048, **parts),
+    }
+
+
+def _batch(launch: Callable[[], object], synchronize: Callable[[], object]) -> float:
+    """Microseconds of host time for a launch, in a batch that begins with an idle GPU."""
+    launch()
+    synchronize()
+    start = time.perf_counter()
+    for _ in range(_BATCH):
+        launch()
+    taken = time.perf_counter() - start
+    synchronize()
+    return taken / _BATCH * 1e6
+
+
+def _gpu_time(torch: Any, launch: Callable[[], object]) -> float:
+    """Microseconds of the GPU's, by events around twenty launches; the median of ten."""
+    found = []
+    for _ in range(10):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        for _ in range(20):
+            launch()
+        end.record()
+        end.synchronize()
+        found.append(begin.elapsed_time(end) * 1000 / 20)
+    return median(found)
+
+
+def _first(launch: str) -> float:
+    """Seconds from PyTorch being ready to the first result, in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST.format(launch=launch)], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

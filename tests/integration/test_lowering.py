@@ -1,0 +1,232 @@
+"""A unit is lowered once for all targets, and again for one only where something asked for the target meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cuda.pathfinder import find_nvidia_binary_utility
+
+from aotcuda.builder.worker import process
+from integration import projects
+
+if TYPE_CHECKING:
+    from typing import Any
+
+SCRIPT = Path(__file__).parents[1] / "support" / "lowering.py"
+BENCH = projects.CHECKOUT / "bench" / "kernels"
+TARGETS = ("7.5", "8.0", "8.6", "9.0", "10.0", "12.0")
+OLD = ("5.0", "6.0", *TARGETS)  # the compiler's front half knows no lowest target
+
+
+def lowered(project: Path, what: str, *targets: str, **more: str) -> Any:
+    """What the script prints, run as a build's worker is."""
+    environ = process.environment({**os.environ, **more}, "numba-cuda")
+    done = subprocess.run(
+        [sys.executable, SCRIPT, what, "numba-cuda", *targets],
+        cwd=project,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["features", "devicefunctions", "foreign", "gpufeatures", "mixed", "bench"])
+def test_code_is_the_same_as_that_of_each_target_by_itself(name: str, tmp_path: Path) -> None:
+    if name == "bench":
+        project = Path(shutil.copytree(BENCH, tmp_path / "project"))
+    else:
+        project = projects.copy(name, tmp_path / "project")
+    if name == "foreign":
+        nvcc = find_nvidia_binary_utility("nvcc")
+        assert nvcc, "nvcc belongs to the extra `test`"
+        projects.succeed(project, sys.executable, "make_binaries.py", nvcc)
+    found = lowered(project, "both", AOTCUDA_ARCH="sm_75;sm_120")
+    assert found["compiled"] > 0
+    assert found["differ"] == []
+
+
+SOURCE = '''
+import math
+from numba import cuda, float32, float64, int32
+from numba.core import types
+from numba.cuda.core.targetconfig import ConfigStack
+from numba.cuda.extending import intrinsic, overload
+
+
+def _number(value):
+    """An intrinsic that returns what `value` gives while it is typed, or while it is lowered."""
+
+    def typed(typingctx):
+        number = value()
+
+        def lowered(context, builder, signature, arguments):
+            return context.get_constant(types.int32, number)
+
+        return types.int32(), lowered
+
+    def late(typingctx):
+        def lowered(context, builder, signature, arguments):
+            return context.get_constant(types.int32, value())
+
+        return types.int32(), lowered
+
+    return intrinsic(typed), intrinsic(late)
+
+
+def _device():
+    major, minor = cuda.get_current_device().compute_capability
+    return major * 10 + minor
+
+
+def _text():
+    return int("%d%d" % cuda.current_context().device.compute_capability)
+
+
+def _flags():
+    return 1 if ConfigStack().top().compute_capability >= (9, 0) else 0
+
+
+def _bfloat16():
+    return int(cuda.is_bfloat16_supported())
+
+
+def _threads():
+    return cuda.get_current_device().MAX_THREADS_PER_MULTIPROCESSOR
+
+
+device_typed, device_lowered = _number(_device)
+text_typed, text_lowered = _number(_text)
+_, flags_lowered = _number(_flags)
+bfloat16_typed, bfloat16_lowered = _number(_bfloat16)
+threads_typed, threads_lowered = _number(_threads)
+warp_typed, warp_lowered = _number(lambda: cuda.get_current_device().WARP_SIZE)
+
+
+def shape(x):
+    raise NotImplementedError
+
+
+@overload(shape, target="cuda")
+def _shape(x):
+    if cuda.get_current_device().compute_capability >= (9, 0):
+        return lambda x: x.size
+    return lambda x: x.size // 2
+
+
+@cuda.jit(device=True)
+def helper(x):
+    return device_lowered() + x
+
+
+@cuda.jit(device=True)
+def outer(x):
+    return helper(x) + 1
+
+
+@cuda.jit
+def plain(x):
+    x[0] = x.shape[0] + cuda.grid(1)
+
+
+@cuda.jit
+def atomic(x, y):
+    cuda.atomic.add(x, 0, 1.5)
+    cuda.atomic.add(y, 0, float32(1.5))
+
+
+@cuda.jit(fastmath=True)
+def fast(x):
+    x[0] = math.tanh(x[1])
+
+
+@cuda.jit
+def precise(x):
+    x[0] = math.tanh(x[1])
+'''
+
+KERNELS = {
+    "plain": [*OLD],
+    "precise": [*OLD],
+    "fast": ["5.0", "6.0"],
+    "atomic": ["5.0"],
+    "device_typed": ["5.0"],
+    "device_lowered": ["5.0"],
+    "text_typed": ["5.0"],
+    "text_lowered": ["5.0"],
+    "flags_lowered": ["5.0"],
+    "bfloat16_typed": ["5.0", "6.0", "7.5"],
+    "bfloat16_lowered": ["5.0", "6.0", "7.5"],
+    "threads_typed": ["8.6", "12.0"],
+    "threads_lowered": ["8.6", "12.0"],
+    "warp_typed": [*OLD],
+    "warp_lowered": [*OLD],
+    "shape": ["5.0"],
+    "nested": ["5.0"],
+}
+"""By kernel, the targets that are served by what is made for the first of them."""
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a kernel for each way to ask for the target."""
+    called = {name: f"{name}()" for name in KERNELS if name.endswith(("_typed", "_lowered"))}
+    called |= {"shape": "shape(x)", "nested": "outer(1)"}
+    kernels = [f"@cuda.jit\ndef k_{name}(x):\n    x[0] = {text}\n" for name, text in called.items()]
+    names = {name: f"k_{name}" if name in called else name for name in KERNELS}
+    types = {"atomic": "void(float64[::1], float32[::1])"}
+    table = "\n".join(
+        f'kernels.{name} = {{ python = "{python}", signatures = ["{types.get(name, "void(float32[::1])")}"] }}'
+        for name, python in names.items()
+    )
+    folder = tmp_path_factory.mktemp("asking") / "project"
+    return projects.write(folder, "\n\n".join([SOURCE, *kernels]), module=table)
+
+
+def test_whoever_asks_for_the_target_while_it_is_compiled_is_seen(asking: Path) -> None:
+    by_first: dict[str, dict[str, list[str]]] = {}
+    for first in sorted({expected[0] for expected in KERNELS.values()}):
+        others = [target for target in OLD if target != first]
+        by_first[first] = lowered(asking, "served", first, *others)
+    found = {name: sorted(by_first[expected[0]][name], key=OLD.index) for name, expected in KERNELS.items()}
+    assert found == KERNELS
+
+
+READS = {
+    "compiler.py": 3,  # puts it into the flags; and what compiles for the current device
+    "flags.py": 1,  # the flag
+    "dispatcher.py": 5,  # hands it on to compilations, and looks at it in launches and inspections
+    "codegen.py": 2,  # for code generation by itself, which the front end does without
+    "mathimpl.py": 1,  # tanh with fast math: from 7.5 on
+    "nvvmutils.py": 1,  # atomic addition of float64: from 6.0 on
+    "api.py": 1,  # detect(), which is answered
+    "cudadrv/driver.py": 6,  # the device, which is replaced
+    "memory_management/nrt.py": 1,  # code that allocates, which is refused
+}
+"""Where Numba-CUDA's own code has the target's compute capability, and how often."""
+
+
+def test_numba_looks_at_the_capability_nowhere_else() -> None:
+    spec = subprocess.run(
+        [sys.executable, "-c", "import numba.cuda; print(numba.cuda.__path__[0])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = Path(spec.stdout.strip())
+    found = {}
+    for path in folder.rglob("*.py"):
+        name = path.relative_to(folder).as_posix()
+        if not name.startswith(("tests/", "simulator/", "testing.py")):
+            found[name] = len(re.findall(r"\bcompute_capability\b", path.read_text(encoding="utf-8")))
+    assert {name: number for name, number in found.items() if number} == READS

@@ -1,0 +1,226 @@
+"""Build systems that have no hook of aotcuda's run `aotcuda build` as a step, as docs/build-systems.md has it.
+
+One project for each, built by its back end, and again by its build tool after edits of what the kernel is made from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aotcuda
+from integration import projects
+from integration.projects import BUILD, Done, build_wheel, content, run, succeed, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BIN = Path(sys.prefix, "bin")
+
+SOURCE = """\
+from pathlib import Path
+
+from numba import cuda
+
+table = int((Path(__file__).parents[1] / "table.txt").read_text())
+scaled = cuda.declare_device("scaled", "int32(int32)", abi="c")
+
+
+@cuda.jit
+def f(out):
+    out[0] = scaled(out[0]) + table
+"""
+LINKED = """\
+#include "factor.h"
+extern "C" __device__ int scaled(int x) { return x * FACTOR; }
+"""
+
+PAGE = (projects.CHECKOUT / "docs" / "build-systems.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    """The page's blocks in a language, for the package and the module that the tests have."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [text.replace("mypkg", "pkg").replace("kernels", "k") for text in found]
+
+
+def write(folder: Path, requires: str, backend: str, rest: str = "") -> Path:
+    """The project, for a build back end."""
+    project = projects.write(folder, SOURCE, module='kernels.f = "void(int32[::1])"\nlink = ["csrc/scaled.cu"]')
+    config = project / "pyproject.toml"
+    text = config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", "")
+    text = text.replace('"hatchling"', f'"{requires}"').replace('"hatchling.build"', f'"{backend}"')
+    config.write_text(text.replace("[tool.aotcuda]\n", '[tool.aotcuda]\nfallback = "error"\n') + rest)
+    (project / "csrc").mkdir()
+    (project / "csrc" / "scaled.cu").write_text(LINKED)
+    (project / "csrc" / "factor.h").write_text("#define FACTOR 3\n")
+    (project / "table.txt").write_text("5\n")
+    return project
+
+
+class Built:
+    """A project whose back end has packed it, from a folder in which its build tool goes on.
+
+    Attributes:
+        project: The project.
+        wheel: What is in the wheel.
+    """
+
+    def __init__(self, project: Path, where: str) -> None:
+        self.project = project
+        command = (*BUILD, "--skip-dependency-check", "--wheel", "-Cbuild-dir=tool")
+        self.wheel = content(build_wheel(project, *command))
+        self._where = where
+
+    def step(self) -> Done:
+        """Build what is to be built again."""
+        return run(self.project / "tool", BIN / "ninja")
+
+    def would_build(self) -> bool:
+        """Whether there is anything to build again."""
+        return "no work to do" not in succeed(self.project / "tool", BIN / "ninja", "-n").out
+
+    def times(self) -> dict[str, int]:
+        """When each file of the package was written, in nanoseconds."""
+        return {path.name: path.stat().st_mtime_ns for path in (self.project / "tool" / self._where).rglob("*")}
+
+
+def meson(folder: Path) -> Built:
+    project = write(folder / "project", "meson-python", "mesonpy")
+    for path, text in zip((project, project / "pkg"), blocks("meson"), strict=True):
+        (path / "meson.build").write_text(text)
+    return Built(project, "pkg")
+
+
+def scikit_build_core(folder: Path) -> Built:
+    project = write(folder / "project", "scikit-build-core", "scikit_build_core.build")
+    (text,) = blocks("cmake")
+    (project / "CMakeLists.txt").write_text(text)
+    return Built(project, "gpu_code/pkg")
+
+
+@pytest.fixture(scope="module", params=[meson, scikit_build_core], ids=lambda make: make.__name__)
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(BIN), prepend=":")
+        yield request.param(tmp_path_factory.mktemp(request.param.__name__))
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What `aotcuda build` itself makes of the project, beside its own files."""
+    project = write(tmp_path_factory.mktemp("expected") / "project", "flit_core", "flit_core.buildapi")
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace('version = "1.0"', 'version = "1.0"\ndescription = "A package"'))
+    succeed(project, sys.executable, "-m", "aotcuda", "build", "--out", ".")
+    return tree(project)
+
+
+def test_the_wheel_has_what_aotcuda_builds(built: Built, expected: dict[str, bytes]) -> None:
+    generated = {name: data for name, data in expected.items() if name.startswith("pkg/k.")}
+    assert len(generated) == 5
+    assert {name: data for name, data in built.wheel.items() if not name.startswith("pkg-1.0.")} == {
+        **generated,
+        "pkg/__init__.py": b"",
+        "pkg/_k.py": SOURCE.encode(),
+    }
+
+
+@pytest.mark.parametrize("name", ["pkg/_k.py", "csrc/scaled.cu", "csrc/factor.h", "table.txt", "pyproject.toml"])
+def test_a_file_that_was_read_is_a_reason_to_build_again(built: Built, name: str) -> None:
+    path = built.project / name
+    before = path.stat().st_mtime_ns
+    assert not built.would_build()
+    path.touch()
+    assert built.would_build()
+    os.utime(path, ns=(before, before))
+    assert not built.would_build()
+
+
+def test_what_an_edit_changes_is_written_and_nothing_else(built: Built) -> None:
+    before = built.times()
+    (built.project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
+    assert built.step().status == 0
+    after = built.times()
+    assert [name for name in sorted(before) if name.startswith("k.") and before[name] == after[name]] == ["k.pyi"]
+    assert before["kernels.fatbin"] != after["kernels.fatbin"]
+    assert not built.would_build()
+
+
+def test_a_mistake_is_said_until_it_is_gone_and_other_edits_of_pyproject_write_nothing(built: Built) -> None:
+    config = built.project / "pyproject.toml"
+    before, text = built.times(), config.read_text()
+    config.write_text(text.replace('"pkg._k"', '"pkg._l"'))
+    done = built.step()
+    assert done.status != 0
+    assert 'aotcuda: tool.aotcuda.modules."pkg.k".source: ' in done.out + done.err
+    assert built.would_build()
+    config.write_text(f'{text}\n[tool.other]\nkey = "value"\n')
+    assert built.step().status == 0
+    assert built.times() == before
+    assert not built.would_build()
+
+
+@pytest.fixture
+def cmake(tmp_path: Path) -> Callable[..., Done]:
+    """Configures the CMake code that it is given, with `aotcuda_DIR`, for make."""
+    package = succeed(tmp_path, sys.executable, "-m", "aotcuda", "config", "--cmakedir").out.strip()
+
+    def configure(text: str, version: str = "") -> Done:
+        lines = f"""\
+            cmake_minimum_required(VERSION 3.21)
+            project(some LANGUAGES NONE)
+            find_package(aotcuda {version} REQUIRED)
+            {text}
+            """
+        (tmp_path / "CMakeLists.txt").write_text(textwrap.dedent(lines))
+        given = (f"-Daotcuda_DIR={package}", f"-DPython_EXECUTABLE={sys.executable}")
+        return run(tmp_path, BIN / "cmake", "-G", "Unix Makefiles", "-S", ".", "-B", "tool", *given)
+
+    return configure
+
+
+def test_any_cmake_project_can_add_a_target_for_a_project_beside_it(cmake: Callable[..., Done], tmp_path: Path) -> None:
+    project = write(tmp_path / "a project", "flit_core", "flit_core.buildapi")
+    done = cmake('aotcuda_build(gpu PROJECT "a project" DIRECTORY "made here")\nmessage(STATUS "${gpu_DIRECTORY}")')
+    assert f"-- {tmp_path}/tool/made here\n" in done.out
+    make = ("make", "-C", "tool")
+    succeed(tmp_path, *make)
+    image = tmp_path / "tool" / "made here" / "pkg" / "k.aotcuda" / "kernels.fatbin"
+    before = image.stat().st_mtime_ns
+    assert "Compiling" not in succeed(tmp_path, *make).out
+    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
+    assert "Compiling" in succeed(tmp_path, *make).out
+    assert image.stat().st_mtime_ns != before
+
+
+def test_what_is_wrong_is_said_when_cmake_configures(cmake: Callable[..., Done], tmp_path: Path) -> None:
+    def said(text: str, version: str = "") -> str:
+        done = cmake(text, version)
+        assert done.status != 0
+        return " ".join(done.err.split())
+
+    assert f"aotcuda_build(gpu): {tmp_path} has no pyproject.toml; name its folder by PROJECT" in said(
+        "aotcuda_build(gpu)"
+    )
+    (tmp_path / "pyproject.toml").touch()
+    assert "/bin/false has no aotcuda; name the Python that has it by PYTHON" in said(
+        "aotcuda_build(g PYTHON /bin/false)"
+    )
+    assert "aotcuda_build(g): unknown argument TARGETS" in said("aotcuda_build(g TARGETS sm_90)")
+    assert f"version: {aotcuda.__version__}" in said("", "99.0")
+    assert cmake("", aotcuda.__version__).status == 0
+
+
+def test_flit_packs_what_was_built_before(expected: dict[str, bytes], tmp_path: Path) -> None:
+    for name, data in expected.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    files = content(build_wheel(tmp_path, *BUILD, "--wheel"))
+    assert {name: data for name, data in expected.items() if name.startswith("pkg/")}.items() <= files.items()

@@ -1,0 +1,84 @@
+"""Run in a project's folder, in a process of its own: its units compiled once for all targets, and for each by itself.
+
+`lowering.py both FRONT_END`: prints the units whose code differs, and how many were compiled.
+`lowering.py served FRONT_END 7.5 9.0 ...`: prints for each kernel the targets that are served together; no code is
+made, so they may be any.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.arch import Target
+from aotcuda.builder import plan
+from aotcuda.builder.config import parser
+from aotcuda.builder.frontends import loading
+from aotcuda.builder.worker import imports, pool
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def main() -> int:
+    what, name, *numbers = sys.argv[1:]
+    root = Path.cwd()
+    settings = parser.parse(tomllib.loads(Path("pyproject.toml").read_text())["tool"]["aotcuda"], environ=os.environ)
+    plans = [item for item in plan.make(settings) if item.frontend == name]
+    front: Any = loading.compiler(name, "the test")
+    front.prepare(str(root))
+    imports.prepare_imports((str(root / "src"), str(root)), plan.names(plans), {})
+    units = {}
+    with front.importing(plans[0].targets[0]):
+        for item in plans:
+            for unit in item.units:
+                loaded = front.load(unit, str(root))
+                for settled in front.settled(unit, loaded):
+                    front.resolve(settled, loaded)
+                    units[settled] = (loaded, item.compiled_for(unit))
+    if what == "served":
+        front.generate = lambda *_: ()
+        targets = [Target("sass", *map(int, number.split("."))) for number in numbers]
+        tasks = [pool.Task(unit.name, lambda one=unit: served(front, one, units[one][0], targets)) for unit in units]
+        found = dict(zip([unit.name for unit in units], pool.run(tasks, 2, lambda _: None), strict=True))
+    else:
+        found = {"compiled": len(units), "differ": list(differing(front, units))}
+    print(json.dumps(found))
+    return 0
+
+
+def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[str]:
+    """The targets that are served by what is compiled for the first; none if that is refused."""
+    with suppress(CompileError):
+        return [f"{target.major}.{target.minor}" for target in front.compile_alike(unit, loaded, targets)]
+    return []
+
+
+def differing(front: Any, units: dict[Any, Any]) -> Iterator[str]:
+    """Units of which something differs for a target that is not the first of theirs."""
+    together = [
+        pool.Task(
+            unit.name, lambda unit=unit, loaded=loaded, targets=targets: front.compile_alike(unit, loaded, targets)
+        )
+        for unit, (loaded, targets) in units.items()
+    ]
+    results = dict(zip(units, pool.run(together, 2, lambda _: None), strict=True))
+    alone = {}
+    for unit, (loaded, targets) in units.items():
+        one = front.compile_kernel if unit.kind == "kernel" else front.compile_function
+        for target in targets[1:]:
+            alone[unit, target] = pool.Task(unit.name, lambda one=one, args=(unit, loaded, target): one(*args))
+    expected = dict(zip(alone, pool.run(list(alone.values()), 2, lambda _: None), strict=True))
+    for (unit, target), built in expected.items():
+        if results[unit].get(target, built) != built:
+            yield f"{unit.title} for {target}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

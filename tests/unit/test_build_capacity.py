@@ -1,0 +1,83 @@
+"""How many processes a build may use, on systems made of files."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.builder import capacity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIB = 1 << 30
+ENOUGH = {"proc/meminfo": f"MemTotal: 64 kB\nMemAvailable:   {64 * GIB // 1024} kB\n"}
+V2 = "sys/fs/cgroup"
+
+
+@pytest.fixture(autouse=True)
+def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+
+
+def system(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def grouped(limits: dict[str, str]) -> dict[str, str]:
+    """A system with control groups of version 2, this process in `/a/b`."""
+    return ENOUGH | {"proc/self/cgroup": "0::/a/b\n"} | {f"{V2}/{name}": text for name, text in limits.items()}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 8),
+        (ENOUGH, 8),
+        ({"proc/meminfo": f"MemAvailable: {GIB // 1024} kB\n"}, 4),
+        ({"proc/meminfo": "MemAvailable: 1000 kB\n"}, 1),
+        (grouped({}), 8),
+        (grouped({"a/b/cpu.max": "max 100000\n", "a/b/memory.max": "max\n"}), 8),
+        (grouped({"a/b/cpu.max": "250000 100000\n"}), 2),
+        (grouped({"a/b/cpu.max": "50000 100000\n"}), 1),
+        (grouped({"a/cpu.max": "300000 100000\n"}), 3),
+        (grouped({"cpu.max": "300000 100000\n"}), 3),
+        (grouped({"a/b/memory.max": f"{GIB}\n"}), 4),
+        (grouped({"a/b/memory.max": f"{GIB}\n", "a/b/memory.current": f"{GIB // 2}\n"}), 2),
+        (
+            grouped(
+                {
+                    "a/b/memory.max": f"{GIB}\n",
+                    "a/b/memory.current": f"{GIB}\n",
+                    "a/b/memory.stat": f"anon 5\ninactive_file {GIB // 4}\n",
+                }
+            ),
+            1,
+        ),
+        (grouped({"a/b/memory.max": f"{GIB}\n", "a/b/memory.current": f"{2 * GIB}\n"}), 1),
+        (
+            ENOUGH
+            | {
+                "proc/self/cgroup": "4:cpu,cpuacct:/d\n3:memory:/d\n",
+                f"{V2}/cpu/d/cpu.cfs_quota_us": "200000\n",
+                f"{V2}/cpu/d/cpu.cfs_period_us": "100000\n",
+                f"{V2}/memory/memory.limit_in_bytes": f"{3 * GIB // 4}\n",
+                f"{V2}/memory/memory.usage_in_bytes": "0\n",
+            },
+            2,
+        ),
+        (ENOUGH | {"proc/self/cgroup": "4:cpu:/\n", f"{V2}/cpu/cpu.cfs_quota_us": "-1\n"}, 8),
+    ],
+)
+def test_cores_and_memory_are_looked_at(files: dict[str, str], expected: int, tmp_path: Path) -> None:
+    assert capacity.processes(system(tmp_path, files)) == expected
+
+
+def test_this_system_has_an_answer() -> None:
+    assert 1 <= capacity.processes() <= 8

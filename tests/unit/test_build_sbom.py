@@ -1,0 +1,123 @@
+"""The bill of materials of a wheel: what is in it, and that it is CycloneDX as its own library reads it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from aotcuda.builder import sbom, toolkits
+from aotcuda.builder.worker.job import BuiltModule, LinkedItem, Result
+from support.toolkits import toolkit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ISC = "ISC License"
+FILE = LinkedItem(name="csrc/table.cu", sha256="5" * 64, licence="MIT OR Apache-2.0")
+
+
+def built(*linked: LinkedItem, cuda: str = "13.0", **versions: str) -> tuple[Result, BuiltModule]:
+    """A module as a toolkit has built it; the plan is of no concern here."""
+    module = BuiltModule(plan=None, images=(), kernels=(), linked=linked)  # type: ignore[arg-type]
+    toolchain = {"cuda": cuda, "nvjitlink": cuda, "python": "3.11", **versions}
+    return Result(toolchain=toolchain, modules=(module,), sources=(), warnings=()), module
+
+
+def read(data: bytes) -> dict[str, Any]:
+    """The components of a bill of materials by their references, and what each depends on."""
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode()) is None
+    whole = json.loads(data)
+    components = {one["bom-ref"]: one for one in whole["components"]}
+    assert len(components) == len(whole["components"])
+    return {"components": components, "uses": {one["ref"]: one["dependsOn"] for one in whole["dependencies"]}}
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> tuple[toolkits.Toolkit, ...]:
+    """Both toolkits, in a folder."""
+    toolkit(tmp_path, 12, "12.9.86")
+    toolkit(tmp_path, 13, "13.0.88", linker="13.5.4")
+    return toolkits.installed([str(tmp_path)])
+
+
+def test_compilers_have_their_versions_and_licences(installed: tuple[toolkits.Toolkit, ...]) -> None:
+    made = {"pkg.k": [built(**{"numba-cuda": version("numba-cuda"), "nvvm": "2.0.3.1"})]}
+    found = read(sbom.make(made, installed, version="1.0"))
+    compiler = found["components"][f"pkg:pypi/numba-cuda@{version('numba-cuda')}"]
+    assert compiler["licenses"] == [{"expression": "BSD-2-Clause"}]
+    assert compiler["properties"] == [{"name": "aotcuda:role", "value": "compiler"}]
+    assert found["uses"]["module:pkg.k"] == [
+        compiler["bom-ref"],
+        "pkg:pypi/nvidia-cuda-nvrtc@13.0.88",
+        "pkg:pypi/nvidia-nvjitlink@13.5.4",
+    ]
+
+
+def test_a_compiler_of_another_version_than_was_used_is_not_listed() -> None:
+    found = read(sbom.make({"pkg.k": [built(numba="0.1")]}, (), version="1.0"))
+    assert found["uses"]["module:pkg.k"] == ["cuda-toolkit@13.0"]
+
+
+def test_both_toolkits_of_a_wide_wheel_are_listed(installed: tuple[toolkits.Toolkit, ...]) -> None:
+    found = read(sbom.make({"pkg.k": [built(), built(cuda="12.9")]}, installed, version="1.0"))
+    assert {"pkg:pypi/nvidia-cuda-nvrtc@13.0.88", "pkg:pypi/nvidia-cuda-nvrtc-cu12@12.9.86"} <= {
+        *found["uses"]["module:pkg.k"]
+    }
+
+
+def test_linked_files_have_digest_and_licence() -> None:
+    made = {"pkg.k": [built(FILE, LinkedItem(name="a.o", sha256="6" * 64))]}
+    files = [one for one in read(sbom.make(made, (), version="1.0"))["components"].values() if one["type"] == "file"]
+    assert [(one["name"], one["hashes"], one.get("licenses")) for one in files] == [
+        ("a.o", [{"alg": "SHA-256", "content": "6" * 64}], None),
+        ("csrc/table.cu", [{"alg": "SHA-256", "content": "5" * 64}], [{"expression": "MIT OR Apache-2.0"}]),
+    ]
+
+
+def test_a_linked_module_is_the_wheels_own_or_its_distributions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "Other_Kernels-2.0+local.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: Other_Kernels\nVersion: 2.0+local\nLicense: zlib\n")
+    (about / "RECORD").write_text("otherpkg/__init__.py,,\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    linked = [LinkedItem(name=name, sha256="7" * 64, module=name) for name in ("pkg.f", "otherpkg.k", "nowhere.k")]
+    found = read(sbom.make({"pkg.k": [built(*linked)], "pkg.f": [built()]}, (), version="1.0"))
+    assert found["uses"]["module:pkg.k"] == [
+        "cuda-toolkit@13.0",
+        "module:nowhere.k",
+        "module:pkg.f",
+        "pkg:pypi/other-kernels@2.0%2Blocal",
+    ]
+    assert found["components"]["pkg:pypi/other-kernels@2.0%2Blocal"]["licenses"] == [{"license": {"name": "zlib"}}]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "licences"),
+    [
+        ("License-Expression: MIT\nLicense: other\n", [{"expression": "MIT"}]),
+        ("License: BSD\n", [{"license": {"name": "BSD"}}]),
+        (f"License: {'Redistribution and use. ' * 9}\n", []),
+        (
+            "License: UNKNOWN\nClassifier: License :: OSI Approved :: ISC License\n",
+            [{"license": {"name": ISC}}],
+        ),
+        ("", []),
+    ],
+)
+def test_licences_are_what_the_metadata_say(
+    metadata: str, licences: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "somecompiler-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: somecompiler\nVersion: 1.0\n{metadata}")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = read(sbom.make({"pkg.k": [built(somecompiler="1.0")]}, (), version="1.0"))
+    assert found["components"]["pkg:pypi/somecompiler@1.0"].get("licenses", []) == licences

@@ -1,0 +1,314 @@
+"""The front end for Triton: its tables without Triton, and what it refuses before Triton is asked."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from aotcuda.arch import parse as target_of
+from aotcuda.builder import plan
+from aotcuda.builder.config.parser import parse
+from aotcuda.builder.frontends.triton import ptx, tables
+from aotcuda.builder.frontends.triton.tables import parse_signature
+from aotcuda.errors import CompileError, ConfigError, SourceError
+
+KEY = 'tool.aotcuda.modules."pkg.k"'
+ADD = "*fp32, *fp32, *fp32, i32"
+
+
+def table(kernel: Any, *, arch: tuple[str, ...] = ("sm_80",), **module: Any) -> dict[str, Any]:
+    return {
+        "arch": [*arch],
+        "frontend": "triton",
+        "modules": {"pkg.k": {"source": "pkg._k", "kernels": {"add": kernel}, **module}},
+    }
+
+
+def units(kernel: Any, **module: Any) -> list[tables.TritonUnit]:
+    (module_,) = parse(table(kernel, **module), environ={}).modules
+    return tables.units(module_)
+
+
+class TestTheTable:
+    def test_variants_are_products_in_the_tables_order(self) -> None:
+        found = units(
+            {"signature": [ADD, "*fp16, *fp16, *fp16, i32"], "constexprs": {"BLOCK": [64, 128]}, "num-warps": [4, 8]}
+        )
+        assert [(str(unit.types[0]), unit.constexprs, unit.num_warps, unit.symbol) for unit in found] == [
+            (element, (("BLOCK", block),), warps, f"add__{number}")
+            for number, (element, block, warps) in enumerate(
+                (element, block, warps) for element in ("*fp32", "*fp16") for block in (64, 128) for warps in (4, 8)
+            )
+        ]
+
+    def test_the_order_of_names_does_not_matter_since_the_jit_fallback_sorts_them(self) -> None:
+        first, second = (
+            [unit.constexprs for unit in units({"signature": ADD, "constexprs": names})]
+            for names in ({"B": [1, 2], "A": [3, 4]}, {"A": [3, 4], "B": [1, 2]})
+        )
+        assert first == second
+
+    @pytest.mark.parametrize(
+        ("signature", "specialise", "wanted"),
+        [
+            ("*fp32, i32, fp32", "auto", ["*fp32:16, i32:16, fp32", "*fp32:16, i32, fp32", "*fp32, i32, fp32"]),
+            ("*fp32:16, i32:1", "auto", ["*fp32:16, i32:1"]),
+            ("*fp32:16, i32", "auto", ["*fp32:16, i32:16", "*fp32:16, i32"]),
+            ("*fp32, i32", "exact", ["*fp32, i32"]),
+            ("fp32, i1", "auto", ["fp32, i1"]),
+        ],
+    )
+    def test_specialisations_are_made_most_special_first(
+        self, signature: str, specialise: str, wanted: list[str]
+    ) -> None:
+        (unit,) = units({"signature": signature, "specialise": specialise})
+        found = tables.specialised(unit, {})
+        assert [", ".join(map(str, item.types)) for item in found] == wanted
+        assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
+
+    def test_what_the_source_keeps_from_being_specialised_is_not(self) -> None:
+        (unit,) = units({"signature": "*fp32, i32, i32:1"})
+        kept = [", ".join(map(str, item.types)) for item in tables.specialised(unit, {0: True, 1: False, 2: True})]
+        assert kept == ["*fp32, i32, i32:1"]
+        kept = [", ".join(map(str, item.types)) for item in tables.specialised(unit, {2: False})]
+        assert kept[0] == "*fp32:16, i32:16, i32"
+
+    @pytest.mark.parametrize(
+        ("arch", "wanted"),
+        [
+            ("sm_75", "sm_75"),
+            ("sm_89", "sm_89"),
+            ("sm_90", "sm_90a"),
+            ("sm_100a", "sm_100a"),
+            ("compute_80", "compute_80"),
+        ],
+    )
+    def test_code_for_9_0_and_later_is_for_one_architecture(self, arch: str, wanted: str) -> None:
+        assert str(tables.target(target_of(arch))) == wanted
+        (made,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
+        assert [str(target) for target in made.targets] == [wanted]
+
+
+WRONG = [
+    ("*fp32, i33", {}, f'{KEY}.kernels.add: "i33" is no type; write i1, u1, i8'),
+    ({"signature": "*f32"}, {}, f'{KEY}.kernels.add.signature: "*f32" is no type; write *i1, *u1'),
+    (
+        {"signature": "fp32:16"},
+        {},
+        f'{KEY}.kernels.add.signature: "fp32:16" has a hint, which fp32 cannot have; leave :16 out',
+    ),
+    ({"signature": "*fp32:1"}, {}, f'{KEY}.kernels.add.signature: "*fp32:1" has a hint, which *fp32 cannot have'),
+    (
+        {"signature": "fp16"},
+        {},
+        f'{KEY}.kernels.add.signature: "fp16" is a number in half precision; declare the parameter as fp32',
+    ),
+    (
+        {"signature": "tensordesc<fp16[64]>"},
+        {},
+        f'{KEY}.kernels.add.signature: "tensordesc<fp16[64]>" is a tensor descriptor, which',
+    ),
+    ({"constexprs": {"BLOCK": 3}}, {}, f"{KEY}.kernels.add.signatures: this key is missing; write for example"),
+    ({"signature": ADD, "num-warps": 3}, {}, f"{KEY}.kernels.add.num-warps: 3 is no power of two"),
+    ({"signature": ADD, "num_warps": 4}, {}, f"{KEY}.kernels.add.num_warps: unknown key; did you mean num-warps?"),
+    (
+        {"signature": ADD, "constexprs": {"B": [[1]]}},
+        {},
+        f"{KEY}.kernels.add.constexprs.B: expected a number, true or false, a string of",
+    ),
+    (
+        {"signature": ADD, "constexprs": {"B": 1}, "configs": [{"constexprs": {"B": 2}}]},
+        {},
+        f"{KEY}.kernels.add.configs[0].constexprs.B: B stands in {KEY}.kernels.add.constexprs too; keep one of the two",
+    ),
+    (
+        {"signature": ADD, "configs": [{"when": {"n": [5, 2]}}]},
+        {},
+        f"{KEY}.kernels.add.configs[0].when.n: 5 is more than 2; swap them",
+    ),
+    (ADD, {"options": {"fastmath": True}}, f"{KEY}.options.fastmath: Triton's compiler has no such option here"),
+    (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into Triton's kernels; remove it"),
+    (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end triton has no functions; remove them"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "module", "said"), WRONG, ids=[said.partition("kernels.add")[2][:40] for *_, said in WRONG]
+)
+def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan.make(parse(table(kernel, **module), environ={}))
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arch", "said"),
+    [
+        (
+            "compute_90",
+            "tool.aotcuda.arch: compute_90 cannot be built for pkg.k: Triton's PTX for 9.0 and later is for that",
+        ),
+        (
+            "sm_100f",
+            "tool.aotcuda.arch: sm_100f cannot be built for pkg.k: Triton compiles for one architecture or for all",
+        ),
+    ],
+)
+def test_targets_that_triton_makes_nothing_for_are_named(arch: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        plan.make(parse(table(ADD, arch=(arch,)), environ={}))
+
+
+class TestPtx:
+    TEXT = """//
+.version 8.8
+.target sm_80
+.address_size 64
+
+.extern .func  (.param .b32 func_retval0) vprintf
+(
+	.param .b64 vprintf_param_0
+)
+;
+.extern .shared .align 16 .b8 global_smem[];
+.global .align 1 .b8 message_0[6] = {97, 100, 100};
+.visible .entry add(
+	.param .u64 .ptr .global .align 1 add_param_0,
+	.param .u8 add_param_1,
+	.param .u64 .ptr .global .align 1 add_param_2
+)
+.reqntid 128
+{
+	ld.param.b64 	%rd4, [add_param_0];
+	add.s32 	%r1, %r1, 1;
+	mov.b64 %rd1, message_0;
+$L__BB0_2:
+	ret;
+}
+"""
+
+    def test_parameters_lie_where_the_abi_has_them(self) -> None:
+        assert ptx.fields(self.TEXT) == [(0, 8), (8, 1), (16, 8)]
+
+    def test_only_what_is_defined_gets_other_names(self) -> None:
+        text = ptx.renamed(self.TEXT, "add__0")
+        assert ".visible .entry add__0(" in text
+        assert "[add__0_param_0]" in text
+        assert "\tadd.s32" in text
+        assert "mov.b64 %rd1, add__0__message_0;" in text
+        assert "vprintf\n" in text
+
+    def test_kernels_of_one_target_become_one_text(self) -> None:
+        texts = [ptx.renamed(self.TEXT, name) for name in ("one", "two")]
+        joined = ptx.merged([texts[0], texts[1].replace(".align 16 .b8 global", ".align 128 .b8 global")])
+        assert joined.count(".version 8.8") == joined.count(".extern .func") == 1
+        assert re.findall(r"\.extern \.shared .*", joined) == [".extern .shared .align 128 .b8 global_smem[];"]
+        assert re.findall(r"\.entry (\w+)", joined) == ["one", "two"]
+
+    def test_texts_for_several_targets_are_refused(self) -> None:
+        with pytest.raises(CompileError, match="differs in its head"):
+            ptx.merged([self.TEXT, self.TEXT.replace("sm_80", "sm_90a")])
+
+
+SOURCE = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr, ACT: tl.constexpr = None):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + offsets, tl.load(x + offsets) + tl.load(y + offsets), mask=offsets < n)
+
+@triton.jit
+def wrong(x):
+    tl.store(x, undefined)
+
+def plain(x):
+    pass
+
+def hook(*args):
+    pass
+
+hooked = triton.jit(plain)
+hooked.add_pre_run_hook(hook)
+guessed = triton.heuristics({"BLOCK": lambda args: 128})(add)
+tuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, pre_hook=hook)], key=["n"])(add)
+"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory):
+    pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+    folder = tmp_path_factory.mktemp("sources")
+    (folder / "triton_sources.py").write_text(SOURCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield "triton_sources"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "said"),
+    [
+        ({"python": "plain"}, SourceError, "add: triton_sources.plain is function, and no function with @triton.jit"),
+        ({"python": "hooked"}, SourceError, "add: triton_sources.hooked has launch hooks (add_pre_run_hook)"),
+        ({"python": "guessed"}, SourceError, "add: triton_sources.guessed is wrapped in @triton.heuristics"),
+        ({"python": "tuned"}, SourceError, "add: triton_sources.tuned has a pre_hook in its configs"),
+        ({"python": "ad"}, SourceError, "add: triton_sources has no function ad; did you mean add?"),
+        ({}, CompileError, "add.constexprs: BLOCK is missing, a tl.constexpr of add; write for example"),
+        (
+            {"signature": "*fp32, i32", "constexprs": {"BLOCK": 64}},
+            CompileError,
+            "add.signature: '*fp32, i32' has 2 types, and add takes 4 arguments beside constexprs: x, y, out, n",
+        ),
+        (
+            {"constexprs": {"BLOCK": 64, "BLOK": 3}},
+            CompileError,
+            "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
+        ),
+        (
+            {"constexprs": {"BLOCK": 64, "n": 3}},
+            CompileError,
+            "add.constexprs.n: n is an argument of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
+        ),
+        (
+            {"configs": [{"constexprs": {"BLOCK": 64}, "when": {"x": 1}}]},
+            CompileError,
+            "add.configs: when names x, which is no integer argument of add",
+        ),
+        (
+            {"python": "wrong", "signature": "*fp32"},
+            CompileError,
+            "add: void(*fp32:16; num_warps=4, num_stages=3): Triton cannot compile it for sm_80: NameError(",
+        ),
+        (
+            {"signature": "*fp32, *i1, fp32, i32", "constexprs": {"BLOCK": 64}},
+            CompileError,
+            "add: void(*fp32:16, *i1:16, fp32, i32:16; BLOCK=64, num_warps=4, num_stages=3): Triton cannot compile it",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_source_is_named(sources: str, kernel: Any, error: type, said: str) -> None:
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+
+    with pytest.raises(error) as caught:
+        for unit in units({"signature": ADD, **kernel}, source=sources):
+            loaded = FRONT_END.load(unit, "/")
+            for settled in FRONT_END.settled(unit, loaded):
+                FRONT_END.compile_kernel(settled, loaded, target_of("sm_80"))
+    assert str(caught.value).startswith(f"{KEY}.kernels.{said}")
+    assert "\n" not in str(caught.value)
+    if "undefined" in said:
+        assert str(caught.value).endswith("triton_sources.py:12: tl.store(x, undefined))")
+
+
+def test_types_of_one_signature() -> None:
+    assert [str(item) for item in parse_signature(" *kfp32:16 ,none,i32:1, u1 ")] == [
+        "*kfp32:16",
+        "none",
+        "i32:1",
+        "u1",
+    ]
+    assert parse_signature("") == ()

@@ -1,0 +1,164 @@
+"""What a build shows while it runs, and at its end."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from aotcuda.builder import progress
+from aotcuda.builder.worker import observations, pool
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_log_has_a_line_every_five_seconds_with_what_is_done_now() -> None:
+    log, clock = io.StringIO(), Clock()
+    lines = progress.Lines(log, clock)
+    lines.tick()
+    lines.show("starting the compiler", 0, 0)
+    for second in range(1, 13):
+        clock.now = 100 + second
+        lines.show(f"kernel {second}", second, 40) if second < 9 else lines.tick()
+    lines.clear()
+    assert log.getvalue() == "aotcuda [5/40] kernel 5, 5 s\naotcuda [8/40] kernel 8, 10 s\n"
+
+
+def test_a_line_on_a_terminal_is_written_over_and_fits() -> None:
+    terminal = Terminal()
+    line = progress.Line(terminal)
+    line.show("x" * 100, 3, 7)
+    assert terminal.getvalue() == f"\r\x1b[2Kaotcuda [3/7] {'x' * 65}"
+    line.clear()
+    assert terminal.getvalue().endswith("x\r\x1b[2K")
+
+
+def test_a_bar_shows_signatures_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    terminal = Terminal()
+    bar = progress.Bar(terminal)
+    bar.tick()
+    assert terminal.getvalue() == ""
+    bar.show("starting the compiler", 0, 0)
+    bar.show("axpy void(float32[::1], int32[:, :])", 1, 4)
+    bar.clear()
+    assert "starting the compiler" in terminal.getvalue()
+    assert "axpy void(float32[::1], int32[:, :])" in terminal.getvalue()
+    assert "1/4" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "expected"),
+    [
+        (Terminal(), {}, progress.Bar),
+        (Terminal(), {"TERM": "dumb"}, progress.Lines),
+        (Terminal(), {"AOTCUDA_PROGRESS": "lines"}, progress.Lines),
+        (Terminal(), {"AOTCUDA_PROGRESS": "0"}, progress.Progress),
+        (io.StringIO(), {}, progress.Lines),
+        (io.StringIO(), {"AOTCUDA_PROGRESS": "0"}, progress.Progress),
+    ],
+)
+def test_what_is_shown_is_what_the_stream_can_show(
+    stream: io.StringIO, environ: dict[str, str], expected: type[progress.Progress]
+) -> None:
+    assert type(progress.make(stream, environ)) is expected
+
+
+def test_without_rich_a_terminal_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert type(progress.make(Terminal(), {})) is progress.Line
+    assert type(progress.line(Terminal())) is progress.Line
+    assert type(progress.line(io.StringIO())) is progress.Progress
+
+
+SUMMARY = progress.Summary(
+    modules=2,
+    kernels=12,
+    functions=1,
+    targets=6,
+    seconds=14.26,
+    size=1_234_567,
+    steps=(("a for sm_80", 0.5), ("b for sm_80", 2.25), *((f"n{number}", 0.01) for number in range(20))),
+)
+
+
+def test_the_summary_counts_and_the_slowest_steps_are_said_on_demand() -> None:
+    line = "built 2 modules: 12 kernels, 1 device function for 6 targets; 1.2 MB in 14.3 s"
+    assert progress.report(SUMMARY, environ={}) == [line]
+    assert progress.report(SUMMARY, environ={"AOTCUDA_PROGRESS": "0"}, verbose=True) == []
+    for found in (
+        progress.report(SUMMARY, environ={}, verbose=True),
+        progress.report(SUMMARY, environ={"AOTCUDA_VERBOSE": "1"}),
+    ):
+        assert found[:4] == [line, "  2.25 s  b for sm_80", "  0.50 s  a for sm_80", "  0.01 s  n0"]
+        assert len(found) == 11
+
+
+@pytest.mark.parametrize(
+    ("reused", "made", "expected"),
+    [(None, 0, "40 B"), (0, 14, "0 of 14 steps"), (1, 0, "1 of 1 step from"), (0, 0, "0 of 0 steps from")],
+)
+def test_the_summary_says_what_came_from_the_cache_where_there_is_one(
+    reused: int | None, made: int, expected: str
+) -> None:
+    summary = progress.Summary(
+        modules=1, kernels=0, functions=3, targets=1, seconds=0.04, size=40, reused=reused, made=made
+    )
+    (line,) = summary.lines()
+    assert line.startswith("built 1 module: 3 device functions for 1 target; 40 B in 0.0 s")
+    assert expected in line
+
+
+def test_warnings_are_told_once_with_how_often_they_came() -> None:
+    assert progress.counted(["a", "b", "a", "a"]) == ["a (3 times)", "b"]
+
+
+def warning() -> int:
+    import warnings
+
+    warnings.warn_explicit("mind the gap", UserWarning, "/project/pkg/_k.py", 7)
+    return 1
+
+
+@pytest.mark.filterwarnings("always:mind the gap")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_what_children_note_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
+    observations.take()
+    with observations.noting_warnings("/project"):
+        warning()
+        tasks = [pool.Task("one", warning), pool.Task("other", warning)]
+        assert pool.run(tasks, 2, lambda _: None) == [1, 1]
+    noted = observations.take()
+    assert noted.warnings == ["pkg/_k.py:7: UserWarning: mind the gap"] * 3
+    assert sorted(title for title, _ in noted.steps) == ["one", "other"]
+    assert observations.take() == observations.Observations()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_phase_ends_when_the_next_begins_and_when_children_take_over() -> None:
+    observations.take()
+    phases = observations.Phases()
+    for title in ("starting", "importing a", "importing a", "importing b", None, None, "packing"):
+        phases.begin(title)
+    assert [title for title, _ in observations.take().steps] == ["starting", "importing a", "importing b"]
+
+
+def test_what_makes_a_wheel_too_large_for_an_index_is_named_with_its_size() -> None:
+    files = {"pkg/k.py": b"x", "pkg/k.aotcuda/kernels.fatbin": bytes(89_999_998), "pkg/k.aotcuda/manifest.json": b""}
+    assert progress.size_warnings(files) == []
+    (text,) = progress.size_warnings(files | {"pkg/j.aotcuda/functions.fatbin": bytes(2_500)})
+    assert text.startswith(
+        "what was built takes 90.0 MB, and package indexes usually refuse wheels of more than 100.0 MB"
+    )
+    assert ": pkg/k.aotcuda/kernels.fatbin 90.0 MB, pkg/j.aotcuda/functions.fatbin 2.5 kB, pkg/k.py 1 B; name" in text

@@ -1,0 +1,205 @@
+"""Kernels that are launched by their grid alone, as Triton's are: variants, constants, grids; by every path alike."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, LaunchError
+from support.grids import PAIR, kernel, variant
+
+pytestmark = pytest.mark.usefixtures("path")
+
+FLOATS = np.zeros(64, "<f4")
+
+
+def launch_of(cuda) -> tuple[str, list[int], list[int], int]:
+    """What the last launch was: kernel, grid, block and shared memory."""
+    call = [call for call in cuda.calls() if call["call"].startswith("cuLaunchKernel")][-1]
+    return call["kernel"], call["grid"], call["block"], call["shared"]
+
+
+@pytest.fixture
+def package(cuda):
+    return lambda record=PAIR: cuda.package(record, by_grid=True, frontend="triton").k
+
+
+def at(cuda, shift: int, like=FLOATS):
+    array = cuda.array(like)
+    array.interface["data"] = (array.address + shift, False)
+    return array
+
+
+@pytest.mark.parametrize(
+    ("shift", "n", "block", "wanted"),
+    [
+        (0, 32, 128, "small_even"),
+        (0, 33, 128, "small"),
+        (4, 32, 128, "small"),
+        (0, -16, 128, "small_even"),
+        (0, True, 128, "small"),
+        (0, 32, 1024, "large"),
+    ],
+)
+def test_the_most_special_variant_that_holds_is_launched(cuda, package, shift, n, block, wanted) -> None:
+    k, x, other = package(), at(cuda, shift), at(cuda, 0)
+    for _ in range(3):
+        k[(3, 2)](x, 1.5, n, BLOCK=block)
+        assert launch_of(cuda) == (wanted, [3, 2, 1], [block // 4, 1, 1], block * 4)
+        assert cuda.parameters() == struct.pack("<Qfi16x", x.address, 1.5, n)
+        k[(3, 2)](other, 2, 32, 128)  # by position; a fast path that has learnt one variant knows the others
+        assert launch_of(cuda)[0] == "small_even"
+
+
+def test_launches_after_the_first_are_quick(cuda, package, general) -> None:
+    k, x = package(), at(cuda, 0)
+    for n in (16, 16, 17, 32, 33):
+        k[4](x, 1.0, n, BLOCK=128)
+    assert len(general) == 1
+    assert [call["kernel"] for call in cuda.launches()] == ["small_even", "small_even", "small", "small_even", "small"]
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        FLOATS,
+        FLOATS.reshape(8, 8),
+        FLOATS.reshape(8, 8)[:, :4],
+        FLOATS.reshape(()) if FLOATS.size == 1 else np.zeros((), "<f4"),
+    ],
+)
+def test_arrays_of_any_shape_and_strides_are_taken_quickly(cuda, package, general, like) -> None:
+    k, x, line = package(), at(cuda, 0, like), at(cuda, 0)
+    for _ in range(3):
+        k[4](x, 1.0, 16, BLOCK=128)
+        assert cuda.parameters()[:8] == struct.pack("<Q", x.address)
+        k[4](line, 1.0, 16, BLOCK=128)
+    assert len(general) <= 2
+
+
+@pytest.mark.parametrize(("act", "wanted"), [("relu", "relu"), (True, "flag"), (None, "large")])
+def test_constants_may_be_strings_bools_and_none(cuda, package, act, wanted) -> None:
+    k, x = package(), at(cuda, 0)
+    for _ in range(3):
+        k[1](x, 1.0, 16, BLOCK=1024, ACT=act)
+        assert launch_of(cuda)[0] == wanted
+    for wrong in ("gelu", 1, 1.0, False):
+        with pytest.raises(ArgumentError, match="ACT, "):
+            k[1](x, 1.0, 16, BLOCK=1024, ACT=wrong)
+
+
+def test_options_choose_as_constants_do(cuda, package) -> None:
+    k, x = package(kernel(variant("one", 128), variant("one", 128))), at(cuda, 0)
+    k[1](x, 1.0, 16, BLOCK=128, num_warps=1)
+    with pytest.raises(ArgumentError, match="num_warps, is 8"):
+        k[1](x, 1.0, 16, BLOCK=128, num_warps=8)
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(1, "few"), (100, "few"), (101, "many"), (0, "many")])
+def test_bounds_choose_a_variant(cuda, package, n, wanted) -> None:
+    k, x = package(kernel(variant("few", 128, least=1, most=100), variant("many", 128))), at(cuda, 0)
+    for _ in range(3):
+        k[1](x, 1.0, n, 128)
+        assert launch_of(cuda)[0] == wanted
+        k[1](x, 1.0, 50, 128)
+        assert launch_of(cuda)[0] == "few"
+
+
+def test_grids_are_ints_tuples_lists_and_functions_of_the_arguments(cuda, package) -> None:
+    k, x = package(), at(cuda, 0)
+    seen = []
+
+    def grid(meta):
+        seen.append(meta)
+        return (-(-meta["n"] // meta["BLOCK"]),)
+
+    for given, wanted in [
+        (5, [5, 1, 1]),
+        ((5,), [5, 1, 1]),
+        ((1, 2, 3), [1, 2, 3]),
+        ([7, 2], [7, 2, 1]),
+        (grid, [8, 1, 1]),
+    ]:
+        k[given](x, 1.0, 1024, BLOCK=128)
+        assert launch_of(cuda)[1] == wanted
+    assert seen == [{"x": x, "factor": 1.0, "n": 1024, "BLOCK": 128, "ACT": None}]
+    count = len(cuda.launches())
+    k[(0,)](x, 1.0, 1024, BLOCK=128)
+    assert len(cuda.launches()) == count
+    for wrong in ((), (1, 2, 3, 4), "grid", -1, (2, -1)):
+        with pytest.raises(LaunchError, match="grid is"):
+            k[wrong](x, 1.0, 1024, BLOCK=128)
+
+
+def test_a_grid_sees_the_constants_that_the_launch_leaves_out(cuda, package) -> None:
+    chosen = [variant("few", 128, least=1, most=100), variant("many", 1024)]
+    for item in chosen:
+        item["parameters"][3]["optional"] = True
+    k, x = package(kernel(*chosen)), at(cuda, 0)
+    for n, block in [(100, 128), (1000, 1024)]:
+        k[lambda meta: (meta["BLOCK"],)](x, 1.0, n)
+        assert launch_of(cuda)[1:3] == ([block, 1, 1], [block // 4, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "said"),
+    [
+        ((1.0, 16), {"BLOCK": 128}, "was not given n"),
+        ((1.0, 16), {}, "was not given n"),
+        ((1.0, 16, 128, None, 1), {}, "takes 5 arguments, got 6"),
+        ((1.0, 16), {"BLOCK": 128, "block": 3}, "has no argument block; it takes x, factor, n, BLOCK, ACT, num_warps"),
+        ((1.0, 16, 128), {"BLOCK": 128}, "was given BLOCK by position and by name"),
+        ((1.0, 16), {"BLOCK": 256}, "argument 4, BLOCK, is 256 where BLOCK=128 is packaged"),
+        ((1.0, 1.5), {"BLOCK": 128}, "argument 3, n, is float"),
+        (("y", 16), {"BLOCK": 128}, "argument 2, factor, is str"),
+    ],
+)
+def test_what_does_not_fit_is_named(cuda, package, args, named, said) -> None:
+    x = at(cuda, 0)
+    given = (x, *args) if "n" not in said.split() else (x, args[0])
+    with pytest.raises(ArgumentError) as caught:
+        package()[1](*given, **named)
+    assert said in str(caught.value)
+    assert "packaged: void(*fp32, fp32, i32; BLOCK=1024)" in str(caught.value)
+
+
+def test_an_array_of_another_dtype_or_read_only_is_refused(cuda, package) -> None:
+    k, x = package(), at(cuda, 0)
+    k[1](x, 1.0, 16, BLOCK=128)
+    with pytest.raises(ArgumentError, match=r"argument 1, x, is float64\[::1\] where \*fp32 is packaged"):
+        k[1](at(cuda, 0, np.zeros(4)), 1.0, 16, BLOCK=128)
+    x.interface["data"] = (x.address, True)
+    with pytest.raises(ArgumentError, match="argument 1, x, is read-only"):
+        k[1](x, 1.0, 16, BLOCK=128)
+
+
+def test_memory_beyond_the_drivers_default_is_asked_for(cuda, package) -> None:
+    large = variant("large", 1024, launches={"sm_90": {"threads": 256, "shared": 100_000}})
+    k, x = package(kernel(large)), at(cuda, 0)
+    for _ in range(3):
+        k[2](x, 1.0, 16, 1024)
+        assert launch_of(cuda) == ("large", [2, 1, 1], [256, 1, 1], 100_000)
+    assert [call for call in cuda.calls("cuKernelSetAttribute") if call["attribute"] == 8]
+
+
+def test_clusters_multiply_the_grid(cuda, package) -> None:
+    launch = {"threads": 128, "shared": 0, "cluster": [2, 1, 1]}
+    k, x = package(kernel(variant("pairs", 128, launches={"sm_90": launch}))), at(cuda, 0)
+    for _ in range(3):
+        k[(4, 3)](x, 1.0, 16, 128)
+        assert launch_of(cuda)[1] == [8, 3, 1]
+
+
+def test_streams_are_given_by_configure_and_the_rest_is_the_kernels(cuda, package) -> None:
+    k, x = package(), at(cuda, 0)
+    k.configure(3, stream=0)(x, 1.0, 16, BLOCK=128)
+    assert launch_of(cuda)[1] == [3, 1, 1]
+    for wrong in ({"block": 3}, {"shared": 7}, {"cluster": 2}):
+        with pytest.raises(LaunchError, match="it was compiled into the kernel; configure"):
+            k.configure(3, **wrong)
+    with pytest.raises(LaunchError, match=r"write k\[grid\]"):
+        k.forall(10)
+    with pytest.raises(TypeError, match=r"needs a grid: k\[grid\]"):
+        k(x, 1.0, 16)

@@ -1,0 +1,47 @@
+"""Systems that are not Linux, by the name that Python has for them; none was here."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+from aotcuda import system
+from aotcuda.errors import AotcudaError, NoDriverError
+from aotcuda.runtime import driver
+
+LINE = "aotcuda launches kernels on Linux alone, and this is win32; docs/systems.md says what is known to run where"
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> object:
+    """The module as Windows imports it."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    spec = importlib.util.spec_from_file_location("system_of_windows", system.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_this_system_is_linux() -> None:
+    assert system.why_not("launches kernels") is None
+
+
+def test_another_one_is_refused_in_a_line(windows: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert windows.why_not("launches kernels") == LINE
+    monkeypatch.setattr(driver, "_driver", None)
+    with pytest.raises(NoDriverError) as caught:
+        driver.get()
+    assert str(caught.value) == LINE
+
+
+def test_what_only_linux_has_is_refused_likewise_and_not_missing(windows: object) -> None:
+    with pytest.raises(AotcudaError, match=r"^aotcuda launches kernels and keeps what it compiled on Linux alone"):
+        windows.user()
+
+
+def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
+    assert not system.is_gone(1)
+    assert system.started(1).isdigit()
+    assert system.is_gone(2**22 + 1)  # above the largest number that Linux gives

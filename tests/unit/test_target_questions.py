@@ -1,0 +1,149 @@
+"""What a compilation asks of its target: each way to look at a compute capability, and which targets are served."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.builder.frontends.numba import gpu, target_questions
+from aotcuda.builder.frontends.numba.target_questions import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TARGETS = [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
+
+
+def served(ask: Callable[[Any], object], first: tuple[int, int] = (8, 0)) -> list[tuple[int, int]]:
+    """The targets that are served by what was made for `first` while its capability was asked so."""
+    with target_questions.watching(first) as watch:
+        ask(Capability(first))
+    return [target for target in TARGETS if watch.serves(target)]
+
+
+def test_who_asks_nothing_is_served_for_all() -> None:
+    assert served(lambda _: None) == TARGETS
+    assert served(lambda capability: (capability, [capability], len(capability), bool(capability))) == TARGETS
+
+
+@pytest.mark.parametrize(
+    ("ask", "expected"),
+    [
+        (lambda it: it >= (7, 5), TARGETS),
+        (lambda it: it >= (8, 0), TARGETS[1:]),
+        (lambda it: it > (7, 5), TARGETS[1:]),
+        (lambda it: it < (9, 0), TARGETS[:3]),
+        (lambda it: it <= (8, 6), TARGETS[:3]),
+        (lambda it: sorted([(9, 0), it]), TARGETS[:3]),
+        (lambda it: it == (8, 0), TARGETS[1:2]),
+        (lambda it: it != (8, 0), TARGETS[1:2]),
+        (lambda it: it == (6, 0), TARGETS),
+        (lambda it: it is None or it == None, TARGETS),  # noqa: E711 (as libraries compare)
+        (lambda it: it >= (7, 0) and it < (9, 0), TARGETS[:3]),
+        (lambda it: max(it, (8, 6)), TARGETS[:2]),
+    ],
+)
+def test_a_comparison_is_kept_as_a_comparison(ask: Callable[[Any], object], expected: list[tuple[int, int]]) -> None:
+    assert served(ask) == expected
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda it: it[0],
+        lambda it: it[:1],
+        list,
+        tuple,
+        max,
+        lambda it: (*it, "a"),
+        lambda it: 8 in it,
+        hash,
+        lambda it: {it: 1},
+        str,
+        repr,
+        lambda it: f"{it}",
+        "{}".format,
+        "{[0]}".format,
+        lambda it: it + (1,),  # noqa: RUF005 (another method)
+        lambda it: it * 2,
+        lambda it: 2 * it,
+        lambda it: it.index(8),
+        lambda it: it.count(8),
+        pickle.dumps,
+        copy.deepcopy,
+        lambda it: print(*it, file=io.StringIO()),
+    ],
+)
+def test_every_look_inside_is_a_question_for_the_capability_itself(look: Callable[[Any], object]) -> None:
+    assert served(look) == [(8, 0)]
+
+
+def test_methods_of_tuples_that_are_not_watched_are_known_to_tell_nothing() -> None:
+    watched = set(vars(Capability))
+    silent = {"__class__", "__class_getitem__", "__delattr__", "__dir__", "__doc__", "__getattribute__", "__getstate__"}
+    silent |= {"__init__", "__init_subclass__", "__len__", "__new__", "__reduce__", "__setattr__", "__sizeof__"}
+    silent |= {"__subclasshook__"}
+    assert set(dir(tuple)) <= watched | silent
+    assert served(lambda it: it.__reduce_ex__(4)) == [(8, 0)]
+
+
+def test_answers_are_those_of_a_tuple() -> None:
+    for plain in TARGETS:
+        with target_questions.watching(plain):
+            it = Capability(plain)
+            assert it == plain
+            assert (it != plain, it < (8, 6), it >= (8, 0), it[0], it[-1]) == (
+                False,
+                plain < (8, 6),
+                plain >= (8, 0),
+                *plain,
+            )
+            assert [hash(it), str(it), f"{it}"] == [hash(plain), str(plain), f"{plain}"]
+            assert [tuple(it), it.plain] == [plain, plain]
+            assert isinstance(it, tuple)
+
+
+def test_two_of_them_are_compared_without_a_question() -> None:
+    assert served(lambda it: it == Capability((8, 0))) == TARGETS
+    assert served(lambda it: it == Capability((0, 0))) == TARGETS
+
+
+def test_without_a_compilation_nothing_is_noted() -> None:
+    assert target_questions.current() is None
+    assert Capability((8, 0)) >= (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        ("compute_capability", [(8, 0)]),
+        ("COMPUTE_CAPABILITY_MAJOR", [(8, 0), (8, 6)]),
+        ("COMPUTE_CAPABILITY_MINOR", [(8, 0), (9, 0), (10, 0), (12, 0)]),
+        ("supports_float16", TARGETS),
+        ("supports_bfloat16", TARGETS[1:]),
+        ("supports_fp8", [(7, 5), (8, 0), (8, 6)]),
+        ("MAX_THREADS_PER_MULTIPROCESSOR", [(8, 0), (9, 0), (10, 0)]),
+        ("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", [(8, 0)]),
+        ("WARP_SIZE", TARGETS),
+    ],
+)
+def test_what_is_asked_of_the_gpu_meanwhile_is_answered_and_noted(
+    attribute: str, expected: list[tuple[int, int]]
+) -> None:
+    device = gpu.Gpu(RuntimeError)
+    assert served(lambda _: getattr(device, attribute)) == expected
+
+
+def test_a_refusal_is_an_answer_too() -> None:
+    def ask(_: object) -> None:
+        with pytest.raises(RuntimeError, match="a build cannot tell MULTIPROCESSOR_COUNT"):
+            _ = gpu.Gpu(RuntimeError).MULTIPROCESSOR_COUNT
+
+    assert served(ask) == TARGETS
+    with target_questions.watching((8, 0)) as watch:
+        _ = gpu.Gpu(RuntimeError).MAX_THREADS_PER_MULTIPROCESSOR
+    assert not watch.serves((11, 0))  # of which it is not known

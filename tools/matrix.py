@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Tests that go through a compiler, against every release of it that the extras accept: a new environment for each.
+
+    python tools/matrix.py --out docs/results/matrix.json                     # every release, with this Python
+    python tools/matrix.py --ends --python python3.12 --python python3.13     # the first and the last, with others
+    python tools/matrix.py --release numba-cuda==0.31.0 -- tests/integration  # one that may become one
+
+`aotcuda/frontends.py` has the releases. What comes behind `--` goes to pytest, in place of the tests in `PART`. Run it
+with a Python that has uv (the extra `test` brings it), which shares the files of packages between environments. The
+exit status tells whether all tests passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
+from pathlib import Path
+
+from environments import ROOT, check_machine, environment
+
+sys.path.insert(0, str(ROOT))
+
+from aotcuda import frontends
+
+PART = (
+    "tests/unit/test_frontend_private_parts.py",
+    "tests/integration/test_images.py",
+    "tests/integration/test_functions.py",
+    "tests/integration/test_types_and_strings.py",
+    "tests/integration/test_mlir.py",
+)
+"""What shows code, parameter layouts, C prototypes and links, as a compiler makes them; minutes for each release."""
+
+_CHOSEN = {"numba-cuda": "not mlir", "numba-cuda-mlir": "mlir"}
+"""The tests of each compiler, as pytest's `-k` has it."""
+_TOLD = ("numba", "llvmlite", "numpy", "cuda-core", "cuda-bindings")
+
+
+def main() -> None:
+    """Run what the command line asks for, and write the report after each release."""
+    check_machine()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
+    parser.add_argument("--ends", action="store_true", help="the first and the last release of each compiler alone")
+    parser.add_argument("--release", action="append", metavar="NAME==VERSION", help="these releases, tested or not")
+    parser.add_argument("--out", type=Path, help="the report, JSON; rows of others that it has are kept")
+    parser.add_argument("tests", nargs="*", help="arguments of pytest")
+    arguments = parser.parse_args()
+    rows = _kept(arguments.out)
+    for python in arguments.python or [sys.executable]:
+        for name, release in chosen(arguments.release, ends=arguments.ends):
+            print(f"== {name} {release}, {python}", flush=True)
+            with tempfile.TemporaryDirectory(prefix="aotcuda-matrix-") as folder:
+                row = run(name, release, python, arguments.tests or list(PART), Path(folder))
+            print(json.dumps(row, indent=1), flush=True)
+            key = (row["compiler"], row["release"], row["python"])
+            rows = [one for one in rows if (one["compiler"], one["release"], one["python"]) != key] + [row]
+            if arguments.out:
+                report = {"date": datetime.now(UTC).date().isoformat(), "rows": sorted(rows, key=_order)}
+                arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any(row["failed"] for row in rows))
+
+
+def chosen(given: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
+    """The names and releases of compilers that are asked for."""
+    if given:
+        return [(name, release) for name, _, release in (text.partition("==") for text in given)]
+    found = []
+    for one in frontends.BUILT_IN.values():
+        releases = dict.fromkeys((one.tested[0], one.tested[-1])) if ends and one.tested else one.tested
+        found += [(one.name, release) for release in releases]
+    return found
+
+
+def run(name: str, release: str, python: str, tests: list[str], folder: Path) -> dict[str, object]:
+    """Make an environment with a compiler's release in `folder`, and run the tests there; how that ended."""
+    uv = (sys.executable, "-m", "uv")
+    own, results = folder / "environment" / "bin" / "python", folder / "results.xml"
+    beside = frontends.BUILT_IN[name].beside.get(release)
+    wanted = [f"{name}=={release}", *([beside] if beside else [])]
+    given = {**environment(), "AOTCUDA_UNTESTED": "1"}
+    row: dict[str, object] = {"compiler": name, "release": release, "python": "", "tests": tests, "failed": []}
+    for command in (
+        (*uv, "venv", "--quiet", "--seed", "--python", python, folder / "environment"),
+        (*uv, "pip", "install", "--quiet", "--python", own, "--editable", f"{ROOT}[test]", *wanted),
+    ):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=given, cwd=ROOT)
+        if done.returncode:
+            return {**row, "failed": [{"why": " ".join(done.stderr.split())[:400], "tests": 0}]}
+    row |= json.loads(_said(own, _VERSIONS, given))
+    options = ("-q", "-p", "no:cacheprovider", "-k", _CHOSEN[name], f"--junitxml={results}")
+    done = subprocess.run([str(own), "-m", "pytest", *options, *tests], check=False, env=given, cwd=ROOT)
+    if not results.is_file():
+        return {**row, "failed": [{"why": f"pytest ended with exit status {done.returncode}", "tests": 0}]}
+    return {**row, **outcome(results)}
+
+
+_VERSIONS = f"""
+import json, platform
+from importlib.metadata import version
+print(json.dumps({{"python": platform.python_version(), "beside": {{name: version(name) for name in {_TOLD!r}}}}}))
+"""
+
+
+def _said(python: Path, source: str, given: dict[str, str]) -> str:
+    done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, check=True, env=given)
+    return done.stdout
+
+
+def outcome(results: Path) -> dict[str, object]:
+    """How many tests passed and were skipped, and what failed, by what was said."""
+    suite = ET.parse(results).getroot()[0]  # noqa: S314 (pytest has just written it)
+    failed: dict[str, list[str]] = {}
+    skipped = 0
+    for case in suite.iter("testcase"):
+        skipped += case.find("skipped") is not None
+        for kind in ("failure", "error"):
+            if (found := case.find(kind)) is not None:
+                failed.setdefault(_reason(found), []).append(f"{case.get('name')}")
+    count = sum(map(len, failed.values()))
+    return {
+        "seconds": round(float(suite.get("time", "0"))),
+        "passed": int(suite.get("tests", "0")) - skipped - count,
+        "skipped": skipped,
+        "failed": [{"why": why, "tests": len(names), "first": names[0]} for why, names in failed.items()],
+    }
+
+
+def _reason(found: ET.Element) -> str:
+    """What aotcuda said, if it said something; else pytest's own first line."""
+    text = found.text or ""
+    said = re.search(r"^E\s+aotcuda: (.*)$", text, re.MULTILINE)
+    return (said[1] if said else (found.get("message") or "").split("\n")[0])[:300]
+
+
+def _kept(path: Path | None) -> list[dict[str, object]]:
+    if path is None or not path.is_file():
+        return []
+    rows: list[dict[str, object]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def _order(row: dict[str, object]) -> tuple[object, ...]:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", f"{row['release']}.{row['python']}"))
+    return (row["compiler"], numbers)
+
+
+if __name__ == "__main__":
+    main()
