@@ -38,7 +38,7 @@ def examine() -> dict[str, Any]:
             "why_not_c": problem,
         },
         "driver": _driver(),
-        "front_ends": {name: _installed(name) for name in frontends.BUILT_IN},
+        "front_ends": {name: _installed(found.package) for name, found in frontends.BUILT_IN.items()},
         "cache": folder.folder(),
     }
 
@@ -53,14 +53,18 @@ def render(found: dict[str, Any]) -> str:
         ("fast path", f"in C: {fast['path']}" if fast["path"] else f"in Python: {fast['why_not_c']}"),
         ("driver", driver["problem"] or f"for CUDA {driver['cuda']}"),
         *((f"GPU {gpu['index']}", f"{gpu['name']}, compute capability {gpu['capability']}") for gpu in driver["gpus"]),
-        *(
-            (name, version or f"not installed: pip install {frontends.BUILT_IN[name].requirement(cuda=cuda)!r}")
-            for name, version in found["front_ends"].items()
-        ),
+        *((name, _shown(frontends.BUILT_IN[name], version, cuda)) for name, version in found["front_ends"].items()),
         ("cache", found["cache"] or "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
+
+
+def _shown(front_end: frontends.Registration, version: str | None, cuda: int) -> str:
+    if version is None:
+        return f"not installed: pip install {front_end.requirement(cuda=cuda)!r}"
+    package = front_end.package.replace("_", "-")
+    return version if package == front_end.name else f"{package} {version}"
 
 
 def _driver() -> dict[str, Any]:

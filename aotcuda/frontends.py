@@ -75,6 +75,7 @@ class Registration:
         caller: The package whose code asks a device function for its type; empty if kernels cannot call any.
         interop: The module that answers.
         kernel_abi: What inspection calls the way in which its kernels take arguments.
+        widens: Whether its kernels can be compiled for other types than those in the table; if not, nobody asks.
         in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
     """
 
@@ -96,6 +97,7 @@ class Registration:
         "tables",
         "tested",
         "variables",
+        "widens",
     )
 
     def __init__(
@@ -117,6 +119,7 @@ class Registration:
         interop: str = "",
         kernel_abi: str = "",
         variables: Variables = Variables(),  # noqa: B008 (it is never changed)
+        widens: bool = True,
         in_place: str = "",
     ) -> None:
         self.name = name
@@ -135,6 +138,7 @@ class Registration:
         self.interop = interop
         self.kernel_abi = kernel_abi or name
         self.variables = variables
+        self.widens = widens
         self.in_place = in_place
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
@@ -200,6 +204,17 @@ BUILT_IN: Mapping[str, Registration] = {
         internals=("triton",),
         imports="triton",
         variables=Variables(prefixes=("TRITON_", "MLIR_")),
+    ),
+    "cuda-cpp": Registration(
+        "cuda-cpp",
+        tables="aotcuda.builder.frontends.cuda_cpp.tables",
+        compiler="aotcuda.builder.frontends.cuda_cpp.compiler:FRONT_END",
+        requires="aotcuda[cpp-cu{cuda}]",
+        jit_requires="aotcuda[jit-cpp-cu{cuda}]",
+        package="pyelftools",
+        distributions=("pyelftools",),
+        kernel_abi="c",
+        widens=False,
     ),
 }
 

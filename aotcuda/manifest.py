@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest_shape import Read as Read
     from aotcuda.manifest_shape import Rebuild as Rebuild
     from aotcuda.manifest_shape import Resources as Resources
+    from aotcuda.manifest_shape import Size as Size
     from aotcuda.manifest_shape import Source as Source
     from aotcuda.manifest_shape import Toolchain as Toolchain
 

@@ -101,6 +101,16 @@ class Image(TypedDict):
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
 
 
+class Size(TypedDict):
+    """A parameter of a kernel that is no argument: a number that a launch takes from an array."""
+
+    name: str
+    type: str  # as the front end prints it
+    word: str  # one of those that an array's `words` may have
+    format: Format
+    offset: Block
+
+
 class Parameter(TypedDict):
     """One Python argument of a kernel, and how it lies in the kernel's parameter block.
 
@@ -114,12 +124,16 @@ class Parameter(TypedDict):
     - `array`: `words` are 64-bit little-endian integers from `offset` on, each named for what it holds: `zero`,
       `items` (number of elements), `itemsize`, `data` (address), `shape0`..., `stride0`... (bytes), or `step0`...
       (strides in elements). Which words, and in what order, is the front end's affair.
+    - `buffer`: the address of a C-contiguous array of any number of dimensions, whose elements are `dtype`.
+    - `struct`: the bytes of one element of type `dtype`, `bytes` of them.
     - `type`: zeros in the place of a type, `dtype`; a 64-bit word with `words`, else of the size of a number of it.
     - `tuple`: `members` are parameters in their turn; each has its own offset.
     - `elements`: the address of an array's first element, of type `dtype`, whatever its shape and strides.
     - `number`: as `scalar`, but of several overloads the first one in order that takes the number is launched.
     - `constant`: compiled into the kernel, and nothing in the block: it takes the one value `value`, and where it is
       `optional` None as well, for an argument that was left out.
+
+    An `array` or a `buffer` may have `sizes`, which are parameters of the kernel and no arguments.
     """
 
     name: str
@@ -136,6 +150,8 @@ class Parameter(TypedDict):
         "elements",
         "number",
         "constant",
+        "buffer",
+        "struct",
     ]
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
@@ -145,6 +161,8 @@ class Parameter(TypedDict):
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
     aligned: NotRequired[bool]
     words: NotRequired[list[str]]
+    sizes: NotRequired[list[Size]]  # those of a buffer: `items` and `itemsize` alone
+    bytes: NotRequired[Block]
     exact: NotRequired[bool]  # numbers: it takes those that Numba would give this very type, and adopts no other
     members: NotRequired[list[Parameter]]
     divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # elements, number: what it must be divisible by
@@ -202,6 +220,7 @@ class Overload(TypedDict):
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone
+    one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
 
@@ -342,6 +361,8 @@ _NEEDED = {
     "elements": ("dtype",),
     "number": ("format",),
     "constant": ("value",),
+    "buffer": ("dtype",),
+    "struct": ("dtype", "bytes"),
 }
 """By the `kind` of a parameter, the keys that it has."""
 
@@ -494,11 +515,14 @@ def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
 def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
     """What a parameter whose parts are right lacks for its kind."""
     yield from (f"{inner}{key} is missing" for key in _NEEDED[value["kind"]] if key not in value)
-    if value["kind"] != "array":
+    if value["kind"] not in ("array", "buffer"):
         return
-    if not value["words"]:
+    ndim = value["ndim"] if value["kind"] == "array" else 0
+    if value["kind"] == "array" and not value["words"]:
         yield f"{inner}words is empty"
-    for word in value["words"]:
-        known = _WORD.fullmatch(word)
-        if not known or int(known[1] or -1) >= value["ndim"]:
-            yield f"{inner}words names something that an array of {value['ndim']} dimensions does not have"
+    for key, words in (("words", value.get("words", [])), ("sizes", [size["word"] for size in value.get("sizes", [])])):
+        for word in words:
+            known = _WORD.fullmatch(word)
+            if not known or int(known[1] or -1) >= ndim:
+                what = f"an array of {ndim} dimensions" if value["kind"] == "array" else "a buffer"
+                yield f"{inner}{key} names something that {what} does not have"

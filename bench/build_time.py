@@ -141,7 +141,9 @@ def _timed(command: list[str], folder: Path, environment: dict[str, str] | None)
 def _peak(project: Path, more: dict[str, str]) -> int:
     """The most bytes that a build's processes have held together."""
     most = 0
-    with subprocess.Popen(_BUILD, cwd=project, env=os.environ | more, stdout=subprocess.DEVNULL) as build:
+    with subprocess.Popen(
+        _BUILD, cwd=project, env=os.environ | more, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as build:
         while build.poll() is None:
             most = max(most, sum(map(_proportional, _family(build.pid))))
             time.sleep(_TICK)

@@ -187,7 +187,7 @@ def build(
         sbom=sbom.make(made, installed, version=__version__),
         needed=needed,
         depends=tuple(depends),
-        summary=_summary(plans, results, files, time.monotonic() - start),
+        summary=_summary(plans, files, results, time.monotonic() - start),
         reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
     )
     if kept is None:
@@ -270,13 +270,12 @@ def _looks(results: Sequence[Result], project: manifest_dependencies.Project, ro
 
 
 def _summary(
-    plans: Sequence[ModulePlan], results: Sequence[Result], files: Mapping[str, bytes], seconds: float
+    plans: Sequence[ModulePlan], files: Mapping[str, bytes], results: Sequence[Result], seconds: float
 ) -> Summary:
-    modules = {built.plan.config.name: built.plan for result in results for built in result.modules}
     return progress.Summary(
         modules=len(plans),
-        kernels=len({(name, unit.name) for name, item in modules.items() for unit in item.kernels}),
-        functions=sum(len(item.functions) for item in modules.values()),
+        kernels=len({(unit.module, unit.name) for item in plans for unit in item.kernels}),
+        functions=len({(unit.module, unit.name) for item in plans for unit in item.functions}),
         targets=len({target for item in plans for target in item.targets}),
         seconds=seconds,
         size=sum(map(len, files.values())),

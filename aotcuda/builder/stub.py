@@ -23,6 +23,7 @@ _TYPES = {
     "array": "_t.DeviceArray",
     "record": "_t.DeviceArray",
     "elements": "_t.DeviceArray",
+    "buffer": "_t.DeviceArray",
 }
 
 

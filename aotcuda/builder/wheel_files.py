@@ -221,6 +221,8 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
             kernel["arguments"] = list(built.arguments)
         if built.launches:
             overload["launches"] = dict(built.launches)
+        if built.one_by_one:
+            overload["one_by_one"] = True
         if built.exceptions is not None:
             overload["raises"] = [
                 {"code": code, "exception": kind, "arguments": text, "function": function, "file": file, "line": line}
@@ -280,6 +282,8 @@ def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
 
 def _check_layout(unit: Unit, built: CompiledKernel, kernel: cubin.CubinKernel, target: Target) -> None:
     actual = tuple((offset, size) for _, offset, size in sorted(kernel.parameters))
+    if built.one_by_one and [size for _, size in actual] == [size for _, size in built.layout]:
+        return
     if actual != built.layout or kernel.parameter_bytes != built.parameter_bytes:
         message = (
             f"{unit.head}: the image for {target} takes its parameters as {actual}, and the front end "

@@ -27,18 +27,20 @@ def demangled(symbols: Iterable[str]) -> dict[str, str]:
     if not mangled:
         return {}
     try:
-        process = subprocess.run(
+        found = subprocess.run(
             [sys.executable, "-P", __file__],
             input="\n".join(mangled).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=10 * _SECONDS,
+            timeout=10 * _SECONDS,  # of a machine that is busy: its limit is one of processor time
             check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        ).stdout
+    except OSError:
         return {}
+    except subprocess.TimeoutExpired as error:
+        found = error.stdout or b""
     # What it had found when a name took too much is worth having; a line that it could not finish is not.
-    lines = process.stdout.decode(errors="replace").split("\n")[:-1]
+    lines = found.decode(errors="replace").split("\n")[:-1]
     return {name: line for name, line in zip(mangled, lines, strict=False) if line}
 
 

@@ -8,6 +8,8 @@ position; with the options (`num_warps` and such) they are arguments like the ot
 
 from __future__ import annotations
 
+import sys
+
 from aotcuda.runtime.kernel import Kernel
 
 TYPE_CHECKING = False
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from aotcuda import typing as types
     from aotcuda.manifest import Argument
     from aotcuda.manifest import Kernel as Record
+    from aotcuda.runtime.fast.extension import Named
     from aotcuda.runtime.kernel import ForAll
     from aotcuda.runtime.loader import Loader
 
@@ -25,17 +28,25 @@ if TYPE_CHECKING:
 
 _MOST_GRIDS = 256
 _MOST_BINDS = 256
-_MISSING = object()
 
 
 class GridKernel(Kernel):
-    """A kernel of a packaged module: `kernel[grid](*args, **constants)`."""
+    """A kernel of a packaged module: `kernel[grid](*args, **constants)`.
+
+    Attributes:
+        binds: What `bind` has made, by its arguments.
+    """
 
     def __init__(self, name: str, loader: Loader) -> None:
         """See Kernel."""
         super().__init__(name, loader)
-        self._binds: dict[tuple[object, ...], Bind] = {}
-        self._bound: Record | None = None  # the record that `_binds` are made from
+        self.binds: dict[tuple[object, ...], Bind] = {}
+        self._left_out: Any = None
+
+    @property
+    def may_change(self) -> bool:
+        """Whether its parameters may be others at the next launch: those of an editable install."""
+        return self._loader.asks
 
     def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
         """The kernel with a grid: an int, a tuple of one to three, or a function of the launch's arguments by name.
@@ -87,15 +98,11 @@ class GridKernel(Kernel):
         Raises:
             ArgumentError: Some cannot be, or are missing.
         """
-        record = self.record()
-        if record is not self._bound:  # other images, perhaps of edited sources
-            self._binds.clear()
-            self._bound = record
-        found = self._binds.get((count, *names))
-        if found is None:
-            if len(self._binds) >= _MOST_BINDS:
-                self._binds.clear()
-            found = self._binds[(count, *names)] = _binding(str(self), record, count, names)
+        found = _binding(str(self), self.record(), count, names)
+        if not self.may_change:
+            if len(self.binds) >= _MOST_BINDS:
+                self.binds.clear()
+            self.binds[(count, *names)] = found
         return found
 
     def record(self) -> Record:
@@ -118,20 +125,17 @@ class GridKernel(Kernel):
         Raises:
             ArgumentError: No variant takes them.
         """
-        record = self.record()
-        names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
+        left_out = self._left_out
+        if left_out is None or self.may_change:
+            left_out = self._left_out = _left_out(self.record())
+        names, alike, several = left_out
         found: dict[str, object] = dict(zip(names, args))  # noqa: B905 (the options follow)
-        out = [at for at, name in enumerate(names) if found[name] is None]
-        for at in out:
-            values = {_key(overload["parameters"][at].get("value", _MISSING)) for overload in record["overloads"]}
-            if len(values) == 1:
-                ((_, value),) = values
-                if value is not _MISSING:
-                    found[names[at]] = value
-                continue
+        for name, value in alike:
+            if found[name] is None:
+                found[name] = value
+        if any(found[name] is None for _, name in several):
             parameters = self._chosen(args)
-            found |= {names[place]: parameters[place].get("value") for place in out}
-            break
+            found |= {name: parameters[at].get("value") for at, name in several}
         return found
 
     def check(self, args: tuple[object, ...]) -> None:
@@ -162,12 +166,22 @@ class GridKernel(Kernel):
 
             found = handle(stream)
             launcher = held(self.launcher(key, THE_KERNELS_OWN, found, 0), stream, found or 0)
-        result = GridLauncher(self, launcher, None, stream)
+        result: Any = self._in_front(GridLauncher(self, launcher, None, stream), launcher)
         if stream is None and all(type(part) is int for part in parts):
             if len(self._launchers) >= _MOST_GRIDS:
                 self._launchers.clear()
             self._launchers[key] = result
-        return result
+        return result  # type: ignore[no-any-return]
+
+    def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
+        """The launcher with the extension's fast path before it, which puts arguments in order itself."""
+        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (as in Kernel.launcher)
+
+        configuration = inner.configuration
+        records = None if self._loader.asks else extension.records(self._kept.shared, configuration)
+        if records is None:
+            return launcher
+        return extension.in_front(launcher, configuration, records, _named(self.record()))
 
 
 class GridLauncher:
@@ -181,7 +195,7 @@ class GridLauncher:
         self._launcher = launcher
         self._grid = grid
         self._stream = stream
-        self._binds: dict[tuple[object, ...], Bind] = {}
+        self._binds = kernel.binds
 
     if TYPE_CHECKING:
 
@@ -195,10 +209,7 @@ class GridLauncher:
 
             A grid of no programs is no launch, as in Triton; the arguments are checked all the same.
             """
-            try:
-                bind = self._binds[(len(args), *named)]
-            except KeyError:
-                bind = self._binds[(len(args), *named)] = self._kernel.bind(len(args), tuple(named))
+            bind = self._binds.get((len(args), *named)) or self._kernel.bind(len(args), tuple(named))
             full = bind(args, named)
             if self._launcher is not None:
                 self._launcher(*full)
@@ -229,8 +240,36 @@ class GridLauncher:
         return repr(self._launcher) if self._launcher is not None else f"<{self._kernel} with a grid of its arguments>"
 
 
-def _key(value: object) -> tuple[type, object]:
-    return type(value), value
+def _left_out(record: Record) -> tuple[list[str], list[tuple[str, object]], list[tuple[int, str]]]:
+    """The names of the arguments, and the constants that a launch may leave out.
+
+    Those that all variants have alike, each with its value; then the others, each with its place.
+    """
+    names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
+    alike: list[tuple[str, object]] = []
+    several: list[tuple[int, str]] = []
+    for at, name in enumerate(names):
+        parameters = [overload["parameters"][at] for overload in record["overloads"]]
+        if not all(parameter.get("optional") for parameter in parameters):
+            continue
+        values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
+        if len(values) == 1:
+            alike.append((name, parameters[0]["value"]))
+        else:
+            several.append((at, name))
+    return names, alike, several
+
+
+def _named(record: Record) -> Named:
+    """The arguments as the extension takes them."""
+    arguments = record["arguments"]
+    names = tuple([sys.intern(argument["name"]) for argument in arguments])
+    defaults: list[object] = []
+    for at, argument in enumerate(arguments):
+        parameters = [overload["parameters"][at] for overload in record["overloads"]]
+        optional = all(parameter.get("optional") for parameter in parameters)
+        defaults.append(argument.get("default", None if optional else names))
+    return names, tuple(defaults), sum(not argument.get("keyword") for argument in arguments)
 
 
 def _binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:

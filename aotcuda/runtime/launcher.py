@@ -168,7 +168,8 @@ class Launcher:
                 problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
                 driver.check(synchronize.settle(driver, stream), problem)
             attributes = configuration.for_driver(stream, cooperative=kernel.cooperative)
-            code = driver.launch(attributes, kernel.kernel, None, slot[1])
+            handed = (slot[1], None) if overload.starts else (None, slot[1])
+            code = driver.launch(attributes, kernel.kernel, *handed)
             if code:
                 self._recover(code, loaded, kernel, selection)
             for ready, mutual in _streams(pending):
@@ -226,7 +227,7 @@ class Launcher:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
         from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-        numbers = host_arrays.wanted(args)
+        numbers = host_arrays.wanted(args, loaded.table(self.name).by_value(len(args)))
         if not numbers:
             return False
         self._loader.enter(loaded, ())
@@ -352,7 +353,8 @@ class Launcher:
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(loaded, overload.addresses_of(values))
             configuration = self.configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
-            code = driver.launch(configuration, kernel.kernel, None, slot[1])
+            handed = (slot[1], None) if overload.starts else (None, slot[1])
+            code = driver.launch(configuration, kernel.kernel, *handed)
         if code:
             raise self._error(code, driver, kernel.device, stream, self.configuration.of(kernel))
 

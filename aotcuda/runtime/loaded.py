@@ -178,7 +178,7 @@ class Loaded:
         from aotcuda.runtime.arguments import signature as signatures  # noqa: PLC0415 (few launches come here)
 
         try:
-            signature = signatures.of(args) if self._fallback.get().may() else None
+            signature = signatures.of(args) if self._fallback.get().may_widen() else None
         except UnreadableError as error:
             raise table.unreadable(args, error) from error.__cause__
         if signature is None:

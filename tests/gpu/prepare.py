@@ -48,6 +48,9 @@ MLIR_WHEELS = {
 MIXED_WHEELS = {"mixed": (REPOSITORY / "tests" / "packages" / "mixed", "")}
 """As WHEELS, for projects with modules of both front ends; where both are installed."""
 
+CPP_WHEELS = {"cudacpp": (REPOSITORY / "tests" / "packages" / "cudacpp", "")}
+"""As WHEELS, with kernels in CUDA C++ and Numba's beside them; where pyelftools is installed too."""
+
 
 TRITON_WHEELS = {"tritonkernels": (REPOSITORY / "tests" / "packages" / "tritonkernels", "")}
 """As WHEELS, for Triton's kernels; where Triton is installed."""
@@ -68,6 +71,7 @@ def build(folder: Path) -> None:
     build_mlir(folder)
     build_mixed(folder)
     build_triton(folder)
+    build_cpp(folder)
 
 
 def build_triton(folder: Path) -> None:
@@ -88,6 +92,13 @@ def build_mixed(folder: Path) -> None:
     """Build the wheels with modules of both front ends; nothing where one of them is not installed."""
     if front_ends.installed() and find_spec("numba_cuda") is not None:
         for name, (project, arch) in MIXED_WHEELS.items():
+            build_one(project, folder / name, arch)
+
+
+def build_cpp(folder: Path) -> None:
+    """Build the wheels with kernels in CUDA C++; nothing where what they need is not installed."""
+    if find_spec("elftools") is not None and find_spec("numba_cuda") is not None:
+        for name, (project, arch) in CPP_WHEELS.items():
             build_one(project, folder / name, arch)
 
 

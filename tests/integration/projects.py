@@ -128,8 +128,8 @@ class Done:
         return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
 
 
-SHOWN = {"AOTCUDA_PROGRESS": ""}
-"""For `run`: progress and summary are shown, as they are by default."""
+SHOWN = {"AOTCUDA_PROGRESS": "", "AOTCUDA_BUILD_CACHE": "0"}
+"""For `run`: progress and summary are shown, as they are by default, of a build that does all of its work."""
 
 
 def run(project: Path, *command: str | Path, **environ: str) -> Done:

@@ -146,7 +146,8 @@ def compiled(kernel, signature, **options):
 def packaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to import `tests/packages/devicefunctions` from, built with numba-cuda-mlir."""
     folder = tmp_path_factory.mktemp("packaged")
-    project = front_ends.port(projects.copy("devicefunctions", folder / "project"))
+    made = projects.copy("devicefunctions", folder / "project")
+    project = front_ends.port(made, front_ends.absent("devicefunctions"))
     projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "site")
     hooks = (project / "devicefunctions" / "_hooks.py").read_bytes()
     (folder / "site/devicefunctions/_hooks.py").write_bytes(hooks)

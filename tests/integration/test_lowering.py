@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from cuda.pathfinder import find_nvidia_binary_utility
 
 from aotcuda.builder.worker import process
 from integration import projects
+from support import front_ends
 
 if TYPE_CHECKING:
     from typing import Any
@@ -26,11 +28,11 @@ TARGETS = ("7.5", "8.0", "8.6", "9.0", "10.0", "12.0")
 OLD = ("5.0", "6.0", *TARGETS)  # the compiler's front half knows no lowest target
 
 
-def lowered(project: Path, what: str, *targets: str, **more: str) -> Any:
+def lowered(project: Path, what: str, front_end: str, *targets: str, **more: str) -> Any:
     """What the script prints, run as a build's worker is."""
-    environ = process.environment({**os.environ, **more}, "numba-cuda")
+    environ = process.environment({**os.environ, **more}, front_end)
     done = subprocess.run(
-        [sys.executable, SCRIPT, what, "numba-cuda", *targets],
+        [sys.executable, SCRIPT, what, front_end, *targets],
         cwd=project,
         env=environ,
         capture_output=True,
@@ -41,17 +43,45 @@ def lowered(project: Path, what: str, *targets: str, **more: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["features", "devicefunctions", "foreign", "gpufeatures", "mixed", "bench"])
-def test_code_is_the_same_as_that_of_each_target_by_itself(name: str, tmp_path: Path) -> None:
+DEBUG = """
+from numba import cuda
+
+@cuda.jit
+def k(x):
+    i = cuda.grid(1)
+    if i >= x.size:
+        raise IndexError("beyond the end")
+    x[i] = x[i] / i
+"""
+
+
+def project(name: str, front_end: str, folder: Path) -> Path:
+    """A project with units, made for a front end."""
+    if name in ("debug", "lineinfo"):
+        table = f'options = {{ {name} = true }}\nkernels.k = "void(float32[::1])"'
+        return projects.write(folder, DEBUG, module=table)
     if name == "bench":
-        project = Path(shutil.copytree(BENCH, tmp_path / "project"))
-    else:
-        project = projects.copy(name, tmp_path / "project")
+        return Path(shutil.copytree(BENCH, folder))
+    made = projects.copy(name, folder)
     if name == "foreign":
         nvcc = find_nvidia_binary_utility("nvcc")
         assert nvcc, "nvcc belongs to the extra `test`"
-        projects.succeed(project, sys.executable, "make_binaries.py", nvcc)
-    found = lowered(project, "both", AOTCUDA_ARCH="sm_75;sm_120")
+        projects.succeed(made, sys.executable, "make_binaries.py", nvcc)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("front_end", "name"),
+    [
+        *itertools.product([front_ends.NUMBA], ["features", "foreign", "gpufeatures", "mixed", "bench"]),
+        *itertools.product(front_ends.ALL, ["devicefunctions", "debug", "lineinfo"]),
+        (front_ends.MLIR, "features"),
+    ],
+    indirect=["front_end"],
+)
+def test_code_is_the_same_as_that_of_each_target_by_itself(front_end: str, name: str, tmp_path: Path) -> None:
+    made = project(name, front_end, tmp_path / "project")
+    found = lowered(made, "both", front_end, AOTCUDA_ARCH="sm_75;sm_120")
     assert found["compiled"] > 0
     assert found["differ"] == []
 
@@ -197,9 +227,66 @@ def test_whoever_asks_for_the_target_while_it_is_compiled_is_seen(asking: Path) 
     by_first: dict[str, dict[str, list[str]]] = {}
     for first in sorted({expected[0] for expected in KERNELS.values()}):
         others = [target for target in OLD if target != first]
-        by_first[first] = lowered(asking, "served", first, *others)
+        by_first[first] = lowered(asking, "served", "numba-cuda", first, *others)
     found = {name: sorted(by_first[expected[0]][name], key=OLD.index) for name, expected in KERNELS.items()}
     assert found == KERNELS
+
+
+MLIR_SOURCE = """
+from numba_cuda_mlir import cuda, tools
+from numba_cuda_mlir.extending import overload, typing_registry
+
+
+def asking(question):
+    def asked(x):
+        raise NotImplementedError
+
+    @overload(asked, typing_registry=typing_registry)
+    def _asked(x):
+        if question():
+            return lambda x: x.size
+        return lambda x: x.size // 2
+
+    return asked
+
+
+device = asking(lambda: cuda.get_current_device().compute_capability >= (9, 0))
+capability = asking(lambda: tools.get_gpu_compute_capability(tuple) >= (9, 0))
+dialect = asking(tools.is_using_llvm70)
+
+
+@cuda.jit
+def k_plain(x):
+    x[0] = x.size
+
+
+@cuda.jit
+def k_device(x):
+    x[0] = device(x)
+
+
+@cuda.jit
+def k_capability(x):
+    x[0] = capability(x)
+
+
+@cuda.jit
+def k_dialect(x):
+    x[0] = dialect(x)
+"""
+MLIR_KERNELS = {
+    "k_plain": [*TARGETS],
+    "k_device": ["7.5"],
+    "k_capability": ["7.5"],
+    "k_dialect": ["7.5", "8.0", "8.6", "9.0"],
+}
+
+
+@pytest.mark.front_end(front_ends.MLIR)
+def test_the_second_front_ends_code_that_asks_is_seen_likewise(front_end: str, tmp_path: Path) -> None:
+    table = "\n".join(f'kernels.{name} = "void(float32[::1])"' for name in MLIR_KERNELS)
+    made = projects.write(tmp_path / "project", MLIR_SOURCE, module=table)
+    assert lowered(made, "served", front_end, *TARGETS) == MLIR_KERNELS
 
 
 READS = {

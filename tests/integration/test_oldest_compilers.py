@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda import frontends
 from integration import projects
-from integration.projects import build_wheel, content, manifest_of, write
+from integration.projects import build_wheel, content, manifest_of, refused, write
 from support.images import cuobjdump
 
 SOURCE = """
@@ -59,3 +59,14 @@ def test_the_first_release_that_the_extras_accept_builds(front_end: str, oldest:
     listed = cuobjdump(files["pkg/k.aotcuda/kernels.fatbin"], "--dump-elf-symbols")
     assert overload["symbol"] in listed
     assert b"float add(float" in files["pkg/k.aotcuda/pkg_k.h"]
+
+
+@pytest.mark.front_end("numba-cuda-mlir")
+def test_what_it_cannot_compile_is_said_with_the_release_that_can(front_end: str, oldest: str, tmp_path: Path) -> None:
+    text = "def split(x):\n    return x, (x, True)\n"
+    project = write(tmp_path / "project", text, module='functions.split = "Tuple((f4, Tuple((f4, b1))))(f4)"\n')
+    assert refused(project, PYTHONPATH=oldest).said == (
+        'tool.aotcuda.modules."pkg.k".functions.split: Tuple((f4, Tuple((f4, b1))))(f4): it returns a tuple in a '
+        "tuple, which numba-cuda-mlir 0.5.0 cannot compile and 0.6.0 can (pkg/_k.py:1); return one tuple, or build "
+        "with that release"
+    )

@@ -69,13 +69,16 @@ class Built:
 
     Attributes:
         project: The project.
-        wheel: What is in the wheel.
+        name: That of its wheel.
+        wheel: What is in there.
     """
 
     def __init__(self, project: Path, where: str) -> None:
         self.project = project
         command = (*BUILD, "--skip-dependency-check", "--wheel", "-Cbuild-dir=tool")
-        self.wheel = content(build_wheel(project, *command))
+        wheel = build_wheel(project, *command)
+        self.name = wheel.name
+        self.wheel = content(wheel)
         self._where = where
 
     def step(self) -> Done:
@@ -99,7 +102,9 @@ def meson(folder: Path) -> Built:
 
 
 def scikit_build_core(folder: Path) -> Built:
-    project = write(folder / "project", "scikit-build-core", "scikit_build_core.build")
+    (own,) = [text for text in blocks("toml") if "[tool.scikit-build" in text]
+    table = own[own.index("[tool.") :]
+    project = write(folder / "project", "scikit-build-core", "scikit_build_core.build", table)
     (text,) = blocks("cmake")
     (project / "CMakeLists.txt").write_text(text)
     return Built(project, "gpu_code/pkg")
@@ -122,7 +127,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return tree(project)
 
 
-def test_the_wheel_has_what_aotcuda_builds(built: Built, expected: dict[str, bytes]) -> None:
+def test_the_wheel_is_for_any_system_and_has_what_aotcuda_builds(built: Built, expected: dict[str, bytes]) -> None:
+    assert built.name == "pkg-1.0-py3-none-any.whl"
     generated = {name: data for name, data in expected.items() if name.startswith("pkg/k.")}
     assert len(generated) == 5
     assert {name: data for name, data in built.wheel.items() if not name.startswith("pkg-1.0.")} == {

@@ -34,7 +34,7 @@ GENERATED = [
 
 SUMMARY = re.compile(
     r"aotcuda: built 1 module: 1 kernel, 1 device function for 2 targets; [\d.]+ kB in [\d.]+ s"
-    r"(; \d+ of \d+ steps? from the build cache)?\n"
+    r"(; (all|\d+ of \d+ steps?) from the build cache)?\n"
 )
 """What a build of the project says at its end."""
 

@@ -685,10 +685,22 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
         if (!dims[i])
             return INVALID_VALUE;
     unsigned allowed = kernel->dynamic_shared[device] ? kernel->dynamic_shared[device] : 49152;
-    if (shared > allowed || (TAKES_POINTERS ? !parameters == !extra : parameters || !extra))
+    const char *sizes = getenv("FAKE_CUDA_SIZES"); /* of the parameters of kernels that are launched with pointers to each */
+    if (shared > allowed || (TAKES_POINTERS || sizes ? !parameters == !extra : parameters || !extra))
         return INVALID_VALUE;
     const uint8_t *buffer = NULL;
     size_t size = 0;
+    uint8_t gathered[4096];
+    for (int i = 0; parameters && sizes && *sizes; i++) {
+        char *end;
+        size_t one = strtoul(sizes, &end, 10);
+        if (one > sizeof gathered - size)
+            return INVALID_VALUE;
+        memcpy(gathered + size, parameters[i], one);
+        size += one;
+        sizes = *end ? end + 1 : end;
+        buffer = gathered;
+    }
     for (int i = 0; extra && extra[i]; i += 2) {
         if (extra[i] == (void *)1)
             buffer = extra[i + 1];
@@ -701,7 +713,8 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
     last.launches++;
     last.stream = (uintptr_t)stream;
     last.size = size < sizeof last.parameters ? size : sizeof last.parameters;
-    memcpy(last.parameters, buffer, last.size);
+    if (last.size)
+        memcpy(last.parameters, buffer, last.size);
     strcpy(last.name, kernel->name);
     pthread_mutex_unlock(&lock);
     if (getenv("FAKE_CUDA_LOG")) {

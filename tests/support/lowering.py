@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +53,11 @@ def main() -> int:
 
 
 def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[str]:
-    """The targets that are served by what is compiled for the first; none if that is refused."""
-    with suppress(CompileError):
+    """The targets that are served by what is compiled for the first; what is said if that is refused."""
+    try:
         return [f"{target.major}.{target.minor}" for target in front.compile_alike(unit, loaded, targets)]
-    return []
+    except CompileError as error:
+        return [str(error)]
 
 
 def differing(front: Any, units: dict[Any, Any]) -> Iterator[str]:

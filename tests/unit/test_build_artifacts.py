@@ -25,18 +25,25 @@ kernels.axpy = "void(float32, float32[::1], float32[::1])"
 LAYOUT = ((0, 4), *((8 + 8 * index, 8) for index in range(14)))
 
 
-def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int) -> cubin.CubinKernel:
+def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int, *, one_by_one: bool = False) -> cubin.CubinKernel:
     """Hold a layout against the kernel in a real image; gives that kernel."""
     (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     image = cubin.read(images.numba_cubin("sm_75"), "the image")
     kernel = next(kernel for kernel in image.kernels if kernel.name == "axpy")
-    built = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes)
+    built = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes, one_by_one=one_by_one)
     wheel_files._check_layout(made.units[0], built, kernel, arch.parse("sm_75"))
     return kernel
 
 
 def test_the_layout_of_the_image_is_accepted() -> None:
     assert len(check(LAYOUT, 120).parameters) == len(LAYOUT)
+
+
+def test_where_parameters_lie_may_differ_if_they_are_handed_over_one_by_one() -> None:
+    moved = tuple((offset + 32, size) for offset, size in LAYOUT)
+    assert check(moved, 152, one_by_one=True)
+    with pytest.raises(LinkError):
+        check(tuple((offset, size + 1) for offset, size in LAYOUT), 120, one_by_one=True)
 
 
 @pytest.mark.parametrize(

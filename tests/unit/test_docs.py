@@ -62,3 +62,10 @@ def test_messages_of_the_troubleshooting_page_are_those_that_are_said():
     joined = re.sub(r'"\s*\n\s*f?"', "", code)
     assert len(said) > 25
     assert [text for text in said if text not in joined] == []
+
+
+def test_every_page_is_in_the_contents_of_the_site():
+    text = (ROOT / "docs" / "index.md").read_text()
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"^[\w/-]+$", "".join(blocks), re.MULTILINE)
+    assert sorted(listed) == sorted({*(path.stem for path in ROOT.glob("docs/*.md")), "results/README"} - {"index"})

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="extra mlir-cu13")
-from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir, types
+import numba_cuda_mlir
+
+from aotcuda.builder.frontends.numba import target_questions
+from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir, patches, types
 from aotcuda.builder.frontends.protocol import External
 from aotcuda.errors import CompileError
 
@@ -128,3 +131,31 @@ def test_strided_arrays_of_records_are_refused(signature: str, name: str) -> Non
     args, _ = types.notation.parse(signature, {"r": np.dtype([("a", "i4"), ("b", "f8")])})
     with pytest.raises(CompileError, match=f"argument '{name}' is of type".replace("[", r"\[").replace("]", r"\]")):
         types.check(["x"], args)
+
+
+@pytest.mark.parametrize(
+    ("look", "seen"),
+    [
+        ("options['chip']", True),
+        ("options.get('chip')", True),
+        ("options.pop('chip')", True),
+        ("options.items()", True),
+        ("list(options.values())", True),
+        ("{**options}", True),
+        ("dict(options)", True),
+        ("options.copy()['chip']", True),
+        ("'%(chip)s' % options", True),
+        ("options['lto'], options.get('debug'), list(options), 'chip' in options", False),
+        ("options.copy()", False),
+    ],
+)
+def test_who_looks_at_the_target_in_a_compilations_options_is_seen(look: str, *, seen: bool) -> None:
+    options = patches._Options({"chip": "sm_90", "lto": True})
+    given = {"options": options.copy()}
+    with target_questions.watching((9, 0), "sm_90") as watch:
+        eval(compile(look, "<a toolkit>", "eval"), given)
+    assert watch.named == seen
+    with target_questions.watching((9, 0), "sm_90") as watch:
+        place = f"{numba_cuda_mlir.__path__[0]}/lowering.py"
+        assert eval(compile("options['chip']", place, "eval"), {"options": options}) == "sm_90"
+    assert not watch.named

@@ -74,7 +74,7 @@ def test_the_major_version_of_cuda_stands_in_the_table_and_the_extras_alone() ->
 def test_extras_pin_the_compilers_that_the_table_says() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for name, versions in frontends.TOOLKITS.items():
-        for extra in (name, f"mlir-{name}"):
+        for extra in (name, f"mlir-{name}", f"cpp-{name}"):
             lines = [*extras[extra], *(extras["wide-compilers"] if name == "wide" else [])]
             compiler, linker = (
                 [found[1] for line in lines if (found := re.match(rf"{wanted}==(\S+)\.\*$", line))]

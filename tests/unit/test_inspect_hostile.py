@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import resource
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -213,6 +214,14 @@ def test_names_are_demangled_and_one_that_takes_too_much_costs_no_other(tmp_path
     with open(path, "rb") as file:  # noqa: PTH123
         doubling, plain = (kernel.name for kernel in cubin.read(file.read(), path).kernels)
     assert mangling.demangled([doubling, plain, "axpy", "_Znonsense"]) == {plain: "scale(float*, int)"}
+
+
+def test_names_that_were_told_before_the_time_ran_out_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: object, **_: object) -> None:
+        raise subprocess.TimeoutExpired(cmd="it", timeout=10, output=b"scale(float*, int)\nsca")
+
+    monkeypatch.setattr(mangling.subprocess, "run", run)
+    assert mangling.demangled(["_Z5scalePfi", "_Z6scaledPfi"]) == {"_Z5scalePfi": "scale(float*, int)"}
 
 
 @pytest.mark.parametrize("name", ["_Z1f" + "P" * 5000 + "i", "_Z1f\n_Z5scalePfi", "_Z1f\ud800", "_Z"])

@@ -268,7 +268,7 @@ def test_the_floor_is_raised_with_what_older_run_times_do_not_know():
     known = {
         "0.1.0": (
             1,
-            "scalar complex pointer datetime record array type tuple elements number constant",
+            "scalar complex pointer datetime record array type tuple elements number constant buffer struct",
             "sass ptx ltoir",
             "zero one items itemsize data shape stride step",
         )

@@ -105,6 +105,11 @@ def test_the_summary_counts_and_the_slowest_steps_are_said_on_demand() -> None:
         assert len(found) == 11
 
 
+def test_the_summary_says_that_all_came_from_the_cache() -> None:
+    summary = progress.Summary(modules=1, kernels=1, functions=0, targets=1, seconds=0.3, size=999, whole=True)
+    assert summary.lines() == ["built 1 module: 1 kernel for 1 target; 999 B in 0.3 s; all from the build cache"]
+
+
 @pytest.mark.parametrize(
     ("reused", "made", "expected"),
     [(None, 0, "40 B"), (0, 14, "0 of 14 steps"), (1, 0, "1 of 1 step from"), (0, 0, "0 of 0 steps from")],

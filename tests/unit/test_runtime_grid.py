@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import struct
+import sys
 
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from support.grids import PAIR, kernel, variant
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -150,6 +152,7 @@ def test_a_grid_sees_the_constants_that_the_launch_leaves_out(cuda, package) -> 
         ((1.0, 16), {}, "was not given n"),
         ((1.0, 16, 128, None, 1), {}, "takes 5 arguments, got 6"),
         ((1.0, 16), {"BLOCK": 128, "block": 3}, "has no argument block; it takes x, factor, n, BLOCK, ACT, num_warps"),
+        ((1.0, 16, 128), {"block": 3}, "has no argument block; it takes x, factor, n, BLOCK, ACT, num_warps"),
         ((1.0, 16, 128), {"BLOCK": 128}, "was given BLOCK by position and by name"),
         ((1.0, 16), {"BLOCK": 256}, "argument 4, BLOCK, is 256 where BLOCK=128 is packaged"),
         ((1.0, 1.5), {"BLOCK": 128}, "argument 3, n, is float"),
@@ -159,8 +162,12 @@ def test_a_grid_sees_the_constants_that_the_launch_leaves_out(cuda, package) -> 
 def test_what_does_not_fit_is_named(cuda, package, args, named, said) -> None:
     x = at(cuda, 0)
     given = (x, *args) if "n" not in said.split() else (x, args[0])
+    k = package()
+    for _ in range(2):
+        k[1](x, 1.0, 16, BLOCK=128)  # nothing else is taken once this has been learnt
     with pytest.raises(ArgumentError) as caught:
-        package()[1](*given, **named)
+        k[1](*given, **named)
+    assert len(cuda.launches()) == 2
     assert said in str(caught.value)
     assert "packaged: void(*fp32, fp32, i32; BLOCK=1024)" in str(caught.value)
 
@@ -203,3 +210,76 @@ def test_streams_are_given_by_configure_and_the_rest_is_the_kernels(cuda, packag
         k.forall(10)
     with pytest.raises(TypeError, match=r"needs a grid: k\[grid\]"):
         k(x, 1.0, 16)
+
+
+def test_an_error_of_the_driver_tells_the_grid_and_the_kernels_own_block(cuda, package) -> None:
+    k, x = package(), at(cuda, 0)
+    k[2](x, 1.0, 16, BLOCK=128)
+    cuda.set(fail="cuLaunchKernel=700")
+    with pytest.raises(CudaError, match=r"with grid \(2, 1, 1\)"):
+        k[2](x, 1.0, 16, BLOCK=128)
+    with pytest.raises(CudaError, match=r"with grid \(2, 1, 1\)"):
+        k[2](x, n=16, factor=1.0, BLOCK=128)
+
+
+def test_names_come_in_any_order_and_from_dictionaries(cuda, package, general) -> None:
+    k, x = package(), at(cuda, 0)
+    for _ in range(2):
+        k[1](x, 2.0, 16, BLOCK=128)
+    named = {str(b"BLOCK", "ascii"): 128, str(b"n", "ascii"): 16, "factor": 2.0}  # names that nobody has interned
+    for given in (named, dict(reversed(named.items()))):
+        k[1](x, **given)
+        assert launch_of(cuda)[0] == "small_even"
+        assert cuda.parameters() == struct.pack("<Qfi16x", x.address, 2.0, 16)
+    assert len(general) == 1
+
+
+def test_launchers_go_on_when_the_module_was_unloaded(cuda, package) -> None:
+    k, x = package(), at(cuda, 0)
+    held = k[3]
+    for _ in range(3):
+        held(x, 1.0, 16, BLOCK=128)
+
+    sys.modules["mypkg.kernels"].__aotcuda__.unload()
+    for run in (held, k[3]):
+        run(x, 1.0, 17, BLOCK=128)
+        assert launch_of(cuda)[0] == "small"
+
+
+def test_fast_paths_and_the_general_path_take_the_same_variants(cuda, package) -> None:
+    """Random arguments, some of which no variant takes; the general path is asked by itself for each."""
+    bounded = variant("bounded", 128, divisor=16, least=-32, most=64)
+    k = package(kernel(bounded, *PAIR["overloads"]))
+    arrays = [at(cuda, shift, like) for shift in (0, 4, 8) for like in (FLOATS, FLOATS.reshape(8, 8))]
+    others = [at(cuda, 0, np.zeros(8)), at(cuda, 0)]
+    others[1].interface["data"] = (others[1].address, True)
+    good = [0, 1, -16, 16, 32, 64, 80, 17, 2**31 - 16, -(2**31), True, np.int32(48)]
+    choices = random.Random(20)
+
+    def one(usual: list, rare: list) -> object:
+        return choices.choice(rare if choices.random() < 0.1 else usual)
+
+    wanted, refused = [], 0
+    for _ in range(500):
+        args = (
+            one(arrays, others),
+            one([1.5, 2, np.float32(3), True], [1e300, None, "x"]),
+            one(good, [2**31, 2**70, 1.5, None, "n"]),
+            one([128, 1024], [1, True, 128.0, None, np.int64(128)]),
+            one([None, None, "relu", True], ["gelu", 1]),
+            one([None], [1, 8]),
+        )
+        loaded = sys.modules["mypkg.kernels"].__aotcuda__._loader.ready()
+        try:
+            overload, slot, *_ = loaded.select("k", args, 0)
+        except ArgumentError:
+            refused += 1
+            with pytest.raises(ArgumentError):
+                k[2](*args[:5], num_warps=args[5])
+            continue
+        wanted.append((overload.record["symbol"], bytes(slot[0])[: overload.size].hex()))
+        overload.slots.append(slot)
+        k[2](*args[:3], num_warps=args[5], ACT=args[4], BLOCK=args[3])
+    assert [(call["kernel"], call["parameters"]) for call in cuda.launches()] == wanted
+    assert len({symbol for symbol, _ in wanted}) == 6
+    assert refused > 50

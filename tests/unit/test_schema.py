@@ -24,6 +24,7 @@ from aotcuda.builder.config import schema
 from aotcuda.builder.config.model import Config, LinkItem, Module, Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.config.settings import settings
+from aotcuda.builder.frontends.cuda_cpp import tables as cuda_cpp
 from aotcuda.builder.frontends.numba.tables import Function, Kernel
 from aotcuda.builder.frontends.triton import tables as triton
 from aotcuda.errors import ConfigError
@@ -225,9 +226,18 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         | {"signature"},
         triton.Settings: {_key(field.name) for field in dataclasses.fields(triton.Settings)} - {"key"},
     }
-    assert in_schema == {frozenset(names) for names in by_hand.values()}
+    others = [cls for _, _, cls in cuda_cpp.SECTIONS]
+    assert in_schema == {frozenset(names) for names in (*by_hand.values(), *map(settings, others))}
     elsewhere = {triton.Kernel, triton.Settings}  # docs/triton.md has them
     assert {cls for _, _, cls in schema.sections()} == set(by_hand) - elsewhere
+
+
+def test_the_page_on_cuda_cpp_has_its_keys() -> None:
+    page = (PAGE.parent / "cuda-cpp.md").read_text()
+    for _, name, cls in cuda_cpp.SECTIONS:
+        kind = name.partition(".")[0]
+        (table,) = re.findall(rf"^\| key of `{kind}.*?(?=^$)", page, re.DOTALL | re.MULTILINE)
+        assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == [*settings(cls)]
 
 
 def _key(name: str) -> str:
@@ -309,11 +319,11 @@ def test_validate_pyproject_takes_a_good_project(validate: validate_pyproject.ap
     [
         ("arch = ", "archs = ", "tool.aotcuda"),
         ('"sm_80"', '"sm80"', "tool.aotcuda.arch"),
-        ("signature =", "sig =", "add_i32"),
+        ("signature =", "sig =", "kernels.functions"),
         ("source = ", "src = ", "mypkg.kernels"),
         ("table.cu", "table.cpp", "link"),
         ("axpy =", "ax-py =", "kernels"),
-        ("axpy = [", "axpy = [1, ", "kernels"),  # front ends have kernels of several shapes
+        ("axpy = [", "axpy = [1, ", "kernels.kernels"),
     ],
 )
 def test_validate_pyproject_refuses_a_bad_one(

@@ -112,6 +112,16 @@ def test_two_of_them_are_compared_without_a_question() -> None:
     assert served(lambda it: it == Capability((0, 0))) == TARGETS
 
 
+def test_targets_of_one_capability_differ_where_the_name_was_asked_for() -> None:
+    with target_questions.watching((9, 0), "sm_90") as watch:
+        assert watch.serves((9, 0), "sm_90a")
+        assert watch.serves((8, 0), "sm_80")
+        watch.named = True
+    assert watch.serves((9, 0), "sm_90")
+    assert not watch.serves((9, 0), "sm_90a")
+    assert not watch.serves((8, 0), "sm_80")
+
+
 def test_without_a_compilation_nothing_is_noted() -> None:
     assert target_questions.current() is None
     assert Capability((8, 0)) >= (7, 5)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Overload, Parameter
 
 
+_ONE_BY_ONE = "/* Where its parameters lie depends on the GPU: hand them over by cuLaunchKernel's kernelParams. */"
+
+
 def struct_name(module: str, symbol: str) -> str:
     """`mypkg_kernels_axpy__0_parameters`."""
     return f"{module.replace('.', '_')}_{symbol}_parameters"
@@ -31,8 +34,10 @@ def render(module: str, kernels: Iterable[Kernel]) -> Iterator[str]:
             yield f'/* "{symbol}": {kernel["name"]}, {overload["signature"]} */'
             for arch, launch in overload.get("launches", {}).items():
                 yield f"/* {arch}: blocks of {launch['threads']} threads, {launch['shared']} bytes of shared memory */"
-            members = [line for parameter in overload["parameters"] for line in _members(parameter)]
-            members += _reserved(overload)
+            if overload.get("one_by_one"):
+                yield from (_ONE_BY_ONE, "")
+                continue
+            members = [*_block(overload["parameters"]), *_reserved(overload)]
             if members:
                 yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {name};")
             yield f"enum {{ {name.removesuffix('s')}_bytes = {overload['parameter_bytes']} }};"
@@ -54,6 +59,45 @@ def _reserved(overload: Overload) -> Iterator[str]:
         yield f"void *reserved[{count}]; /* null */"
 
 
+def _block(parameters: Sequence[Parameter]) -> list[str]:
+    """The members of a whole block: those of the parameters, and the sizes of arrays in their places between these."""
+    if not any(_is_scattered(parameter) for parameter in parameters):
+        return [line for parameter in parameters for line in _members(parameter)]
+    members: list[tuple[int, int, list[str]]] = []
+    for parameter in parameters:
+        members.append((parameter["offset"], _bytes(parameter), [*_members(parameter)]))
+        for size in parameter.get("sizes", ()):
+            declared = c_types.declare(c_types.SCALARS[size["format"]], c_types.identifier(size["name"]))
+            what = f"{declared}; /* {size['type']}: {size['word']} of {parameter['name']} */"
+            members.append((size["offset"], struct.calcsize(size["format"]), [what]))
+    lines: list[str] = []
+    end = gaps = 0
+    for offset, length, text in sorted(members):
+        if offset - end >= _ALIGNMENT:  # more than any member's own alignment makes
+            lines.append(f"unsigned char aotcuda_gap{gaps}[{offset - end}];")
+            gaps += 1
+        end = offset + length
+        lines += text
+    return lines
+
+
+_ALIGNMENT = 8
+"""The most that a member is aligned by; parameters that C++ aligns by more have a gap before them."""
+
+
+def _is_scattered(parameter: Parameter) -> bool:
+    return "sizes" in parameter or parameter["kind"] == "struct"
+
+
+def _bytes(parameter: Parameter) -> int:
+    kind = parameter["kind"]
+    if kind == "struct":
+        return parameter["bytes"]
+    if kind in ("scalar", "complex"):
+        return struct.calcsize(parameter["format"]) * (2 if kind == "complex" else 1)
+    return 8 * len(parameter.get("words", "1"))
+
+
 def _members(parameter: Parameter) -> Iterator[str]:
     kind = parameter["kind"]
     if kind == "tuple":
@@ -69,7 +113,16 @@ def _members(parameter: Parameter) -> Iterator[str]:
         yield from (f"    {line}" for line in _words(parameter))
         yield f"}} {name}; /* {parameter['type']} */"
         return
+    if kind == "struct":
+        # Of the largest integers that its size and its place are multiples of: C knows nothing of its members.
+        word = next(size for size in (8, 4, 2, 1) if parameter["bytes"] % size == 0 and parameter["offset"] % size == 0)
+        declared = c_types.declare(c_types.SCALARS[_WORDS[word]], name)
+        yield f"{declared}[{parameter['bytes'] // word}]; /* {parameter['type']} */"
+        return
     yield f"{c_types.declare(_type(parameter), name)}; /* {parameter['type']} */"
+
+
+_WORDS = {8: "Q", 4: "I", 2: "H", 1: "B"}
 
 
 def _type(parameter: Parameter) -> str:
@@ -82,6 +135,8 @@ def _type(parameter: Parameter) -> str:
         return c_types.COMPLEX[parameter["format"]]
     if kind == "type" and "words" not in parameter:
         return c_types.element(parameter["dtype"])
+    if kind == "buffer":
+        return f"{'const ' if parameter.get('readonly') else ''}{c_types.element(parameter['dtype'])} *"
     return "long long" if kind == "datetime" else "void *"
 
 

@@ -170,5 +170,8 @@ def _described(field: dataclasses.Field[Any], entry: Setting) -> dict[str, Any]:
 def constant_default(field: dataclasses.Field[Any], entry: Setting) -> object:
     """The default of a key as TOML has it, or None if it has none or one that depends on other keys."""
     if field.default == () and not entry.default:
-        return {} if entry.shape.schema().get("type") == "object" else []
+        schema = entry.shape.schema()
+        return (
+            {} if schema.get("anyOf", [schema])[0].get("type") == "object" else []
+        )  # each front end has one of its own
     return field.default if isinstance(field.default, bool | int | str) else None

@@ -49,6 +49,8 @@ class Unit:
         signature: Its types as the user wrote them; empty where the source alone says them.
         signature_key: The key that holds them.
         shared_name: A name by which all functions that have it may be called, beside their own; may be empty.
+        batch: Units that share what is compiled have one name for it here, and are compiled one after the other in one
+            child; alone where it is empty.
     """
 
     key: str
@@ -61,6 +63,7 @@ class Unit:
     signature: str = ""
     signature_key: str = ""
     shared_name: str = ""
+    batch: str = ""
 
     @property
     def title(self) -> str:
@@ -167,6 +170,9 @@ class CompiledKernel:
         launch: Block, shared memory and cluster of its launches, for this capability; None where users say them.
         launches: The same by the images' targets, as the build notes it.
         arguments: The names by which launches may give arguments, in order; None where only positions count.
+        one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
+            them all is; of `layout` the order and the sizes hold.
+        has_functions: Its code has the exported functions of its module in it, so these are not linked again.
     """
 
     code: tuple[LinkInput, ...]
@@ -187,6 +193,8 @@ class CompiledKernel:
     launch: FixedLaunch | None = None
     launches: tuple[tuple[str, FixedLaunch], ...] = ()
     arguments: tuple[Argument, ...] | None = None
+    one_by_one: bool = False
+    has_functions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

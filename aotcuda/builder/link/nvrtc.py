@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuda.bindings import nvrtc
@@ -18,15 +19,56 @@ if TYPE_CHECKING:
 
 
 def compile_source(
-    source: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], *, lto: bool
+    source: LinkInput,
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    *,
+    lto: bool,
+    names: Sequence[str] = (),
 ) -> bytes:
     """Compile one source for one target, as relocatable device code.
+
+    Args:
+        source: The source.
+        target: What for.
+        options: The module's options.
+        include_dirs: Folders that headers are searched in, before the toolkit's own.
+        lto: Give LTOIR and not PTX.
+        names: Kernels as C++ names them: instances of templates among them are made.
 
     Raises:
         CompileError: The compiler refuses it; the message is the compiler's own, with file and line.
     """
-    arguments = [f"--gpu-architecture={'compute' if lto else 'sm'}_{target.number}", "--relocatable-device-code=true"]
+    arguments = [f"--gpu-architecture={'compute' if lto else 'sm'}_{target.number}"]
     arguments += ["--dlink-time-opt"] if lto else []
+    code, _ = _compile(source, target, options, include_dirs, arguments, names)
+    return code
+
+
+def describe_source(
+    source: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], names: Sequence[str]
+) -> tuple[bytes, dict[str, str]]:
+    """Compile a source to PTX with all debug information, which describes what it defines; with the symbols of `names`.
+
+    Raises:
+        CompileError: As `compile_source`; lines of a file `__nv_name_map` are about `names`.
+    """
+    arguments = [f"--gpu-architecture=compute_{target.number}"]
+    debug = replace(options, debug=True, lineinfo=False)
+    return _compile(source, target, debug, include_dirs, arguments, names)
+
+
+def _compile(
+    source: LinkInput,
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    arguments: list[str],
+    names: Sequence[str],
+) -> tuple[bytes, dict[str, str]]:
+    lto = "--dlink-time-opt" in arguments
+    arguments = [*arguments, "--relocatable-device-code=true"]
     folders = [source.folder] if source.folder else []
     arguments += [f"--include-path={path}" for path in (*folders, *include_dirs, *toolchain.include_dirs())]
     arguments += [f"--define-macro={name}={value}" if value else f"-D{name}" for name, value in options.defines]
@@ -36,6 +78,8 @@ def compile_source(
     arguments += list(options.nvrtc_options)
     _, program = nvrtc.nvrtcCreateProgram(source.data, source.name.encode(), 0, [], [])
     try:
+        for name in names:
+            nvrtc.nvrtcAddNameExpression(program, name.encode())
         (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [item.encode() for item in arguments])
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             _, size = nvrtc.nvrtcGetProgramLogSize(program)
@@ -50,7 +94,8 @@ def compile_source(
         _, size = size_of(program)
         code = _room(size)
         get(program, code)
-        return code[:size]
+        symbols = {name: nvrtc.nvrtcGetLoweredName(program, name.encode())[1].decode() for name in names}
+        return code[:size], symbols
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

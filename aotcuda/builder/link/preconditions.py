@@ -44,7 +44,7 @@ def survey(
         message = f"{asked_by}: {error}"
         raise LinkError(message) from None
     except CompileError as error:
-        raise _not_compiled(item, target, options, include_dirs, asked_by, str(error)) from None
+        raise not_compiled(item, target, options, include_dirs, asked_by, str(error)) from None
     if item.kind == "cu" and not item.internal:
         declared = [external for external in externals if external.name in found.functions]
         prototypes.check(item, declared, target, options, include_dirs)
@@ -53,8 +53,14 @@ def survey(
     return found
 
 
-def _not_compiled(
-    item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], asked_by: str, said: str
+def not_compiled(
+    item: LinkInput,
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    asked_by: str,
+    said: str,
+    names: Sequence[str] = (),
 ) -> CompileError:
     """The error for CUDA C++ that does not compile: with who links it, and the first target that it compiles for."""
     head, _, log = said.partition("\n")
@@ -65,7 +71,7 @@ def _not_compiled(
             continue
         higher = Target("sass", *capability, "")
         try:
-            nvrtc.compile_source(item, higher, options, include_dirs, lto=False)
+            nvrtc.compile_source(item, higher, options, include_dirs, lto=False, names=names)
         except CompileError:
             continue
         remedy = (

@@ -253,10 +253,10 @@ def compiling(
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
     found: Compiled = dict(have)
     while any(left.values()):
-        shares = [(unit, share) for unit, targets in left.items() for share in _shares(targets, processes)]
-        results = yield pool.Round(COMPILE, [_task(front, unit, functions[unit], share) for unit, share in shares])
-        for (unit, _), built in zip(shares, results, strict=True):
-            found |= {(unit, target): made for target, made in built.items()}
+        shares = _batches(left) if processes is None else _each(left, processes)
+        results = yield pool.Round(COMPILE, [_task(front, units, functions, share) for units, share in shares])
+        for built in results:
+            found |= built
         left = {unit: [target for target in targets if (unit, target) not in found] for unit, targets in left.items()}
     return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
 
@@ -265,17 +265,38 @@ COMPILE = 0
 """The rank of compiling, the first of a build's rounds."""
 
 
-def _shares(targets: Sequence[Target], number: int | None) -> list[Sequence[Target]]:
-    """So many shares of the targets, as far as there are; or each by itself."""
-    number = number or len(targets)
-    return [share for start in range(number) if (share := targets[start::number])]
+def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
+    """So many shares of each unit's targets, as far as there are."""
+    return [
+        ([unit], share)
+        for unit, targets in left.items()
+        for start in range(number)
+        if (share := targets[start::number])
+    ]
 
 
-def _task(front: FrontEnd, unit: Unit, function: object, targets: Sequence[Target]) -> pool.Task:
-    def compiled() -> Mapping[Target, Any]:
+def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
+    """Each target by itself, with the units that are of one batch together."""
+    found: dict[tuple[object, Target], list[Unit]] = {}
+    for unit, targets in left.items():
+        for target in targets:
+            found.setdefault((unit.batch or unit, target), []).append(unit)
+    return [(units, [target]) for (_, target), units in found.items()]
+
+
+def _task(
+    front: FrontEnd, units: Sequence[Unit], functions: Mapping[Unit, object], targets: Sequence[Target]
+) -> pool.Task:
+    def compiled() -> Compiled:
         if hasattr(front, "compile_alike"):
-            return front.compile_alike(unit, function, targets)
-        one: Callable[..., Any] = front.compile_kernel if unit.kind == "kernel" else front.compile_function
-        return {target: one(unit, function, target) for target in targets}
+            return {
+                (unit, target): made
+                for unit in units
+                for target, made in front.compile_alike(unit, functions[unit], targets).items()
+            }
+        one = {"kernel": front.compile_kernel, "function": front.compile_function}
+        return {(unit, target): one[unit.kind](unit, functions[unit], target) for target in targets for unit in units}
 
-    return pool.Task(f"{unit.title} for {', '.join(map(str, targets))}", compiled, key=unit.key)
+    first = units[0]
+    title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
+    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compiled, key=first.key)

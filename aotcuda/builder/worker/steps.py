@@ -291,7 +291,7 @@ class Steps:
         code = plan.code_targets[target]
         kernels = [compiled[unit, code] for unit in plan.kernels]
         inputs = [item for kernel in kernels for item in kernel.code]
-        if not self._takes_functions(plan, target, compiled):
+        if not self._takes_functions(plan, target, compiled) or any(kernel.has_functions for kernel in kernels):
             return [*inputs, *self._foreign(plan, kernels)]
         name = f"code of {plan.config.name}'s functions"
         inputs.append(LinkInput(kind="ltoir", name=name, data=merged["functions", code]))

@@ -15,7 +15,7 @@ from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from typing import Any
 
     from aotcuda.runtime.driver import Driver
@@ -60,8 +60,12 @@ class _Copy:
         self._driver.check(code, f"an array in the host's memory could not be copied for {self._where}")
 
 
-def wanted(args: tuple[object, ...]) -> list[int]:
+def wanted(args: tuple[object, ...], by_value: Container[int] = ()) -> list[int]:
     """The numbers of the arguments, from 1, that are to be copied.
+
+    Args:
+        args: The arguments.
+        by_value: The places, from 0, where records are passed by value.
 
     Raises:
         ConfigError: `AOTCUDA_HOST_ARRAYS` has an unknown value.
@@ -70,7 +74,7 @@ def wanted(args: tuple[object, ...]) -> list[int]:
     if value not in _VALUES:
         message = f"{_VARIABLE} is {value!r}; write 'error' or 'copy'"
         raise ConfigError(message)
-    return [] if value == "error" else [number for number, arg in enumerate(args, 1) if is_numpy(arg)]
+    return [] if value == "error" else [at + 1 for at, arg in enumerate(args) if is_numpy(arg) and at not in by_value]
 
 
 def is_numpy(arg: object) -> bool:

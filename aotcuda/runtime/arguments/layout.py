@@ -16,6 +16,9 @@ from aotcuda.runtime.arguments import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from aotcuda.manifest import Overload
     from aotcuda.runtime.driver import Mark
 
@@ -32,11 +35,13 @@ class PackedOverload:
         parameters: Its parameters, likewise.
         size: Bytes of the block.
         fits: For each parameter, what appends the numbers of an argument that was read, or answers False.
-        forms: Dtype and number of dimensions, None for any, of each parameter that is an array; None for the others.
-        pack_into: Writes a block's numbers into a buffer.
+        forms: What `parameters.form` says of each parameter.
+        pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
         addresses: Which of those numbers are the addresses of arrays.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         made: An item for each slot that there is.
+        starts: Where each parameter begins, if launches hand them over one by one: the driver then copies each to where
+            the GPU's code has it. Empty where they are handed the block.
         live: As `OverloadTable.live`, of the table that it belongs to.
     """
 
@@ -51,6 +56,7 @@ class PackedOverload:
         "record",
         "size",
         "slots",
+        "starts",
     )
 
     def __init__(self, overload: Overload, where: str, live: Mark) -> None:
@@ -61,20 +67,16 @@ class PackedOverload:
         try:
             fields = self._fields(zeros=True)
             block = struct.Struct(_format(fields, self.size))
+            order = _order(fields)
             self.fits = tuple([parameters.of(parameter).fit(parameter) for parameter in self.parameters])
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise ManifestError(message) from None
-        self.forms = [
-            (parameter["dtype"], parameter["ndim"])
-            if parameter["kind"] == "array"
-            else (parameter["dtype"], None)
-            if parameter["kind"] == "elements"
-            else None
-            for parameter in self.parameters
-        ]
-        self.pack_into = block.pack_into
+        self.forms = [parameters.form(parameter) for parameter in self.parameters]
+        self.pack_into = block.pack_into if order is None else _reordered(block, order)
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
+        offsets = [part["offset"] for each in self.parameters for part in (each, *each.get("sizes", ()))]
+        self.starts = sorted(offsets) if overload.get("one_by_one") else []
         self.slots: list[Slot] = []
         self.made: list[None] = []
 
@@ -101,9 +103,13 @@ class PackedOverload:
         free = len(self.slots.copy())  # a copy waits for who changes the list; a length does not, without the GIL
         return free >= len(self.made)
 
-    def fast_struct(self) -> struct.Struct:
-        """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros."""
-        return struct.Struct(_format(self._fields(zeros=False), self.size))
+    def fast_struct(self) -> tuple[struct.Struct, list[int] | None]:
+        """The block without the words that are always zero: `pack_into` fills what a format leaves out with zeros.
+
+        With it the order in which it takes the parameters' numbers, None for their own.
+        """
+        fields = self._fields(zeros=False)
+        return struct.Struct(_format(fields, self.size)), _order(fields)
 
     def _fields(self, *, zeros: bool) -> list[tuple[int, str, bool]]:
         return [
@@ -111,7 +117,9 @@ class PackedOverload:
         ]
 
     def make_slot(self) -> Slot:
-        """A slot: the buffer, a pointer to the `extra` array that tells `cuLaunchKernelEx` of it, and its size.
+        """A slot: the buffer, a pointer to the array that tells `cuLaunchKernelEx` of it, and its size.
+
+        That array is its `extra`, or its `kernelParams` where there are `starts`.
 
         Then a cell for what the driver answers to questions before a launch, and a pointer to it.
         """
@@ -121,16 +129,32 @@ class PackedOverload:
         extra = (ctypes.c_void_p * 5)(
             _BUFFER_POINTER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), _END
         )
+        if self.starts:
+            start = ctypes.addressof(buffer)
+            extra = (ctypes.c_void_p * len(self.starts))(*[start + offset for offset in self.starts])
         cell = ctypes.c_uint64()
         # The pointers are made here, since ctypes would make them at every call.
         return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell)
+
+
+def _order(fields: list[tuple[int, str, bool]]) -> list[int] | None:
+    """The order in which fields lie in the block; None if that is their own, as it is without an array's sizes."""
+    order = sorted(range(len(fields)), key=lambda at: fields[at][0])
+    return None if order == list(range(len(fields))) else order
+
+
+def _reordered(block: struct.Struct, order: list[int]) -> Callable[..., None]:
+    def pack_into(buffer: Any, offset: int, *values: object) -> None:
+        block.pack_into(buffer, offset, *[values[at] for at in order])
+
+    return pack_into
 
 
 def _format(fields: list[tuple[int, str, bool]], size: int) -> str:
     """The whole block as a `struct` format, with the gaps spelled out."""
     parts = ["<"]
     position = 0
-    for offset, form, _ in [*fields, (size, "", False)]:
+    for offset, form, _ in [*sorted(fields, key=lambda field: field[0]), (size, "", False)]:
         if offset < position:
             message = f"a parameter at byte {offset} overlaps the one before it"
             raise ValueError(message)

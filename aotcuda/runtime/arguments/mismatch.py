@@ -70,7 +70,7 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     """What is wrong with one argument, None if nothing is."""
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
-    if arrays.is_host(arg):
+    if parameter["kind"] != "struct" and arrays.is_host(arg):
         what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
         copied = reading.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
         way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""

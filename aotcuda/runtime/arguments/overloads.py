@@ -75,9 +75,9 @@ class _Ranked:
         self._plans = overloads
         self._live = live
         self._groups: dict[object, Group] = {None: Group(overloads, live)}
+        # One that takes any dimensions decides too, since fast paths are for arrays of some number of them.
         forms = [{overload.forms[at] for overload in overloads} for at in range(len(readers))]
-        # A fast path is for arrays of some dimensions, also where the overload takes any.
-        self._deciding = [at for at, found in enumerate(forms) if len(found) > 1 or any(map(_is_open, found))]
+        self._deciding = [at for at, found in enumerate(forms) if len(found) > 1 or any(map(_takes_any, found))]
         self.readers = readers
 
     def guess(self, args: tuple[object, ...]) -> Group:
@@ -104,7 +104,7 @@ class _Ranked:
         pairs = list(zip(self._deciding, wanted, strict=True))
         # A parameter that takes arrays and is none, a record, decides for itself.
         overloads = [
-            overload for overload in self._plans if all(_admits(overload.forms[at], form) for at, form in pairs)
+            overload for overload in self._plans if all(_takes(overload.forms[at], form) for at, form in pairs)
         ]
         # Each library has its own names for one dtype; the group is the same.
         group = self._groups.get(tuple(wanted)) or Group(overloads, self._live)
@@ -159,6 +159,12 @@ class OverloadTable:
     def takes(self, count: int) -> bool:
         """Whether an overload has so many parameters."""
         return any(len(overload.parameters) == count for overload in self.overloads)
+
+    def by_value(self, count: int) -> set[int]:
+        """The places where an overload with so many parameters takes a record by value."""
+        overloads = [overload for overload in self.overloads if len(overload.parameters) == count]
+        pairs = [pair for overload in overloads for pair in enumerate(overload.parameters)]
+        return {at for at, parameter in pairs if parameter["kind"] == "struct"}
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """The error for arguments that no overload takes."""
@@ -277,14 +283,14 @@ class OverloadTable:
         return ranked
 
 
-def _is_open(form: Any) -> bool:
-    """Whether a parameter takes arrays of any number of dimensions."""
+def _takes_any(form: tuple[str, int | None] | None) -> bool:
+    """Whether a parameter of this form takes arrays of any number of dimensions."""
     return form is not None and form[1] is None
 
 
-def _admits(form: Any, given: Any) -> bool:
-    """Whether an array of this dtype and number of dimensions may fit a parameter."""
-    return form is None or (form[0] == given[0] and form[1] in (None, given[1]))
+def _takes(form: tuple[str, int | None] | None, found: tuple[str, int]) -> bool:
+    """Whether a parameter of a form may take arrays of such dtype and dimensions."""
+    return form is None or form == found or (form[1] is None and form[0] == found[0])
 
 
 def _has_tuple(overload: PackedOverload) -> bool:

@@ -98,7 +98,7 @@ class Kind:
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         """The parameter for the extension: kind, format, offset, layout, ndim, itemsize, writable, words, dtype.
 
-        Where it is more than that, also: divisor, least, most, value.
+        Where it is more than that, also: sizes, divisor, least, most, value.
 
         Raises:
             GeneralOnlyError: The extension does not take it.
@@ -256,7 +256,7 @@ class Array(Kind):
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
         writable, itemsize = not parameter.get("readonly", False), views.item_bytes(parameter["dtype"])
         counts_elements = in_elements(parameter)
-        pick = _picker([_names(ndim).index(word) for word in parameter["words"]])
+        pick = _picker([_names(ndim).index(word) for word in (*parameter["words"], *_sizes(parameter))])
         is_line = ndim == 1 and layout != "A"
 
         def fit(view: View | None, values: list[object]) -> bool:
@@ -293,7 +293,7 @@ class Array(Kind):
             (parameter["offset"] + 8 * at, "Q" if word == "data" else "q", word == "data")
             for at, word in enumerate(parameter["words"])
             if zeros or word != "zero"
-        ]
+        ] + _size_fields(parameter)
 
     def wanted(self, parameter: Parameter) -> str:
         return f"{views.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
@@ -319,13 +319,15 @@ class Array(Kind):
                 f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
                 "pass a contiguous copy"
             )
-        return None
+        return _too_large(self, parameter, read)
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         words, ndim = parameter["words"], parameter["ndim"]
+        if ndim and "shape0" not in words:  # the kernel is told where it lies, and no more
+            return _address(parameter, block)
         numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
         shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
         itemsize = views.item_bytes(parameter["dtype"])
@@ -343,7 +345,119 @@ class Array(Kind):
         words = bytes(map(_word, parameter["words"]))
         itemsize = views.item_bytes(dtype)
         layout, ndim = parameter["layout"], parameter["ndim"]
-        return "a", "Q", parameter["offset"], layout, ndim, itemsize, int(writable), words, dtype
+        return (
+            "a",
+            "Q",
+            parameter["offset"],
+            layout,
+            ndim,
+            itemsize,
+            int(writable),
+            words,
+            dtype,
+            _size_records(parameter),
+        )
+
+
+class Buffer(Kind):
+    """A C-contiguous device array of one dtype, whatever its dimensions: the kernel gets its address alone.
+
+    A read-only array fits only a parameter that is `readonly`, as `const float *` is.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if arrays.family(value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
+        itemsize, sizes = views.item_bytes(dtype), _sizes(parameter)
+
+        def fit(view: View | None, values: list[object]) -> bool:
+            if view is None:
+                return False
+            typestr, address, shape, strides, readonly = view
+            if typestr != dtype or strides is not None or (readonly and writable):
+                return False
+            values.append(address)
+            if sizes:
+                items = 1
+                for extent in shape:
+                    items *= extent
+                values += [items if word == "items" else itemsize for word in sizes]
+            return True
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True), *_size_fields(parameter)]
+
+    def wanted(self, parameter: Parameter) -> str:
+        return f"a C-contiguous array of {views.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        view: View = read
+        typestr, _, shape, strides, readonly = view
+        if typestr != parameter["dtype"]:
+            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
+        if strides is not None:
+            return (
+                f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
+                f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
+            )
+        if readonly and not parameter.get("readonly", False):
+            return f"is read-only, and {parameter['type']} lets the kernel write to it; pass a writable array"
+        return _too_large(self, parameter, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return _address(parameter, block)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        found = arrays.identity(arg)
+        if found is None:
+            raise GeneralOnlyError
+        # For arrays of as many dimensions as this one; others are another group's.
+        words = {"kind": "array", "ndim": found[1], "layout": "C", "words": ["data"]}
+        writer.array(name, {**parameter, **words}, arg)  # type: ignore[typeddict-item]
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
+        words, itemsize = bytes([_word("data")]), views.item_bytes(dtype)
+        sizes = _size_records(parameter)
+        return "a", "Q", parameter["offset"], "C", ANY_DIMENSIONS, itemsize, int(writable), words, dtype, sizes
+
+
+class Struct(Kind):
+    """One structured element by value: a record of NumPy's, or a tensor map."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return 0 if reading.is_record(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype, size = parameter["dtype"], parameter["bytes"]
+
+        def fit(read: Any, values: list[object]) -> bool:
+            found, data = read
+            values.append(data)
+            return bool(found == dtype and len(data) == size)
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], f"{parameter['bytes']}s", False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        return None if _packs(self, parameter, read) else f"is a record {read[0]} where {self.wanted(parameter)}"
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        start = parameter["offset"]
+        return f"{parameter['type']} of the bytes {block[start : start + parameter['bytes']].hex(' ', 8)}"
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
+        if scalars.numpy_dtype(arg) is None:
+            raise GeneralOnlyError
+        held = writer.keep("D", arg.dtype)
+        writer.check(f"{name}.dtype is {held} or {name}.dtype == {held}")
+        writer.pack(f"{name}.tobytes()")
 
 
 class Type(Kind):
@@ -444,7 +558,7 @@ class Elements(Kind):
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], int(not parameter.get("readonly", False))
         plain = "e", "Q", parameter["offset"], "A", 0, views.item_bytes(dtype), writable, b"", dtype
-        return *plain, parameter.get("divisor", 1), *_NO_BOUNDS, None
+        return *plain, b"", parameter.get("divisor", 1), *_NO_BOUNDS, None
 
 
 class Number(Scalar):
@@ -488,7 +602,7 @@ class Number(Scalar):
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         plain = "s", parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
-        return *plain, *_bounds(parameter), None
+        return *plain, b"", *_bounds(parameter), None
 
 
 class Constant(Kind):
@@ -523,7 +637,7 @@ class Constant(Kind):
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = int(bool(parameter.get("optional")))
-        return "k", "q", 0, "C", 0, 0, optional, b"", "", 1, *_NO_BOUNDS, parameter["value"]
+        return "k", "q", 0, "C", 0, 0, optional, b"", "", b"", 1, *_NO_BOUNDS, parameter["value"]
 
 
 _KINDS = {
@@ -538,7 +652,12 @@ _KINDS = {
     "elements": Elements(),
     "number": Number(),
     "constant": Constant(),
+    "buffer": Buffer(),
+    "struct": Struct(),
 }
+
+ANY_DIMENSIONS = 255
+"""What the extension is told for a parameter that takes arrays of any number of dimensions."""
 
 
 def of(parameter: Parameter) -> Kind:
@@ -553,6 +672,40 @@ def of(parameter: Parameter) -> Kind:
 def in_elements(parameter: Parameter) -> bool:
     """Whether an array's words count strides in elements."""
     return any(word.startswith("step") for word in parameter["words"])
+
+
+def form(parameter: Parameter) -> tuple[str, int | None] | None:
+    """Dtype and number of dimensions of the arrays that a parameter takes, None for any; None if it is for no arrays.
+
+    Overloads are grouped by it. A record, which takes arrays of a single element, is told apart by itself.
+    """
+    if parameter["kind"] not in ("array", "buffer", "elements"):
+        return None
+    return parameter["dtype"], parameter["ndim"] if parameter["kind"] == "array" else None
+
+
+def _sizes(parameter: Parameter) -> list[str]:
+    return [size["word"] for size in parameter.get("sizes", ())]
+
+
+def _size_fields(parameter: Parameter) -> Fields:
+    return [(size["offset"], size["format"], False) for size in parameter.get("sizes", ())]
+
+
+def _size_records(parameter: Parameter) -> bytes:
+    """The sizes for the extension: of each its word, its format and its offset."""
+    found = parameter.get("sizes", ())
+    return b"".join(
+        [struct.pack("<Bci", _word(size["word"]), size["format"].encode(), size["offset"]) for size in found]
+    )
+
+
+def _too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
+    """That a number which the kernel takes from an array is beyond its type."""
+    if _packs(kind, parameter, read):
+        return None
+    sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
+    return f"has shape {read[2]}, of which {sizes} cannot hold what the kernel takes; pass parts of it"
 
 
 def _names(ndim: int) -> list[str]:

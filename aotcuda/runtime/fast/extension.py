@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 8
+    Named = tuple[tuple[str, ...], tuple[object, ...], int]
+    """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
+    may be given by position."""
+
+_VERSION = 9
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -138,6 +142,9 @@ class Records:
     def compiled(self, overload: PackedOverload) -> object:
         """An overload as the extension has it, None if one of its parameters is not for it."""
         if overload not in self._overloads:
+            if overload.starts:  # the extension hands blocks over
+                self._overloads[overload] = None
+                return None
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
                 self._overloads[overload] = accelerator().Plan(overload.size, described)
@@ -160,12 +167,14 @@ def records(shared: dict[object, Any], configuration: Configuration) -> Records 
     return found
 
 
-def in_front(launcher: Callable[..., None], configuration: Configuration, kept: Records) -> Any:
-    """The launcher wrapped in the fast path of the extension."""
+def in_front(
+    launcher: Callable[..., None], configuration: Configuration, kept: Records, named: Named | None = None
+) -> Any:
+    """The launcher wrapped in the fast path of the extension; where calls may name arguments, `named` says which."""
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
-    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded)
+    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded, *(named or ()))
 
 
 def hold(launcher: object, stream: object) -> Any:

@@ -110,19 +110,27 @@ static SHARED(int) disabled = 0;
 /* ---------------------------------------------------------------------------------------------------------------- plans */
 
 enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHAPE = 16, WORD_STRIDE = 32, WORD_STEP = 48 };
-enum { MOST_WORDS = 40 };
+enum { MOST_WORDS = 40, MOST_SIZES = 8, SIZE_BYTES = 6, ANY_DIMENSIONS = 255 };
+
+/* A number that a kernel takes from an array, as a parameter of its own. */
+typedef struct {
+    unsigned char word;
+    char format; /* of an integer, as struct has it */
+    int offset;
+} Size;
 
 typedef struct {
     char kind;   /* s: scalar, c: complex, p: pointer, a: array, e: address of an array, k: constant */
     char format; /* of a scalar or a complex number's parts, as struct has it */
     char layout; /* of an array: C, F, A */
-    unsigned char ndim, writable, count;
+    unsigned char ndim, writable, count, sizes_count;
     int offset, itemsize;
     int counts_elements; /* of an array: words have strides in elements */
     PyObject *dtype;     /* of an array, as arrays.element() names it */
     PyObject *value;     /* of a constant; NULL for None */
     int64_t divisor, least, most; /* of a number, the first of an address too; 1 and the bounds of int64 for none */
     unsigned char words[MOST_WORDS];
+    Size sizes[MOST_SIZES];
 } Parameter;
 
 typedef struct {
@@ -137,6 +145,32 @@ static int words_fit(const char *words, Py_ssize_t count, int ndim) {
         unsigned char word = (unsigned char)words[i];
         if (word > WORD_DATA && (word < WORD_SHAPE || word >= WORD_STEP + 16 || word % 16 >= ndim))
             return 0;
+    }
+    return 1;
+}
+
+/* How many bytes a number takes in a block. */
+static int format_bytes(int format) {
+    return strchr("?bB", format) ? 1 : strchr("hHe", format) ? 2 : strchr("iIf", format) ? 4 : 8;
+}
+
+/* 0 if one of an array's sizes is of no dimension that there is, no integer, or outside of the block. */
+static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes, int size) {
+    int ndim = parameter->ndim == ANY_DIMENSIONS ? 0 : parameter->ndim;
+    if (bytes % SIZE_BYTES || bytes / SIZE_BYTES > MOST_SIZES || (bytes && parameter->kind != 'a'))
+        return 0;
+    parameter->sizes_count = (unsigned char)(bytes / SIZE_BYTES);
+    for (int i = 0; i < parameter->sizes_count; i++, sizes += SIZE_BYTES) {
+        Size *found = &parameter->sizes[i];
+        int32_t offset;
+        found->word = (unsigned char)sizes[0];
+        found->format = sizes[1];
+        memcpy(&offset, sizes + 2, sizeof offset);
+        found->offset = offset;
+        if (!found->format || !strchr("bBhHiIqQ", found->format) || !words_fit(sizes, 1, ndim) || offset < 0 ||
+            offset > size - format_bytes(found->format))
+            return 0;
+        parameter->counts_elements |= found->word >= WORD_STEP;
     }
     return 1;
 }
@@ -165,31 +199,32 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     for (Py_ssize_t i = 0; i < count; i++) {
         Parameter *parameter = &self->parameters[i];
         int kind, format, layout, ndim, writable, end;
-        const char *words;
-        Py_ssize_t words_count;
+        const char *words, *sizes = "";
+        Py_ssize_t words_count, sizes_bytes = 0;
         PyObject *dtype, *value = Py_None;
         long long divisor = 1, least = INT64_MIN, most = INT64_MAX;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#U|LLLO;a parameter", &kind, &format,
+        if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "CCiCiiiy#U|y#LLLO;a parameter", &kind, &format,
                               &parameter->offset, &layout, &ndim, &parameter->itemsize, &writable, &words, &words_count,
-                              &dtype, &divisor, &least, &most, &value)) {
+                              &dtype, &sizes, &sizes_bytes, &divisor, &least, &most, &value)) {
             Py_DECREF(self);
             return NULL;
         }
-        end = kind == 'a' ? (int)words_count * 8 : kind == 'k' ? 0 : kind == 'p' || kind == 'e' ? 8 : strchr("?bB", format) ? 1 : strchr("hHe", format) ? 2
-            : strchr("iIf", format) ? 4 : 8;
+        end = kind == 'a' ? (int)words_count * 8 : kind == 'k' ? 0 : kind == 'p' || kind == 'e' ? 8 : format_bytes(format);
         if (kind == 'c')
             end *= 2;
-        if (words_count > MOST_WORDS || ndim < 0 || ndim > MOST_DIMENSIONS || parameter->offset < 0 ||
-            parameter->offset > size - end || (kind == 'a' && (parameter->itemsize < 1 || !words_fit(words, words_count, ndim))) ||
-            (kind == 'e' && parameter->itemsize < 1) || divisor < 1 || !strchr("scpaek", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format)) {
+        int any = kind == 'a' && ndim == ANY_DIMENSIONS && layout == 'C';
+        parameter->kind = (char)kind;
+        parameter->ndim = (unsigned char)ndim;
+        if (words_count > MOST_WORDS || ndim < 0 || (ndim > MOST_DIMENSIONS && !any) || parameter->offset < 0 ||
+            parameter->offset > size - end || ((kind == 'a' || kind == 'e') && parameter->itemsize < 1) ||
+            (kind == 'a' && !words_fit(words, words_count, any ? 0 : ndim)) || divisor < 1 || !strchr("scpaek", kind) ||
+            !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format) || !read_sizes(parameter, sizes, sizes_bytes, size)) {
             Py_DECREF(self);
             PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
             return NULL;
         }
-        parameter->kind = (char)kind;
         parameter->format = (char)format;
         parameter->layout = (char)layout;
-        parameter->ndim = (unsigned char)ndim;
         parameter->writable = (unsigned char)writable;
         parameter->count = (unsigned char)words_count;
         parameter->dtype = Py_NewRef(dtype);
@@ -639,6 +674,36 @@ static int read_numba(PyObject *array, View *view, Reading *reading) {
 
 /* ------------------------------------------------------------------------------------------------------------- packing */
 
+/* 0 if an integer is out of range; of format Q, who calls has seen to it. */
+static int pack_whole(char format, int64_t value, unsigned char *place) {
+    int64_t low = INT64_MIN, high = INT64_MAX;
+    int size = 8;
+    switch (format) {
+    case 'b': low = INT8_MIN, high = INT8_MAX, size = 1; break;
+    case 'B': low = 0, high = UINT8_MAX, size = 1; break;
+    case 'h': low = INT16_MIN, high = INT16_MAX, size = 2; break;
+    case 'H': low = 0, high = UINT16_MAX, size = 2; break;
+    case 'i': low = INT32_MIN, high = INT32_MAX, size = 4; break;
+    case 'I': low = 0, high = UINT32_MAX, size = 4; break;
+    case '?': low = 0, high = 1, size = 1; break;
+    }
+    if (value < low || value > high)
+        return 0;
+    memcpy(place, &value, size); /* little-endian, as every host that CUDA runs on */
+    return 1;
+}
+
+/* What a word of an array holds. */
+static int64_t word_of(unsigned char word, const View *view, const int64_t *strides, int itemsize) {
+    return word >= WORD_STEP       ? strides[word - WORD_STEP] / itemsize
+           : word >= WORD_STRIDE   ? strides[word - WORD_STRIDE]
+           : word >= WORD_SHAPE    ? view->shape[word - WORD_SHAPE]
+           : word == WORD_DATA     ? (int64_t)view->address
+           : word == WORD_ITEMS    ? view->items
+           : word == WORD_ITEMSIZE ? itemsize
+                                   : 0;
+}
+
 /* 0 if the parameter does not take the array. */
 static int pack_array(const Parameter *parameter, const View *view, unsigned char *block) {
     int ndim = view->ndim, itemsize = parameter->itemsize;
@@ -650,7 +715,7 @@ static int pack_array(const Parameter *parameter, const View *view, unsigned cha
         memcpy(block + parameter->offset, &view->address, 8);
         return view->address % (uint64_t)parameter->divisor == 0;
     }
-    if (ndim != parameter->ndim)
+    if (ndim != parameter->ndim && parameter->ndim != ANY_DIMENSIONS)
         return 0;
     if (!view->has_strides && (parameter->layout != 'F' || ndim < 2)) {
         contiguous_strides(view, itemsize, 'C', computed);
@@ -671,17 +736,15 @@ static int pack_array(const Parameter *parameter, const View *view, unsigned cha
             if (strides[i] % itemsize)
                 return 0;
     }
-    for (int i = 0; i < parameter->count; i++) {
-        unsigned char word = parameter->words[i];
-        words[i] = word >= WORD_STEP     ? strides[word - WORD_STEP] / itemsize
-                   : word >= WORD_STRIDE ? strides[word - WORD_STRIDE]
-                   : word >= WORD_SHAPE  ? view->shape[word - WORD_SHAPE]
-                   : word == WORD_DATA   ? (int64_t)view->address
-                   : word == WORD_ITEMS  ? view->items
-                   : word == WORD_ITEMSIZE ? itemsize
-                                           : 0;
-    }
+    for (int i = 0; i < parameter->count; i++)
+        words[i] = word_of(parameter->words[i], view, strides, itemsize);
     memcpy(block + parameter->offset, words, 8 * (size_t)parameter->count);
+    for (int i = 0; i < parameter->sizes_count; i++) {
+        const Size *size = &parameter->sizes[i];
+        int64_t value = word_of(size->word, view, strides, itemsize);
+        if ((size->format == 'Q' && value < 0) || !pack_whole(size->format, value, block + size->offset))
+            return 0;
+    }
     return 1;
 }
 
@@ -750,31 +813,15 @@ static int pack_float(char format, double value, unsigned char *place) {
 static int pack_int(char format, const Number *number, unsigned char *place) {
     if (format == 'Q' ? !number->is_unsigned && (int64_t)number->bits < 0 : number->is_unsigned)
         return 0;
-    int64_t value = (int64_t)number->bits, low = INT64_MIN, high = INT64_MAX;
-    int size = 8;
-    switch (format) {
-    case 'b': low = INT8_MIN, high = INT8_MAX, size = 1; break;
-    case 'B': low = 0, high = UINT8_MAX, size = 1; break;
-    case 'h': low = INT16_MIN, high = INT16_MAX, size = 2; break;
-    case 'H': low = 0, high = UINT16_MAX, size = 2; break;
-    case 'i': low = INT32_MIN, high = INT32_MAX, size = 4; break;
-    case 'I': low = 0, high = UINT32_MAX, size = 4; break;
-    case '?': low = 0, high = 1, size = 1; break;
-    }
-    if (value < low || value > high)
-        return 0;
-    memcpy(place, &value, size); /* little-endian, as every host that CUDA runs on */
-    return 1;
+    return pack_whole(format, (int64_t)number->bits, place);
 }
 
-/* Whether an argument is the value that was compiled in. Both are Python's own bools, ints, floats, strings or None, whose
- * comparison runs no other code. */
+/* Whether an argument is the value that was compiled in. Both are None or of one of Python's own types, whose comparison
+ * runs no other code; a record has no plans with values of another type than its arguments'. */
 static int is_constant(const Parameter *parameter, PyObject *object) {
     if (object == Py_None)
         return parameter->writable || !parameter->value; /* the former: it may be left out */
-    if (!parameter->value || Py_TYPE(object) != Py_TYPE(parameter->value))
-        return 0;
-    return object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
+    return parameter->value && (object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1);
 }
 
 /* Whether an int is divisible as it has to be, and within the parameter's own bounds. */
@@ -895,6 +942,9 @@ typedef struct {
     int is_given; /* 0: the stream is the one that is current at each launch */
     void *stream;
     PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
+    PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
+    PyObject *defaults;   /* what each is that a call leaves out; `names` itself for one that has to be given */
+    int positional;       /* how many of them may be given by position */
     PyObject *owner;      /* the object that a given stream's handle came from: a stream lives as long as that does */
 } Launcher;
 
@@ -1187,7 +1237,7 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
     PyObject *array[MOST_ARGUMENTS];
     Py_ssize_t count = PyTuple_Size(args);
     int code = DECLINED;
-    if (!keywords && count <= MOST_ARGUMENTS) {
+    if (!keywords && !self->names && count <= MOST_ARGUMENTS) {
         for (Py_ssize_t i = 0; i < count; i++)
             array[i] = PyTuple_GetItem(args, i);
         code = quick(self, array, count);
@@ -1199,13 +1249,46 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
     return slow_call(self, code, args, keywords);
 }
 
+/* The arguments of a call in order, those given by name and those left out included; how many, or DECLINED. */
+static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
+    Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, used = 0;
+    if (count > self->positional)
+        return DECLINED;
+    for (Py_ssize_t i = 0; i < count; i++)
+        full[i] = args[i];
+    for (Py_ssize_t i = count; i < total; i++) {
+        PyObject *name = PyTuple_GetItem(self->names, i), *value = PyTuple_GetItem(self->defaults, i);
+        for (Py_ssize_t j = 0; j < named; j++) /* the compiler interns names; others are for the other path */
+            if (PyTuple_GetItem(names, j) == name) {
+                value = args[count + j];
+                used++;
+            }
+        if (value == self->names)
+            return DECLINED;
+        full[i] = value;
+    }
+    return used == named ? total : DECLINED;
+}
+
 /* The same by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have
  * it before that. */
 static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
     Launcher *self = (Launcher *)object;
     Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-    int code = named ? DECLINED : quick(self, args, count);
+    PyObject *full[MOST_ARGUMENTS];
+    int code = DECLINED;
+    if (self->names) {
+        Py_ssize_t total = arranged(self, args, count, names, full);
+        code = total < 0 ? DECLINED : quick(self, full, total);
+        if (code > 0) { /* what is said of it has all arguments in order */
+            args = full;
+            count = total;
+            named = 0;
+        }
+    } else if (!named) {
+        code = quick(self, args, count);
+    }
     if (code == 0)
         Py_RETURN_NONE;
     if (code == DECLINED && !forgiven())
@@ -1224,11 +1307,17 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *slow, *records, *given, *attributes;
+    PyObject *slow, *records, *given, *attributes, *names = NULL, *defaults = NULL;
+    int positional = 0;
     unsigned d[LIMITS];
-    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
-                          &d[6], &given, &attributes))
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!i", &slow, records_type, &records, &d[0], &d[1], &d[2], &d[3], &d[4], &d[5],
+                          &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional))
         return NULL;
+    if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
+                  positional < 0 || positional > PyTuple_Size(names))) {
+        PyErr_SetString(PyExc_ValueError, "names and defaults that do not agree, or too many");
+        return NULL;
+    }
     unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
     if (PyErr_Occurred())
         return NULL;
@@ -1241,6 +1330,9 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->vectorcall = launcher_vectorcall;
     self->slow = Py_NewRef(slow);
     self->records = (Records *)Py_NewRef(records);
+    self->names = Py_XNewRef(names);
+    self->defaults = Py_XNewRef(defaults);
+    self->positional = positional;
     memcpy(self->dimensions, d, sizeof d);
     self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
     self->is_given = given != Py_None;
@@ -1343,7 +1435,8 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
             agree = takes(parameter, kind);
             if (!agree || kind >= INT)
                 continue;
-            agree = (parameter->kind == 'e' || parameter->ndim == views[array].ndim) && PyUnicode_Compare(parameter->dtype, name) == 0 &&
+            agree = (parameter->kind == 'e' || parameter->ndim == views[array].ndim || parameter->ndim == ANY_DIMENSIONS) &&
+                    PyUnicode_Compare(parameter->dtype, name) == 0 &&
                     (j == 0 || parameter->itemsize == record->itemsizes[array]);
             record->itemsizes[array] = parameter->itemsize;
         }
@@ -1676,6 +1769,9 @@ static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
         held->is_given = like->is_given;
         held->stream = like->stream;
         held->attributes = Py_XNewRef(like->attributes);
+        held->names = Py_XNewRef(like->names);
+        held->defaults = Py_XNewRef(like->defaults);
+        held->positional = like->positional;
         held->owner = Py_NewRef(stream);
     }
     return (PyObject *)held;
@@ -1790,6 +1886,8 @@ static void launcher_dealloc(Launcher *self) {
     Py_XDECREF(self->slow);
     Py_XDECREF(self->owner);
     Py_XDECREF(self->attributes);
+    Py_XDECREF(self->names); /* of strings, and numbers or itself in `defaults`: neither needs the garbage collector */
+    Py_XDECREF(self->defaults);
     Py_XDECREF((PyObject *)self->records);
     PyObject_GC_Del(self);
     Py_DECREF(type);
@@ -1901,7 +1999,7 @@ static PyType_Spec configurations_spec = {"aotcuda.runtime.fast._launch.Configur
 
 static PyType_Slot plan_slots[] = {
     {Py_tp_doc, "Plan(size, parameters): how the arguments of one overload lie in its parameter block. A parameter is "
-                "(kind, format, offset, layout, ndim, itemsize, writable, words, dtype)."},
+                "(kind, format, offset, layout, ndim, itemsize, writable, words, dtype[, sizes])."},
     {Py_tp_new, plan_new},
     {Py_tp_dealloc, plan_dealloc},
     {0, NULL},
@@ -1950,7 +2048,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 8) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 9) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

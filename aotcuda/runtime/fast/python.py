@@ -130,6 +130,8 @@ def specialise(
         place: What has to be asked about where it is launched.
         given: Whether the stream is given; otherwise it is the one that `arrays.current_stream` says.
     """
+    if any(overload.starts for overload in overloads):
+        return None
     writer = Writer(several=place.several, single=len(overloads) == 1, given=given)
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
@@ -144,12 +146,14 @@ def specialise(
             for name, parameter, arg in zip(names, overload.parameters, args, strict=True):
                 parameters.of(parameter).write(writer, name, parameter, arg)
             condition = writer.condition()
-            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(writer.values)))
+            block, order = overload.fast_struct()
+            values = writer.values if order is None else [writer.values[at] for at in order]
+            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(values)))
             scope |= {
                 f"take{n}": overload.slots.pop,
                 f"give_back{n}": overload.slots.append,
                 f"make_slot{n}": overload.make_slot,
-                f"pack_into{n}": overload.fast_struct().pack_into,
+                f"pack_into{n}": block.pack_into,
             }
     except GeneralOnlyError:
         return None
@@ -389,6 +393,7 @@ class Writer:
         numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
         numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
         self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
+        self.values += [numbers[size["word"]] for size in parameter.get("sizes", ())]
 
     def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of CuPy's."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
+from aotcuda import frontends
 from aotcuda.errors import AotcudaError, ConfigError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.images.loaded_library import LoadedLibrary, survey
@@ -107,6 +108,14 @@ class Fallback:
     def may(self) -> bool:
         """Whether it may compile for the module, and has something to compile from."""
         return allowed(self._module.setting) and self._module.recipe() is not None
+
+    def may_widen(self) -> bool:
+        """Whether it may compile kernels for more types; some front ends' kernels say themselves which they take."""
+        if not self.may():
+            return False
+        recipe = self._module.recipe()
+        front_end = frontends.find(recipe.frontend) if recipe is not None else None
+        return front_end is None or front_end.widens
 
     def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> Compiled:
         """A case, compiled for a GPU and loaded.

@@ -55,7 +55,6 @@ class NumbaFrontEnd(ABC):
         dispatchers: The classes of what its `@cuda.jit` makes.
         errors: The class of the errors that it words for users.
         packages: The Python packages that it consists of.
-        lowers_for_all: What `lower` makes is the same for all targets that answer alike while it does.
         root: The project's folder.
     """
 
@@ -63,7 +62,6 @@ class NumbaFrontEnd(ABC):
     dispatchers: Any
     errors: type[Exception]
     packages: tuple[str, ...]
-    lowers_for_all = False
 
     def __init__(self) -> None:
         self.root = ""
@@ -95,6 +93,13 @@ class NumbaFrontEnd(ABC):
     @abstractmethod
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
         """Those of a device function."""
+
+    def texts(
+        self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
+    ) -> list[tuple[Sequence[Target], list[str]]]:
+        """The modules for `targets`, of which those that have the same ones are together."""
+        one = self.kernel_texts(compiled, unit, jit) if unit.kind == "kernel" else self.function_texts(compiled, jit)
+        return [(targets, one)]
 
     @abstractmethod
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
@@ -191,10 +196,6 @@ class NumbaFrontEnd(ABC):
         """
         return (self._kernels if unit.kind == "kernel" else self._functions)(unit, loaded, targets)
 
-    def _served(self, watch: target_questions.Watch, targets: Sequence[Target]) -> list[Target]:
-        first, *others = targets
-        return [first, *(target for target in others if self.lowers_for_all and watch.serves(target.capability))]
-
     def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
         python, notation = loaded.python, self.convention.notation
         jit = units.jit_options(unit, self.given(loaded.value))
@@ -202,21 +203,20 @@ class NumbaFrontEnd(ABC):
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
             explained(unit, python, self.root, self.errors),
-            target_questions.watching(targets[0].capability) as watch,
+            target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            texts = self.kernel_texts(compiled, unit, jit)
-            needed = self.needs(compiled, texts, jit)
             form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
-            code = {
-                target: self.generate(unit.symbol, texts, jit.options, target, form)
-                for target in self._served(watch, targets)
-            }
+            code: dict[Target, tuple[tuple[LinkInput, ...], Needs]] = {}
+            for group, texts in self.texts(compiled, unit, jit, _served(watch, targets)):
+                needed = self.needs(compiled, texts, jit)
+                for target in group:
+                    code[target] = (self.generate(unit.symbol, texts, jit.options, target, form), needed)
             raised = self.raises(compiled) if jit.options.debug else []
         every = CompiledKernel(
             code=(),
-            needed=needed.inputs,
+            needed=(),
             signature=notation.spell_signature(notation.types.none, args),
             parameters=tuple(layout.parameters),
             parameter_bytes=layout.size,
@@ -224,8 +224,6 @@ class NumbaFrontEnd(ABC):
             cooperative=unit.cooperative or self.is_cooperative(compiled),
             launch_bounds=jit.launch_bounds,
             carveout=jit.carveout,
-            callbacks=needed.callbacks,
-            externals=declarations.placed(needed.externals, python, self.root),
             exceptions=self._relative(raised) if jit.options.debug else None,
             doc=inspect.getdoc(python) or "",
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
@@ -233,7 +231,16 @@ class NumbaFrontEnd(ABC):
                 getattr(loaded.value, "_can_compile", True)
             ),  # Numba's own mark, which it sets for eager signatures
         )
-        return {target: replace(every, code=inputs) for target, inputs in code.items()}
+        return {
+            target: replace(
+                every,
+                code=inputs,
+                needed=needed.inputs,
+                callbacks=needed.callbacks,
+                externals=declarations.placed(needed.externals, python, self.root),
+            )
+            for target, (inputs, needed) in code.items()
+        }
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
         python, notation = self.separate(loaded.python), self.convention.notation
@@ -243,32 +250,41 @@ class NumbaFrontEnd(ABC):
         args, result = units.signature(unit, loaded, notation)
         with (
             explained(unit, python, self.root, self.errors),
-            target_questions.watching(targets[0].capability) as watch,
+            target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
             returned = self.returned(compiled)
             declared = c_abi.prototype(self.convention, unit, python, args, returned)
-            texts = self.function_texts(compiled, jit)
-            needed = self.needs(compiled, texts, jit)
+            code = [
+                (group, texts, self.needs(compiled, texts, jit))
+                for group, texts in self.texts(compiled, unit, jit, _served(watch, targets))
+            ]
         every = CompiledFunction(
-            ir=tuple(texts),
+            ir=(),
             fastmath=jit.options.fastmath,
             signature=notation.spell_signature(returned, args),
             result=declared.result,
             parameters=declared.parameters,
             structs=declared.structs,
             records=declared.records,
-            needed=needed.inputs,
-            callbacks=needed.callbacks,
-            externals=declarations.placed(needed.externals, python, self.root),
             warnings=tuple(
                 f"{unit.key}: a helper that it calls {relative(reason, self.root)}; the C ABI has no way to report it, "
                 "so callers get an undefined value there"
                 for reason in dict.fromkeys(swallowed)
             ),
         )
-        return dict.fromkeys(self._served(watch, targets), every)
+        found: dict[Target, CompiledFunction] = {}
+        for group, texts, needed in code:
+            one = replace(
+                every,
+                ir=tuple(texts),
+                needed=needed.inputs,
+                callbacks=needed.callbacks,
+                externals=declarations.placed(needed.externals, python, self.root),
+            )
+            found |= dict.fromkeys(group, one)
+        return found
 
     def merge_functions(
         self,
@@ -291,3 +307,8 @@ class NumbaFrontEnd(ABC):
             (code, kind, arguments, function, relative(path, self.root), line)
             for code, kind, arguments, function, path, line in raised
         )
+
+
+def _served(watch: target_questions.Watch, targets: Sequence[Target]) -> list[Target]:
+    """Of a unit's targets, those that what was lowered for the first of them serves."""
+    return [target for target in targets if watch.serves(target.capability, str(target))]

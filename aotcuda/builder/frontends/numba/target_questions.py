@@ -27,19 +27,25 @@ class Watch:
 
     Attributes:
         capability: The compute capability that answers.
+        name: The target's name, where it may be asked for: several have one capability (`sm_90`, `sm_90a`).
         answers: The questions, with what they were told.
+        named: Somebody asked for the name.
     """
 
     capability: tuple[int, int]
+    name: str = ""
     answers: list[tuple[Question, object]] = field(default_factory=list)
+    named: bool = False
 
     def ask(self, question: Question) -> Any:
         """The answer, noted."""
         self.answers.append((question, _outcome(question, self.capability)))
         return question(self.capability)
 
-    def serves(self, capability: tuple[int, int]) -> bool:
+    def serves(self, capability: tuple[int, int], name: str = "") -> bool:
         """Whether a target of `capability` would have given every answer that was given."""
+        if self.named and name != self.name:
+            return False
         return capability == self.capability or all(
             _outcome(question, capability) == outcome for question, outcome in self.answers
         )
@@ -56,10 +62,10 @@ _now: Watch | None = None
 
 
 @contextmanager
-def watching(capability: tuple[int, int]) -> Iterator[Watch]:
+def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
     """Answer for a target of `capability` in the block; gives what is asked."""
     global _now  # noqa: PLW0603 (a process compiles one unit at a time)
-    before, _now = _now, Watch(capability)
+    before, _now = _now, Watch(capability, name)
     try:
         yield _now
     finally:

@@ -40,7 +40,6 @@ class NumbaCuda(NumbaFrontEnd):
     dispatchers = CUDADispatcher | Dispatcher
     errors = NumbaError
     packages = ("numba", "numba.cuda")
-    lowers_for_all = True
 
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""

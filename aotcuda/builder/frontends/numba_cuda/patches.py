@@ -114,6 +114,7 @@ PRIVATE_PARTS = {
     "numba.cuda.core.callconv:CUDACABICallConv.return_value": "(self, builder, retval)",
     "numba.cuda.core.callconv:CUDACABICallConv.call_function": "(self, builder, callee, resty, argtys, args)",
     "numba.cuda.cudadrv.nvvm:CompilationUnit.verify": "(self)",
+    "numba.cuda.cudadrv.nvvm:compile_ir": "(llvmir, **options)",
     "numba.cuda.flags:CUDAFlags.compute_capability": "(self)",
     "numba.cuda.flags:CUDAFlags.get_mangle_string": "(self)",
     "numba.cuda.dispatcher:get_current_device": "()",

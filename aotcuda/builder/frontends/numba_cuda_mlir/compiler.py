@@ -16,11 +16,12 @@ from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir, patches
-from aotcuda.builder.frontends.numba_cuda_mlir.types import check, convention
+from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from types import FunctionType
 
@@ -61,6 +62,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     ) -> Any:
         """See NumbaFrontEnd; to MLIR, and the metadata of what comes out holds the module."""
         check(inspect.signature(python).parameters, args)
+        check_result(result)
         options = jit.options
         optimised = options.opt_level > 0 and not options.debug
         settings = decorators.verify_target_options(
@@ -113,6 +115,16 @@ class NumbaCudaMlir(NumbaFrontEnd):
         mlir_optimization.optimize(compiled)
         text = llvm_ir.settle(compiled.metadata["ltoir"].decode(), self.root)
         return [llvm_ir.with_fast_math(text) if jit.options.fastmath else text]
+
+    def texts(
+        self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
+    ) -> list[tuple[Sequence[Target], list[str]]]:
+        """See NumbaFrontEnd: the MLIR is the same but for the name of the target, and all that follows is told it."""
+        found: list[tuple[Sequence[Target], list[str]]] = []
+        for target in targets:
+            for_it = patches.retargeted(compiled, target)
+            found += super().texts(for_it, unit, jit, [target])
+        return found
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         """See NumbaFrontEnd."""

@@ -9,11 +9,13 @@ the releases that they were tested with.
 from __future__ import annotations
 
 import hashlib
+import sys
 import types as python_types
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numba_cuda_mlir
 from numba_cuda_mlir import (
     cuda,
     decorators,
@@ -33,7 +35,7 @@ from numba_cuda_mlir.numba_cuda.core import config, sigutils
 from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from aotcuda.builder.frontends.numba import found, gpu, patches, private_parts, toolkit_paths
+from aotcuda.builder.frontends.numba import found, gpu, patches, private_parts, target_questions, toolkit_paths
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.errors import CompileError
 
@@ -100,6 +102,10 @@ PRIVATE_PARTS = {
     "numba_cuda_mlir.mlir_lowering:constant_array_id": "int",
     "numba_cuda_mlir.tools:resolve_gpu_target": "(targetoptions=None)",
     "numba_cuda_mlir.mlir_lowering:resolve_gpu_target": "(targetoptions=None)",
+    "numba_cuda_mlir.tools:get_gpu_compute_capability": "(as_type=<class 'str'>)",
+    "numba_cuda_mlir.tools:is_using_llvm70": "()",
+    "numba_cuda_mlir.mlir_compiler:apply_ast_transforms": "(func, targetoptions=None, argtypes=None)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.__init__": "(self, context, fndesc, func_ir, metadata)",
     "numba_cuda_mlir.mlir_lowering:MLIRLower._create_resolved_linker": "(self)",
     "numba_cuda_mlir.mlir_lowering:MLIRLower._record_ltoirs_from_linker": "(self, linker)",
     "numba_cuda_mlir.mlir_optimization:_call_llvm70_capi": "(module, target_options, gen_lto=False, gen_llvmir=False)",
@@ -123,9 +129,13 @@ PRIVATE_PARTS = {
     "numba_cuda_mlir.descriptor:MLIRDispatcher._compile": "(self, args)",
     "numba_cuda_mlir.descriptor:_ArgMarshaller.__call__": "(self, *args)",
     "numba_cuda_mlir.descriptor:_ForAll.__call__": "(self, *args)",
+    "numba_cuda_mlir.mlir_compiler:compile_mlir": "(pyfunc, return_type, args, targetoptions)",
     **{f"numba_cuda_mlir.numba_cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
-"""What is replaced, with the parameters that it had: see `aotcuda.builder.frontends.numba.private_parts`."""
+"""What is replaced, or called by keywords, with the parameters that it had.
+
+See `aotcuda.builder.frontends.numba.private_parts`.
+"""
 
 
 def install() -> None:
@@ -140,6 +150,7 @@ def install() -> None:
     patches.pin_settings(config)
     _work_in_one_thread()
     _supply_target()
+    _watch_the_target()
     _number_helpers()
     _link_later()
     _stop_at_llvm_ir()
@@ -187,6 +198,94 @@ def _supply_target() -> None:
 
     tools.resolve_gpu_target = resolve_gpu_target
     mlir_lowering.resolve_gpu_target = resolve_gpu_target
+
+
+class _Options(dict[str, Any]):
+    """The options of a compilation, which tell of others than the compiler itself that look at the target in them."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self._told(name, super().__getitem__(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._told(name, super().get(name, default))
+
+    def pop(self, name: str, *default: Any) -> Any:
+        return self._told(name, super().pop(name, *default))
+
+    def __iter__(self) -> Iterator[str]:  # so that no copy is made past `keys` and `__getitem__`
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self._told("chip", None)
+        return super().items()
+
+    def values(self) -> Any:
+        self._told("chip", None)
+        return super().values()
+
+    def copy(self) -> _Options:
+        return _Options(super().items())
+
+    def _told(self, name: str, value: Any) -> Any:
+        watch = target_questions.current()
+        # Two frames up is who asks.
+        if watch is not None and name in ("chip", "cc") and not _is_compilers(sys._getframe(2)):
+            watch.named = True
+        return value
+
+
+def _is_compilers(frame: python_types.FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(tuple(f"{folder}/" for folder in numba_cuda_mlir.__path__))
+
+
+def _watch_the_target() -> None:
+    # The compiler writes the target into its MLIR, for what comes after lowering, and has no other use for it before:
+    # where it asks itself, it is for code of a helper alone, which is dropped. Toolkits may ask by these functions, in
+    # options, and by `consteval(current_target_options())`.
+    def get_gpu_compute_capability(as_type: type = str) -> Any:
+        watch = None if _is_compilers(sys._getframe(1)) else target_questions.current()
+        capability = watch.ask(target_questions.itself) if watch is not None else tools._cached_cc
+        return capability if as_type is tuple else f"sm_{capability[0]}{capability[1]}"
+
+    def is_using_llvm70() -> bool:
+        watch = target_questions.current()
+        return bool(watch.ask(_is_old) if watch is not None else _is_old(tools._cached_cc))
+
+    transform = mlir_compiler.apply_ast_transforms
+    initialise = mlir_lowering.MLIRLower.__init__
+
+    def apply_ast_transforms(func: Any, targetoptions: Any = None, argtypes: Any = None) -> Any:
+        return transform(func, _Options(dict.items(targetoptions or {})), argtypes)
+
+    def initialise_watched(self: Any, *args: Any, **more: Any) -> None:
+        initialise(self, *args, **more)
+        self.targetoptions = _Options(dict.items(self.targetoptions))
+
+    tools.get_gpu_compute_capability = get_gpu_compute_capability
+    tools.is_using_llvm70 = is_using_llvm70
+    mlir_compiler.apply_ast_transforms = apply_ast_transforms
+    mlir_lowering.MLIRLower.__init__ = initialise_watched
+
+
+def _is_old(capability: tuple[int, int]) -> bool:
+    """Whether libNVVM takes the older of its dialects for a target."""
+    return capability < (10, 0)
+
+
+def retargeted(compiled: Any, goal: Target) -> Any:
+    """What was lowered for another target, for `goal`: what follows lowering changes it, and finds the target in it."""
+    chip = f"sm_{goal.number}"
+    before = compiled.metadata["targetoptions"]["chip"]
+    with context.get_context():
+        module = compiled.metadata["mlir_module"].operation.clone()
+        for op in module.regions[0].blocks[0]:
+            if "targets" in op.attributes:
+                text = str(op.attributes["targets"])
+                op.attributes["targets"] = ir.Attribute.parse(text.replace(f'chip = "{before}"', f'chip = "{chip}"'))
+    metadata = {**compiled.metadata, "mlir_module": module.opview}
+    metadata["targetoptions"] = {**compiled.metadata["targetoptions"], "chip": chip}
+    metadata.pop("mlir_module_str", None)
+    return python_types.SimpleNamespace(metadata=metadata, fndesc=compiled.fndesc, library=compiled.library)
 
 
 _numbers: dict[int, tuple[object, int]] = {}

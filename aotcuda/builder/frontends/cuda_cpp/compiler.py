@@ -1,0 +1,409 @@
+"""Compiling the files of a module, by NVRTC: once to learn what they declare, then once for each target."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from cuda.bindings import nvrtc as bindings
+
+from aotcuda.builder.c_header import c_types
+from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
+from aotcuda.builder.link import nvrtc, preconditions
+from aotcuda.builder.worker import pool
+from aotcuda.errors import CompileError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration
+    from aotcuda.builder.frontends.cuda_cpp.tables import CppUnit
+    from aotcuda.builder.frontends.protocol import Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of a module.
+
+    Attributes:
+        item: Its content and place.
+        folders: Where its headers are searched, beside its own folder.
+        names: The kernels that are compiled of it, as C++ calls them.
+        symbols: Their symbols.
+        declared: All that it defines, by symbol.
+    """
+
+    item: LinkInput
+    folders: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    symbols: Mapping[str, str]
+    declared: Mapping[str, Declaration]
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether it defines any, named in the table or not."""
+        return any(found.is_kernel for found in self.declared.values())
+
+
+class FrontEnd:
+    """See `aotcuda.builder.frontends.protocol.FrontEnd`."""
+
+    def __init__(self) -> None:
+        self._root = ""
+        self._target: Target | None = None
+        self._modules: dict[str, tuple[File, ...]] = {}
+        self._signatures: dict[tuple[str, str, str], CppUnit] = {}
+
+    def prepare(self, root: str) -> dict[str, str]:
+        """See FrontEnd: there is nothing to warm up."""
+        self._root = root
+        _, major, minor = bindings.nvrtcVersion()
+        return {"nvrtc": f"{major}.{minor}"}
+
+    @contextmanager
+    def importing(self, target: Target) -> Iterator[Iterable[Question]]:
+        """See FrontEnd: what files declare, they declare for some target."""
+        self._target = target
+        yield ()
+
+    def load(self, unit: CppUnit, root: str) -> tuple[File, ...]:
+        """The files of the unit's module, and what they declare; the one of the unit is among them.
+
+        Raises:
+            SourceError: A file cannot be read, or none has the kernel.
+            CompileError: A file does not compile.
+        """
+        if unit.module not in self._modules:
+            assert self._target is not None  # noqa: S101 (`importing` comes first)
+            self._modules[unit.module] = _loaded(unit, root, self._target)
+        files = self._modules[unit.module]
+        if unit.kind == "kernel":
+            _file_of(unit, files)
+        return files
+
+    def settled(self, unit: CppUnit, files: tuple[File, ...]) -> list[CppUnit]:
+        """The unit, with its file and its symbol."""
+        if unit.kind == "function":
+            file = next((file for file in files if unit.name in file.declared), files[0])
+            return [replace(unit, origin=f"{file.item.name}:{unit.name}")]
+        file, name = _file_of(unit, files)
+        origin = f"{file.item.name}:{name.partition('<')[0]}"
+        return [replace(unit, origin=origin, symbol=file.symbols[name], batch=unit.module)]
+
+    def sources(self, unit: CppUnit, files: tuple[File, ...], root: str) -> tuple[LinkInput, ...]:
+        """See FrontEnd."""
+        del unit, root
+        return tuple(file.item for file in files)
+
+    def resolve(self, unit: CppUnit, files: tuple[File, ...]) -> str:
+        """The signature; a kernel's has the C++ types.
+
+        Raises:
+            CompileError: The table and the declaration do not go together, or no launch could choose this one.
+            SourceError: There is no such kernel or function.
+        """
+        if unit.kind == "function":
+            return _function(unit, files).signature
+        declaration = _kernel(unit, files)
+        found = parameters.of(declaration, dict(unit.stated), unit.key).signature
+        known = self._signatures.setdefault((unit.module, unit.name, found), unit)
+        if known.symbol != unit.symbol:
+            message = (
+                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch could "
+                "not choose between the two by its arguments; make them two kernels"
+            )
+            raise CompileError(message)
+        return found
+
+    def compile_kernel(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledKernel:
+        """See FrontEnd: the code of the module's files, which all of its kernels share, and this one's arguments."""
+        declaration = _kernel(unit, files)
+        arguments = parameters.of(declaration, dict(unit.stated), unit.key)
+        return CompiledKernel(
+            code=self._code(unit.module, unit.options, target),
+            needed=(),
+            signature=arguments.signature,
+            parameters=arguments.parameters,
+            parameter_bytes=declaration.parameter_bytes,
+            layout=tuple((item.offset, item.size) for item in declaration.parameters),
+            cooperative=unit.cooperative,
+            launch_bounds=declaration.launch_bounds,
+            carveout=None,
+            one_by_one=declaration.alignment > _ALIGNMENT,
+            has_functions=True,
+        )
+
+    @functools.cache  # noqa: B019 (it lives as long as the child that it runs in)
+    def _code(self, module: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
+        """The files of a module compiled, for the kernels of a batch."""
+        return tuple(
+            LinkInput(
+                kind="ptx" if options.debug else "ltoir",
+                name=file.item.name,
+                data=_compiled(file, file.item, target, options, _key(module), lto=not options.debug),
+            )
+            for file in self._modules[module]
+        )
+
+    def compile_function(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledFunction:
+        """See FrontEnd: the prototype; the code of all is compiled at once, where they are merged."""
+        del target
+        return _function(unit, files)
+
+    def merge_functions(
+        self,
+        functions: Sequence[CompiledFunction],
+        target: Target,
+        options: Options,
+        form: Literal["ltoir", "ptx"] = "ltoir",
+    ) -> bytes:
+        """See FrontEnd: the file that has them, without its kernels.
+
+        Raises:
+            CompileError: They are in several files, or the file does not compile without kernels.
+        """
+        paths = list(dict.fromkeys(path for function in functions for path in function.ir))
+        if len(paths) > 1:
+            message = (
+                f"functions of one module are of one file, and these are of {' and '.join(paths)}; make a module for "
+                "each file, or include one in the other"
+            )
+            raise CompileError(message)
+        found = [(module, file) for module, files in self._modules.items() for file in files]
+        module, file = next((module, file) for module, file in found if file.item.name == paths[0])
+        file, key, lto = replace(file, names=()), _key(module), form == "ltoir"
+        if not file.has_kernels:
+            return _compiled(file, file.item, target, options, key, lto=lto)
+        try:
+            return _compiled(file, _without_kernels(file.item, "inline"), target, options, key, lto=lto)
+        except CompileError:  # `template __global__ void k<float>(...)` cannot be inline; these are left as functions
+            return _compiled(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
+
+    def include_dirs(self) -> list[str]:
+        """See FrontEnd: none beside the toolkit's and the files' own."""
+        return []
+
+
+FRONT_END = FrontEnd()
+
+_ALIGNMENT = 16
+"""What the beginning of the parameters is aligned by on every GPU: ptxas aligns each by its address, and not by its
+place in the block, so what is aligned by more lies elsewhere on some GPUs (KPARAM_INFO in `cuobjdump -elf`)."""
+
+_QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
+
+
+def _without_kernels(item: LinkInput, word: str) -> LinkInput:
+    """A file whose kernels are device functions: entry points would be in every image that links its functions.
+
+    Inline ones that nobody calls are no code at all.
+    """
+    head = f"#undef __global__\n#define __global__ __device__ {word}\n"
+    head += "#undef __grid_constant__\n#define __grid_constant__\n"
+    head += "".join(f"#undef __{name}__\n#define __{name}__(...)\n" for name in _QUALIFIERS)
+    return replace(item, data=f'{head}#line 1 "{item.name}"\n'.encode() + item.data)
+
+
+def _key(module: str) -> str:
+    return f'tool.aotcuda.modules."{module}".source'
+
+
+def _compiled(file: File, item: LinkInput, target: Target, options: Options, key: str, *, lto: bool) -> bytes:
+    os.chdir("/")  # NVRTC writes the current folder into LTOIR
+    try:
+        return nvrtc.compile_source(item, target, options, file.folders, lto=lto, names=file.names)
+    except CompileError as error:
+        raise preconditions.not_compiled(item, target, options, file.folders, key, str(error), file.names) from None
+
+
+_GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
+
+
+def _loaded(unit: CppUnit, root: str, target: Target) -> tuple[File, ...]:
+    """The files of the unit's module, with what they declare."""
+    key = _key(unit.module)
+    found: dict[str, tuple[LinkInput, list[str]]] = {}
+    for path in unit.sources:
+        whole = Path(root, path)
+        try:
+            data = whole.read_bytes()
+        except OSError as error:
+            message = (
+                f"{key}: {path} cannot be read ({error.strerror}); paths are relative to the folder of pyproject.toml"
+            )
+            raise SourceError(message) from None
+        found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
+    keys: dict[tuple[str, str], str] = {}
+    for expression, where in unit.expressions:
+        path, name = _placed(expression, {path: item.data for path, (item, _) in found.items()})
+        found[path][1].append(name)
+        keys.setdefault((path, name), where)
+    folders = tuple(str(Path(root, folder)) for folder in unit.options.include_dirs)
+    tasks = []
+    for path, (item, names) in found.items():
+        plain = File(item=item, folders=folders, names=tuple(dict.fromkeys(names)), symbols={}, declared={})
+        run = functools.partial(
+            _described, plain, target, unit.options, key, {name: keys[path, name] for name in names}
+        )
+        tasks.append(pool.Task(f"what {path} declares", run, key=key))
+    return tuple(pool.run(tasks, os.cpu_count() or 1, lambda _: None))
+
+
+def _placed(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
+    """The file of a kernel, which is looked for by its text alone, and what C++ calls it there."""
+    path, colon, name = expression.partition(".cu:")
+    if colon and f"{path}.cu" in texts and not name.startswith(":"):
+        return f"{path}.cu", name
+    having = [path for path, text in texts.items() if _plain(expression) in _kernels_in(text)]
+    return (having or [*texts])[0], expression
+
+
+def _plain(expression: str) -> str:
+    """The last name of an expression: `scale` of `ns::scale<ns::Point>`."""
+    return expression.partition("<")[0].rpartition(":")[2].strip()
+
+
+def _kernels_in(text: bytes) -> list[str]:
+    """The names that a text seems to declare as kernels, to choose and to suggest from."""
+    return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(\w+)\s*\(", text)]
+
+
+# What NVRTC says of names is said of a file that it makes of them; all else is the file's own, or a header's.
+_FILE_ERROR = re.compile(r"^(?!__nv_name_map)\S.*\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
+_NAME_ERROR = re.compile(r"^__nv_name_map\(\d+\): error: (.*)$", re.MULTILINE)
+_INPUT = re.compile(r'Input name expression was: " ?(.*?)"')
+
+
+def _described(file: File, target: Target, options: Options, key: str, keys: Mapping[str, str]) -> File:
+    """A file with what it declares; `keys` say where the table names each kernel of it.
+
+    Raises:
+        CompileError: The file does not compile.
+        SourceError: It has no such kernel.
+    """
+    os.chdir("/")
+    try:
+        ptx, symbols = nvrtc.describe_source(file.item, target, options, file.folders, file.names)
+    except CompileError as error:
+        log = str(error).partition("\n")[2]
+        if _FILE_ERROR.search(log) is None and _NAME_ERROR.search(log):
+            _refuse_name(file, log, keys)
+        raise preconditions.not_compiled(
+            file.item, target, options, file.folders, key, str(error), file.names
+        ) from None
+    for name, symbol in symbols.items():
+        if "_GLOBAL__N__" in symbol:
+            message = f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; take it out of there"
+            raise SourceError(message)
+    return replace(file, symbols=symbols, declared=declarations.read(ptx))
+
+
+def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
+    """Say what is wrong with the first name that NVRTC refuses."""
+    said = _NAME_ERROR.findall(log)[0]
+    shown = "".join((_INPUT.search(log) or [""] * 2)[1].split())
+    name = next((name for name in keys if "".join(name.split()) == shown), next(iter(keys)))
+    path, plain = file.item.name, _plain(name)
+    there = list(dict.fromkeys(_kernels_in(file.item.data)))
+    if "which instance of function template" in said:
+        problem = f'is a template in {path}; name its instances: instances = ["{name}<float>"]'
+    elif "which instance of overloaded function" in said:
+        problem = f"is declared more than once in {path}, for other types; give each a name of its own"
+    elif f'identifier "{plain}" is undefined' in said or "has no member" in said:
+        near = difflib.get_close_matches(plain, there, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(there) or 'none'}"
+        problem = f"is no kernel of {path}; {hint}"
+    elif "non-__global__" in said or "must form address" in said:
+        problem = f"is no kernel of {path}, but something else; declare it __global__"
+    else:
+        problem = f"is none that NVRTC can make of {path}: {said}"
+    message = f"{keys[name]}: {name} {problem}"
+    raise SourceError(message)
+
+
+def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
+    """The file of a kernel, and what C++ calls it there."""
+    path, name = _placed(unit.expression, {file.item.name: file.item.data for file in files})
+    return next(file for file in files if file.item.name == path), name
+
+
+def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
+    file, name = _file_of(unit, files)
+    found = file.declared.get(file.symbols[name])
+    if found is None or not found.is_kernel:
+        message = f"{unit.signature_key}: {file.item.name} declares {name} and does not define it; give it a body there"
+        raise SourceError(message)
+    return found
+
+
+def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
+    """An exported function, as its callers see it.
+
+    Raises:
+        SourceError: No file defines it with C linkage.
+        CompileError: A type of it is none that C and Numba have alike.
+    """
+    file = next((file for file in files if unit.name in file.declared), None)
+    found = file.declared[unit.name] if file is not None else None
+    if file is None or found is None or found.is_kernel:
+        paths = " and ".join(file.item.name for file in files)
+        mangled = any(re.search(rf"^_Z\d+{unit.name}[a-zA-Z]", symbol) for file in files for symbol in file.declared)
+        what = 'only as a C++ function; write extern "C" before __device__' if mangled else "nowhere; define it there"
+        message = f'{unit.key}: {paths} defines the function extern "C" __device__ {unit.name} {what}'
+        raise SourceError(message)
+    where = f"{unit.key}: {unit.name} of {file.item.name}:{found.line}"
+    types = [_in_numba(item.type, f"{where}: parameter {item.name}") for item in found.parameters]
+    result = "void" if found.result.text == "void" else _in_numba(found.result, f"{where}: the result")
+    return CompiledFunction(
+        ir=(file.item.name,),
+        fastmath=unit.options.fastmath,
+        signature=unit.signature or f"{result}({', '.join(types)})",
+        result=_in_c(found.result),
+        parameters=tuple((_in_c(item.type), item.name) for item in found.parameters),
+    )
+
+
+_NAMES = {
+    "?": "boolean",
+    "b": "int8",
+    "B": "uint8",
+    "h": "int16",
+    "H": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "q": "int64",
+    "Q": "uint64",
+    "f": "float32",
+    "d": "float64",
+}
+"""Numba's types by `struct` character."""
+
+
+def _in_numba(kind: CppType, where: str) -> str:
+    if kind.element is not None:
+        element = kind.element
+        number = _NAMES.get(element.form) if element.element is None and not element.is_complex else None
+        return f"CPointer({number})" if number else "voidptr"
+    if kind.form in _NAMES and not kind.is_complex:
+        return _NAMES[kind.form]
+    message = f"{where} is {kind.text}, which C and Numba pass in different ways; take a number or a pointer"
+    raise CompileError(message)
+
+
+def _in_c(kind: CppType) -> str:
+    if kind.element is not None:
+        element = kind.element
+        text = (
+            c_types.SCALARS.get(element.form, "void") if element.element is None and not element.is_complex else "void"
+        )
+        return f"{'const ' if element.constant else ''}{text} *"
+    return c_types.SCALARS.get(kind.form, "void")

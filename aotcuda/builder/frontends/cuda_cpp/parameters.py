@@ -1,0 +1,162 @@
+"""What a kernel's launch is given: its declaration, and what the table says besides, as the manifest describes it.
+
+| C++ | argument |
+|---|---|
+| numbers, enumerations, `__half`, complex numbers of libcu++ and Thrust | a number |
+| a pointer to such, to a struct or an array of them | a C-contiguous array of that dtype; read-only where `const` |
+| `void *`, a pointer to a pointer, to a function, to what the file does not define | an address |
+| a struct, a union | a record of NumPy's with the same members at the same places |
+| `CUtensorMap` | a tensor map |
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration, Declared
+    from aotcuda.builder.frontends.cuda_cpp.tables import Stated
+    from aotcuda.manifest import Parameter, Size
+
+_ANY = {"<u8", "|i1", "|u1"}
+"""Pointers to bytes are what C++ has for memory of any type."""
+
+
+class Arguments(NamedTuple):
+    """A kernel's arguments: the manifest's parameters, and the signature that names their types."""
+
+    parameters: tuple[Parameter, ...]
+    signature: str
+
+
+def of(declaration: Declaration, stated: Mapping[str, Stated], key: str) -> Arguments:
+    """The arguments of a kernel.
+
+    Args:
+        declaration: The kernel.
+        stated: What the table says of parameters, by name.
+        key: The kernel's key.
+
+    Raises:
+        CompileError: The two do not go together.
+    """
+    where = f"{key}.parameters"
+    names = [item.name for item in declaration.parameters]
+    for name in stated:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
+            message = f"{where}.{name}: the kernel is declared with no parameter of that name; {hint}"
+            raise CompileError(message)
+    sizes: dict[str, list[Size]] = {}
+    for item in declaration.parameters:
+        said = stated.get(item.name)
+        if said is not None and said.array:
+            sizes.setdefault(said.array, []).append(_size(item, said, names, f"{where}.{item.name}"))
+    found = []
+    for item in declaration.parameters:
+        said = stated.get(item.name)
+        if said is not None and said.array:
+            continue
+        parameter = _parameter(item, said, f"{where}.{item.name}")
+        if item.name in sizes:
+            _add_sizes(parameter, sizes[item.name], stated, where)
+        found.append(parameter)
+    signature = ", ".join(_shown(parameter, stated.get(parameter["name"])) for parameter in found)
+    return Arguments(tuple(found), f"void({signature})")
+
+
+def _shown(parameter: Parameter, said: Stated | None) -> str:
+    return f"{parameter['type']} as {said.text}" if said is not None else parameter["type"]
+
+
+def _parameter(item: Declared, said: Stated | None, where: str) -> Parameter:
+    kind = item.type
+    described: dict[str, object] = {"name": item.name, "type": kind.text, "offset": item.offset}
+    if kind.element is not None:
+        described |= _pointer(kind.element, said, where, kind)
+    elif said is not None and (said.ndim is not None or said.dtype == "pointer" or said.dtype != kind.dtype):
+        raise _disagree(where, said, kind)
+    elif kind.is_complex:
+        described |= {"kind": "complex", "format": kind.form}
+    elif kind.form:
+        described |= {"kind": "scalar", "format": kind.form}
+    else:
+        dtype = kind.dtype if kind.dtype.startswith("|V") else f"|V{item.size}"
+        described |= {"kind": "struct", "dtype": dtype, "bytes": item.size}
+    return cast("Parameter", described)
+
+
+def _pointer(element: CppType, said: Stated | None, where: str, kind: CppType) -> dict[str, object]:
+    base = element.dtype.partition("*")[0]  # of `float (*)[4]`, float
+    plain = element.element is None and element.size and base
+    readonly = {"readonly": True} if element.constant else {}
+    if said is None:
+        return {"kind": "buffer", "dtype": base, **readonly} if plain else {"kind": "pointer"}
+    if said.dtype == "pointer":
+        return {"kind": "pointer"}
+    if said.ndim is None or (plain and not _holds(element, base, said.dtype)):
+        raise _disagree(where, said, kind)
+    if said.ndim < 0:
+        return {"kind": "buffer", "dtype": said.dtype, **readonly}
+    words = {"ndim": said.ndim, "layout": said.layout, "words": ["data"]}
+    return {"kind": "array", "dtype": said.dtype, **words, **readonly}
+
+
+def _holds(element: CppType, base: str, dtype: str) -> bool:
+    """Whether memory of such elements may be an array of a dtype: `float2` of float32, or of complex64."""
+    if dtype == base or base in _ANY - {"<u8"}:
+        return True
+    parts = {"<c8": "<f4", "<c16": "<f8"}
+    whole = int(dtype[2:]) if dtype[2:].isdigit() else 2
+    return set(element.leaves) == {parts.get(dtype, dtype)} and element.size % whole == 0
+
+
+def _disagree(where: str, said: Stated, kind: CppType) -> CompileError:
+    return CompileError(
+        f'{where}: the table says "{said.text}", and the kernel declares {kind.text}; make the two agree, or leave the '
+        "parameter out of the table"
+    )
+
+
+def _size(item: Declared, said: Stated, names: Sequence[str], where: str) -> Size:
+    if said.array not in names:
+        near = difflib.get_close_matches(said.array, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}"
+        message = f'{where}: "{said.text}" is taken from {said.array}, and the kernel has no such parameter; {hint}'
+        raise CompileError(message)
+    if item.type.element is not None or item.type.form not in tuple("bBhHiIqQ"):
+        message = f'{where}: "{said.text}" is an integer, and the kernel declares {item.type.text}; declare one there'
+        raise CompileError(message)
+    return {
+        "name": item.name,
+        "type": item.type.text,
+        "word": said.word,
+        "format": item.type.form,
+        "offset": item.offset,
+    }
+
+
+def _add_sizes(parameter: Parameter, sizes: list[Size], stated: Mapping[str, Stated], where: str) -> None:
+    for size in sizes:
+        text = stated[size["name"]].text
+        if parameter["kind"] not in ("array", "buffer"):
+            message = f'{where}.{size["name"]}: "{text}" is taken from {parameter["name"]}, which takes no array'
+            msg = f'{message}; say which one: {parameter["name"]} = "float32[...]"'
+            raise CompileError(msg)
+        axis = size["word"].lstrip("abcdefghijklmnopqrstuvwxyz")
+        ndim = parameter["ndim"] if parameter["kind"] == "array" else 0
+        if axis and int(axis) >= ndim:
+            of = f"has {ndim} dimensions" if ndim else "may have any dimensions"
+            example = f"float32[{', '.join([':'] * int(axis) + ['::1'])}]"
+            message = (
+                f'{where}.{size["name"]}: "{text}" is of dimension {axis} of {parameter["name"]}, which {of}; say how '
+                f'many it has: {parameter["name"]} = "{example}"'
+            )
+            raise CompileError(message)
+    parameter["sizes"] = sizes

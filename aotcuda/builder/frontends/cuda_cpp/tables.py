@@ -1,0 +1,284 @@
+"""How the tables of modules in CUDA C++ are read: files, and the kernels and device functions that they define."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from aotcuda.builder.config import keys, rules
+from aotcuda.builder.config.model import Entry
+from aotcuda.builder.config.settings import Record, setting
+from aotcuda.builder.config.shapes import Flag, ListOf, TableOf, Text
+from aotcuda.builder.frontends.protocol import Unit
+from aotcuda.errors import CompileError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.builder.config.model import Module
+
+DTYPES = {
+    "bool": "|b1",
+    "int8": "|i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "uint8": "|u1",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+    "float16": "<f2",
+    "bfloat16": "bfloat16",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
+"""Type strings by the names that the table has for types."""
+
+_WORDS = {"size": "items", "itemsize": "itemsize", "shape": "shape", "strides": "stride"}
+_SIZE = re.compile(r"([A-Za-z_]\w*)\.(?:(size|itemsize)|(shape|strides)\[(\d{1,2})\])")
+_ARRAY = re.compile(r"(\w+)\[([^\]]*)\]")
+_FORMS = (
+    'a type (`"float32"`, `"float32[:, ::1]"`, `"float32[...]"`, `"pointer"`), or what is taken from an array '
+    '(`"x.size"`, `"x.shape[0]"`, `"x.strides[0]"`)'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What the table says of a parameter: its type, or which array it is taken from.
+
+    Attributes:
+        text: As the table has it.
+        dtype: The type string of a number, or of an array's elements; `pointer` for an address.
+        ndim: Number of dimensions of an array; -1 for any, None for no array.
+        layout: C, F, or A for any strides.
+        array: The array that it is taken from; empty if it is an argument.
+        word: What of that array, as manifests say it.
+    """
+
+    text: str
+    dtype: str = ""
+    ndim: int | None = None
+    layout: str = "C"
+    array: str = ""
+    word: str = ""
+
+
+def stated(text: str) -> Stated:
+    """Read what the table says of a parameter."""
+    text = text.strip()
+    if found := _SIZE.fullmatch(text):
+        return Stated(text=text, array=found[1], word=_WORDS[found[2] or found[3]] + (found[4] or ""))
+    if text == "pointer" or text in DTYPES:
+        return Stated(text=text, dtype=DTYPES.get(text, text))
+    if found := _ARRAY.fullmatch(text):
+        axes = [axis.strip() for axis in found[2].split(",")]
+        if found[1] not in DTYPES:
+            _refuse(text, f"has no type {found[1]}; take one of {', '.join(DTYPES)}")
+        if axes == ["..."]:
+            return Stated(text=text, dtype=DTYPES[found[1]], ndim=-1)
+        units = [at for at, axis in enumerate(axes) if axis == "::1"]
+        if any(axis not in (":", "::1") for axis in axes) or units not in ([], [0], [len(axes) - 1]):
+            _refuse(text, "is no array; write one colon for each dimension, and ::1 for the contiguous one")
+        layout = "A" if not units else "C" if units == [len(axes) - 1] else "F"
+        return Stated(text=text, dtype=DTYPES[found[1]], ndim=len(axes), layout=layout)
+    return _refuse(text, f"is neither {_FORMS}")
+
+
+def _refuse(text: str, problem: str) -> NoReturn:
+    message = f"{keys.string(text)} {problem}"
+    raise ValueError(message)
+
+
+_FUNCTION = Text('the name of a kernel as C++ calls it, or "csrc/file.cu:name"', r"^[^\s;{}]+$")
+_INSTANCE = Text("an instance of a template, as C++ writes it", r"^[^;{}]*<[^;{}]*>\s*$")
+_OF_PARAMETER = TableOf(
+    name=Text("the name of a parameter as the key", r"^[A-Za-z_]\w*$"),
+    value=Text("a type, or what is taken from an array", r"\S", stated),
+    expected="a table of parameters",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(Entry):
+    """A kernel of the files."""
+
+    function: str = field(
+        metadata=setting(
+            _FUNCTION,
+            'The kernel, as C++ calls it; `"csrc/other.cu:name"` where several files have it.',
+            '"physics::push"',
+            default="the kernel's name",
+            from_name=True,
+        )
+    )
+    instances: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            ListOf(item=_INSTANCE, expected="an instance or a list of instances", shortest=1, single=True),
+            "In place of `function`: instances of a template, each of them a signature of the kernel.",
+            '["scale<float>", "scale<double>"]',
+            default="none",
+        ),
+    )
+    parameters: tuple[tuple[str, Stated], ...] = field(
+        default=(),
+        metadata=setting(
+            _OF_PARAMETER,
+            "By name, what a parameter's declaration leaves open: which arrays a pointer takes, which number is taken "
+            "from an array and so is no argument.",
+            '{ image = "float32[:, ::1]", n = "x.size" }',
+            default="as declared",
+        ),
+    )
+    cooperative: bool = field(
+        default=False,
+        metadata=setting(Flag(), "Launch so that the whole grid can synchronise.", "true"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function(Entry):
+    """A device function of the files, which others may call: `extern "C" __device__`."""
+
+    signature: str = field(
+        default="",
+        metadata=setting(
+            rules.SIGNATURE,
+            "Its types for callers in Python, in Numba's notation, where they are to be others than the nearest ones.",
+            '"float32(CPointer(float32), int32)"',
+            default="as declared",
+        ),
+    )
+
+
+SHAPES = {
+    "source": ListOf(
+        item=Text("the path of a .cu file", r"[^/]\.cu$"),
+        expected="the path of a .cu file or a list of them",
+        shortest=1,
+        single=True,
+    ),
+    "functions": TableOf(
+        name=rules.C_NAME,
+        value=Record(cls=Function, expected="a table or a signature", short="signature"),
+        expected="a table of functions",
+        named=True,
+    ),
+    "kernels": TableOf(
+        name=rules.KERNEL_NAME,
+        value=Record(cls=Kernel, expected="a table, an instance or a list of instances", short="instances"),
+        expected="a table of kernels",
+        named=True,
+    ),
+}
+
+SECTIONS = (("A device function", "functions.scaled", Function), ("A kernel", "kernels.push", Kernel))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CppUnit(Unit):
+    """A kernel, an instance of one, or a device function.
+
+    Attributes:
+        sources: The files of its module.
+        expressions: What C++ calls each kernel of the module, this one among them, and the key that says so: a file
+            is compiled for all of them at once.
+        expression: What it calls this one.
+        stated: What the table says of parameters.
+        cooperative: The kernel is to be launched cooperatively.
+    """
+
+    sources: tuple[str, ...]
+    expressions: tuple[tuple[str, str], ...]
+    expression: str
+    stated: tuple[tuple[str, Stated], ...] = ()
+    cooperative: bool = False
+
+    @property
+    def loading(self) -> str:
+        """See Unit."""
+        return f"reading {', '.join(self.sources)}"
+
+
+def check(module: Module) -> None:
+    """See Tables."""
+    normal = [posixpath.normpath(path) for path in module.source]
+    for index, path in enumerate(normal):
+        if path in normal[:index]:
+            message = f"{module.key}.source[{index}]: {keys.string(path)} is listed twice; remove one of them"
+            raise ConfigError(message)
+    for kernel in cast("tuple[Kernel, ...]", module.kernels):
+        if kernel.instances and kernel.function != kernel.name:
+            message = f"{kernel.key}.function: instances name the kernel already; remove one of the two keys"
+            raise ConfigError(message)
+        for index, instance in enumerate(kernel.instances):
+            if instance in kernel.instances[:index]:
+                message = f"{kernel.key}.instances[{index}]: {instance} is listed twice; remove one of them"
+                raise ConfigError(message)
+
+
+def modules(module: Module) -> Sequence[str]:  # noqa: ARG001 (see Tables)
+    """See Tables: the sources are no Python modules."""
+    return ()
+
+
+def units(module: Module) -> list[CppUnit]:
+    """See Tables."""
+    kernels = cast("tuple[Kernel, ...]", module.kernels)
+    sources = tuple(posixpath.normpath(path) for path in module.source)
+    every = tuple((name, key) for kernel in kernels for name, key in _expressions(kernel))
+    common: dict[str, Any] = {
+        "module": module.name,
+        "options": module.options,
+        "sources": sources,
+        "expressions": every,
+    }
+    found = [
+        CppUnit(
+            key=kernel.key,
+            kind="kernel",
+            name=kernel.name,
+            symbol=f"{kernel.name}__{number}",  # until NVRTC has told which it is
+            origin=f"{', '.join(sources)}:{expression}",
+            signature=expression if kernel.instances else "",
+            signature_key=key,
+            expression=expression,
+            stated=kernel.parameters,
+            cooperative=kernel.cooperative,
+            **common,
+        )
+        for kernel in kernels
+        for number, (expression, key) in enumerate(_expressions(kernel))
+    ]
+    return found + [
+        CppUnit(
+            key=function.key,
+            kind="function",
+            name=function.name,
+            symbol=function.name,
+            origin=f"{', '.join(sources)}:{function.name}",
+            signature=function.signature,
+            signature_key=function.key,
+            expression=function.name,
+            **common,
+        )
+        for function in cast("tuple[Function, ...]", module.functions)
+    ]
+
+
+def _expressions(kernel: Kernel) -> list[tuple[str, str]]:
+    """What C++ calls a kernel, or its instances, and the keys that say so."""
+    if kernel.instances:
+        return [(name, f"{kernel.key}.instances[{number}]") for number, name in enumerate(kernel.instances)]
+    return [(kernel.function, kernel.key)]
+
+
+def widened(kernel: Kernel, signature: str) -> Kernel:
+    """See Tables: there are none."""
+    message = f"{kernel.key}: a kernel in CUDA C++ takes what it declares, and not {signature}"
+    raise CompileError(message)

@@ -1,0 +1,86 @@
+"""How the tables of its modules are read: a file of formulas, and for each kernel the types that it computes in."""
+
+import re
+from dataclasses import dataclass, field, replace
+
+from aotcuda.builder.config import rules
+from aotcuda.builder.config.model import Entry
+from aotcuda.builder.config.settings import Record, setting
+from aotcuda.builder.config.shapes import Choice, ListOf, TableOf, Text
+from aotcuda.builder.frontends.protocol import Unit
+from aotcuda.errors import CompileError
+
+TYPES = {"int32": ("int", "i", "<i4"), "float32": ("float", "f", "<f4"), "float64": ("double", "d", "<f8")}
+"""What a kernel may compute in: the type in C++, its `struct` character, and NumPy's type string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(Entry):
+    """A kernel: one of the formulas."""
+
+    types: tuple[str, ...] = field(
+        metadata=setting(
+            ListOf(item=Choice(tuple(TYPES)), expected="a type or a list of types", shortest=1, single=True),
+            "The types that it computes in.",
+            '["float32", "float64"]',
+        )
+    )
+
+
+SHAPES = {
+    "source": Text("the path of a .formulas file", r"\.formulas$"),
+    "kernels": TableOf(
+        name=rules.KERNEL_NAME,
+        value=Record(cls=Kernel, expected="a type, a list of types or a table", short="types"),
+        expected="a table of kernels",
+        named=True,
+    ),
+}
+SECTIONS = (("A kernel", "kernels.axpy", Kernel),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formula(Unit):
+    """A formula for one type."""
+
+    path: str
+    type: str
+
+
+def check(module):
+    """Nothing can be wrong between keys."""
+
+
+def modules(module):
+    """The source is no Python module."""
+    return ()
+
+
+def units(module):
+    """One for each kernel and type."""
+    return [
+        Formula(
+            key=kernel.key,
+            kind="kernel",
+            module=module.name,
+            name=kernel.name,
+            symbol=f"{kernel.name}_{type_}",
+            options=module.options,
+            origin=f"{module.source}:{kernel.name}",
+            signature=type_,
+            signature_key=kernel.key,
+            path=module.source,
+            type=type_,
+        )
+        for kernel in module.kernels
+        for type_ in kernel.types
+    ]
+
+
+def widened(kernel, signature):
+    """The kernel for arrays of another type, which the JIT fallback has been given."""
+    found = [name for name in TYPES if re.search(rf"\b{name}\[", signature)]
+    if len(found) != 1:
+        message = f"{kernel.key}: arrays are to be of one type, {' or '.join(TYPES)}, and not {signature}"
+        raise CompileError(message)
+    return replace(kernel, types=tuple(found))

@@ -1,0 +1,102 @@
+"""Kernels in CUDA C++ on a GPU: against NumPy, and against CuPy's RawModule of the same file."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gpu import prepare
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy")
+
+FOLDER = prepare.CPP_WHEELS["cudacpp"][0]
+VECTOR = np.dtype([("x", "<f8"), ("y", "<f8"), ("z", "<f8")], align=True)
+INNER = np.dtype([("kind", "<i2"), ("tag", "|i1")], align=True)
+STEP = np.dtype([("dt", "<f4"), ("first", "|b1"), ("force", VECTOR), ("inner", INNER, (2,))], align=True)
+
+
+@pytest.fixture(scope="module")
+def package(installed):
+    """A function from a module's name to the module of `tests/packages/cudacpp`."""
+    if not (installed / "cudacpp").is_dir():
+        pytest.skip("there is no wheel cudacpp: prepare.py builds it where pyelftools is installed")
+    sys.path.insert(0, str(installed / "cudacpp"))
+
+    def find(name):
+        return __import__(f"cudacpp.{name}", fromlist=[name])
+
+    return find
+
+
+@pytest.fixture(scope="module")
+def jit():
+    """CuPy's own module of the same file."""
+    options = ("--std=c++17", "-DFACTOR=3", f"-I{FOLDER / 'csrc' / 'include'}")
+    code = (FOLDER / "csrc" / "raw.cu").read_text()
+    return cupy.RawModule(code=code, options=options, name_expressions=["ns::scale<float>", "ns::scale<double>"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_instances_give_what_cupys_own_give(package, jit, dtype):
+    name = {"float32": "ns::scale<float>", "float64": "ns::scale<double>"}[dtype]
+    given = cupy.random.default_rng(1).standard_normal((50, 20)).astype(dtype)
+    ours, theirs = given.copy(), given.copy()
+    package("raw").scale[8, 128](2.5, ours, ours.size)
+    jit.get_function(name)((8,), (128,), (np.dtype(dtype).type(2.5), theirs, np.int32(theirs.size)))
+    cupy.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(ours.get(), given.get() * np.dtype(dtype).type(2.5))
+
+
+def test_a_length_is_taken_from_the_array(package):
+    given, taken = cupy.arange(1000, dtype="float64"), cupy.zeros(1100)
+    package("raw").copy[8, 128](given, taken)
+    assert taken[:1000].tolist() == given.tolist()
+    assert not taken[1000:].any()
+
+
+def test_strides_are_the_arrays_own(package):
+    given = cupy.arange(48, dtype="float32").reshape(6, 8)[::2, :4]
+    taken = cupy.zeros((4, 3), "float32")
+    package("raw").transpose[1, (4, 3)](given, taken)
+    np.testing.assert_array_equal(taken.get(), given.get().T)
+
+
+def test_structs_are_what_numpy_has_of_them(package):
+    at, flags = np.zeros(4, VECTOR), cupy.zeros(4, "uint8")
+    at["x"] = range(4)
+    device = cupy.asarray(at.view("<f8"))
+    step = np.zeros((), STEP)
+    step["dt"], step["first"], step["force"]["x"], step["inner"]["kind"][1] = 0.5, True, 2, 7
+
+    own = {"shape": (4,), "strides": None, "typestr": VECTOR.str, "descr": VECTOR.descr}
+    records = SimpleNamespace(__cuda_array_interface__={**device.__cuda_array_interface__, **own})
+    package("raw").move[1, 4](records, step[()], 1.5, flags)
+    np.testing.assert_array_equal(device.get().reshape(4, 3)[:, 0], np.arange(4) + 0.5 * 2 * 1.5 + 7)
+    assert flags.tolist() == [1] * 4
+
+
+def test_a_tensor_map_arrives_whole(package):
+    driver = pytest.importorskip("cuda.bindings.driver")
+    value, out = driver.CUtensorMap(), cupy.zeros(4, "float32")
+    value.opaque = [12345, *range(15)]
+    package("raw").tensor[1, 1](2, value, out)
+    assert out.tolist() == [0, 0, 12345, 0]
+
+
+def test_numba_calls_c_plus_plus_and_c_plus_plus_calls_numba(package):
+    x = cupy.arange(100, dtype="float32")
+    package("python").damp[1, 128](2.0, x)
+    np.testing.assert_array_equal(x.get(), np.arange(100) * 6)  # FACTOR is 3
+    package("back").doubled[1, 128](x, x.size)
+    np.testing.assert_allclose(x.get(), np.arange(100) * 36, rtol=1e-6)
+
+
+def test_the_machine_code_takes_no_more_registers_than_cupys(package, jit):
+    ours = package("raw").scale.get_regs_per_thread()
+    theirs = {name: jit.get_function(name).num_regs for name in ("ns::scale<float>", "ns::scale<double>")}
+    pairs = zip(sorted(ours.values()), sorted(theirs.values()), strict=True)
+    assert all(mine <= other for mine, other in pairs)

@@ -1,0 +1,270 @@
+"""`frontend = "cuda-cpp"`: kernels and device functions of `.cu` files, built, inspected, launched, and refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import struct
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from aotcuda.binary import fatbin
+from aotcuda.errors import ArgumentError, FallbackWarning
+from integration import projects, toolkit
+from integration.projects import build_wheel, content, manifest_of
+from support.images import cuobjdump, resource_usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = 'tool.aotcuda.modules."cudacpp.raw"'
+RAW, MORE = "csrc/raw.cu", "csrc/more.cu"
+
+VECTOR = np.dtype([("x", "<f8"), ("y", "<f8"), ("z", "<f8")], align=True)
+INNER = np.dtype([("kind", "<i2"), ("tag", "|i1")], align=True)
+STEP = np.dtype([("dt", "<f4"), ("first", "|b1"), ("force", VECTOR), ("inner", INNER, (2,))], align=True)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(projects.copy("cudacpp", tmp_path_factory.mktemp("cudacpp") / "project"))
+
+
+@pytest.fixture(scope="module")
+def files(wheel: Path) -> dict[str, bytes]:
+    return content(wheel)
+
+
+@pytest.fixture
+def installed(cuda, wheel):
+    """The package, where it can be imported."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(cuda.packages)
+    importlib.invalidate_caches()
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cudacpp"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def raw(installed):
+    """The packaged module."""
+    return importlib.import_module("cudacpp.raw")
+
+
+def overloads(files: dict[str, bytes], name: str) -> list[dict]:
+    (found,) = [kernel for kernel in manifest_of(files, "cudacpp.raw")["kernels"] if kernel["name"] == name]
+    return found["overloads"]
+
+
+class TestTheWheel:
+    def test_the_manifest_has_the_kernels_as_c_plus_plus_declares_them(self, files: dict[str, bytes]) -> None:
+        manifest = manifest_of(files, "cudacpp.raw")
+        assert manifest["frontend"] == "cuda-cpp"
+        assert manifest["toolchain"]["nvrtc"].startswith("13.")
+        assert [image["arch"] for image in manifest["images"]] == ["sm_80", "sm_90", "compute_80"]
+        assert [(kernel["name"], kernel["origin"]) for kernel in manifest["kernels"]] == [
+            ("scale", "csrc/raw.cu:ns::scale"),
+            ("copy", "csrc/raw.cu:copy"),
+            ("move", "csrc/raw.cu:mover::move"),
+            ("transpose", "csrc/more.cu:transpose"),
+            ("gather", "csrc/more.cu:gather"),
+            ("tensor", "csrc/more.cu:tensor"),
+        ]
+        signatures = [item["signature"] for kernel in manifest["kernels"] for item in kernel["overloads"]]
+        assert signatures == [
+            "void(float, float *, int)",
+            "void(double, double *, int)",
+            "void(const double *, double *)",
+            "void(Vector *, Step, __half, unsigned char *)",
+            "void(const float * as float32[:, :], float * as float32[:, ::1])",
+            "void(float2 * as complex64[::1], const void * as float32[...], void * as pointer, float **)",
+            "void(int, CUtensorMap, float *)",
+        ]
+        assert overloads(files, "move")[0]["launch_bounds"] == [256, 2]
+        assert overloads(files, "move")[0]["cooperative"]
+
+    def test_structs_are_those_of_numpy(self, files: dict[str, bytes]) -> None:
+        from aotcuda.dtypes import structured
+
+        at, step, *_ = overloads(files, "move")[0]["parameters"]
+        assert at["dtype"] == structured(VECTOR.str, VECTOR.descr)
+        assert (step["dtype"], step["bytes"]) == (structured(STEP.str, STEP.descr), STEP.itemsize)
+
+    def test_they_are_those_of_c(self, tmp_path: Path) -> None:
+        """By a host's compiler: its `offsetof` of each member, against NumPy's."""
+        text = (projects.PACKAGES / "cudacpp" / RAW).read_text()
+        structs = re.search(r"^struct Vector.*?^};\n\nstruct Step.*?^};", text, re.DOTALL | re.MULTILINE)[0]
+        lines = [f"static_assert(offsetof(Step, {name}) == {STEP.fields[name][1]});" for name in STEP.names]
+        source = "\n".join(["#include <cstddef>", structs, f"static_assert(sizeof(Step) == {STEP.itemsize});", *lines])
+        (tmp_path / "step.cpp").write_text(source)
+        projects.succeed(tmp_path, "c++", "-std=c++17", "-fsyntax-only", "step.cpp")
+
+    def test_the_places_of_parameters_are_those_that_the_machine_code_has(self, files: dict[str, bytes]) -> None:
+        """By NVIDIA's own reader of cubins."""
+        found = {}
+        for entry in fatbin.read(files["cudacpp/raw.aotcuda/kernels.fatbin"], "kernels.fatbin"):
+            text = cuobjdump(entry.content, "-elf") if entry.kind == "sass" else ""
+            for part in re.split(r"^\.nv\.info\.", text, flags=re.MULTILINE)[1:]:
+                numbers = re.findall(r"Ordinal\s*:\s*0x(\w+)\s+Offset\s*:\s*0x(\w+)\s+Size\s*:\s*0x(\w+)", part)
+                found[entry.arch, part.split()[0]] = sorted(tuple(int(text, 16) for text in each) for each in numbers)
+        checked = 0
+        for kernel in manifest_of(files, "cudacpp.raw")["kernels"]:
+            for item in kernel["overloads"]:
+                parts = [part for each in item["parameters"] for part in (each, *each.get("sizes", ()))]
+                offsets = sorted(part["offset"] for part in parts)
+                for arch in ("sm_80", "sm_90"):
+                    places = [offset for _, offset, _ in found[arch, item["symbol"]]]
+                    assert item.get("one_by_one", False) is (places != offsets) is (kernel["name"] == "tensor")
+                    checked += 1
+        assert checked == 14
+
+    def test_an_aligned_parameter_lies_elsewhere_on_each_gpu_so_it_is_handed_over_by_itself(self, files) -> None:
+        (tensor,) = overloads(files, "tensor")
+        assert tensor["one_by_one"] is True
+        assert not [item for name in ("copy", "move") for item in overloads(files, name) if "one_by_one" in item]
+
+    def test_the_files_are_carried_for_the_fallback_with_their_headers(self, files: dict[str, bytes]) -> None:
+        folder = "cudacpp/raw.aotcuda/sources/csrc/"
+        carried = {name.removeprefix(folder) for name in files if name.startswith(folder)}
+        assert carried == {"raw.cu", "more.cu", "include/factor.h"}
+
+    def test_device_functions_have_prototypes_for_both_languages(self, files: dict[str, bytes]) -> None:
+        functions = manifest_of(files, "cudacpp.raw")["functions"]
+        assert [(item["prototype"], item["signature"]) for item in functions] == [
+            ("float damped(float a, float x);", "float32(float32, float32)"),
+            ("void store(const float *from_, float *to, int n);", "void(CPointer(float32), CPointer(float32), int32)"),
+        ]
+
+    def test_functions_come_without_the_kernels_of_their_file(self, files: dict[str, bytes]) -> None:
+        entries = fatbin.read(files["cudacpp/raw.aotcuda/functions.fatbin"], "functions.fatbin")
+        (ptx,) = [entry.content.decode() for entry in entries if entry.kind == "ptx"]
+        assert ".entry" not in ptx
+        assert set(re.findall(r"^\.visible \.func .*?(\w+)\($", ptx, re.MULTILINE)) == {"damped", "store"}
+
+    def test_numba_calls_c_plus_plus_and_c_plus_plus_calls_numba(self, files: dict[str, bytes]) -> None:
+        python, back = (manifest_of(files, f"cudacpp.{name}") for name in ("python", "back"))
+        assert (python["frontend"], back["frontend"]) == ("numba-cuda", "cuda-cpp")
+        assert [kernel["name"] for kernel in (*python["kernels"], *back["kernels"])] == ["damp", "doubled"]
+
+    def test_the_same_bytes_come_out_again(self, wheel: Path) -> None:
+        before = wheel.read_bytes()
+        assert build_wheel(wheel.parents[1]).read_bytes() == before
+
+    def test_inspect_shows_them(self, wheel: Path) -> None:
+        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        (module,) = [item for item in json.loads(done.out)["modules"] if item["name"] == "cudacpp.raw"]
+        symbols = {(item["name"], item["kind"], item["abi"]) for item in module["symbols"]}
+        assert {("scale", "kernel", "c"), ("damped", "function", "c")} <= symbols
+
+
+class TestLaunches:
+    def test_instances_are_chosen_by_their_types(self, cuda, raw) -> None:
+        for dtype, symbol in (("<f4", "_ZN2ns5scaleIfEEvT_PS1_i"), ("<f8", "_ZN2ns5scaleIdEEvT_PS1_i")):
+            array = cuda.array(np.zeros((4, 2), dtype))
+            raw.scale[2, 32](2.5, array, 8)
+            number = struct.pack("<f4x", 2.5) if dtype == "<f4" else struct.pack("<d", 2.5)
+            assert cuda.launches()[-1]["kernel"] == symbol
+            assert cuda.parameters() == number + struct.pack("<Qi", array.address, 8)
+
+    def test_a_length_is_the_arrays_own(self, cuda, raw) -> None:
+        given, taken = cuda.array(np.zeros((3, 5), "<f8")), cuda.array(np.zeros(15, "<f8"))
+        given.interface["data"] = (given.address, True)
+        raw.copy[1, 15](given, taken)
+        assert cuda.parameters() == struct.pack("<2Qq", given.address, taken.address, 15)
+
+    def test_strides_are_told_where_the_table_says_so(self, cuda, raw) -> None:
+        given, taken = cuda.array(np.zeros((4, 6), "<f4")[::2, ::3]), cuda.array(np.zeros((2, 2), "<f4"))
+        given.interface["strides"] = (48, 12)
+        raw.transpose[1, (2, 2)](given, taken)
+        assert cuda.parameters() == struct.pack("<2QqI", given.address, taken.address, 48, 2)
+
+    def test_structs_and_halves_are_passed_by_value(self, cuda, raw) -> None:
+        at, flags = cuda.array(np.zeros(4, VECTOR), descr=VECTOR.descr), cuda.array(np.zeros(4, "|u1"))
+        step = np.zeros((), STEP)
+        step["dt"], step["first"], step["force"]["x"], step["inner"]["kind"][1] = 0.5, True, 2, 7
+        raw.move[1, 4](at, step[()], 1.5, flags)
+        wanted = struct.pack("<Q", at.address) + step.tobytes() + np.float16(1.5).tobytes() + bytes(6)
+        assert cuda.parameters() == wanted + struct.pack("<Q", flags.address)
+        assert cuda.launches()[-1]["cooperative"]
+
+    def test_a_tensor_map_is_one(self, cuda, raw) -> None:
+        driver = pytest.importorskip("cuda.bindings.driver")
+        cuda.set(sizes="4,128,8")
+        value, out = driver.CUtensorMap(), cuda.array(4)
+        value.opaque = list(range(16))
+        raw.tensor[1, 1](3, value, out)
+        assert cuda.parameters() == struct.pack("<i16QQ", 3, *range(16), out.address)
+
+    def test_pointers_take_what_the_table_says(self, cuda, raw) -> None:
+        points, any_ = cuda.array(np.zeros(4, "<c8")), cuda.array(np.zeros((1, 2, 3), "<f4"))
+        raw.gather[1, 4](points, any_, 0x1000, 0x2000)
+        assert cuda.parameters() == struct.pack("<4Q", points.address, any_.address, 0x1000, 0x2000)
+
+    def test_other_types_are_an_error_at_once_since_c_plus_plus_has_said_which(self, cuda, raw, recwarn) -> None:
+        with pytest.raises(ArgumentError, match=r"x, is int32\[::1\] where a C-contiguous array of float") as caught:
+            raw.scale[2, 32](2.5, cuda.array(np.zeros(8, "<i4")), 8)
+        assert "packaged: void(double, double *, int)" in str(caught.value)
+        assert not [item for item in recwarn if issubclass(item.category, FallbackWarning)]
+
+    def test_the_fallback_compiles_what_is_carried_for_another_gpu(
+        self, cuda, installed, tmp_path, monkeypatch
+    ) -> None:
+        monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+        cuda.set(devices="7.5")
+        raw = importlib.import_module("cudacpp.raw")
+        array = cuda.array(np.zeros(8, "<f4"))
+        with pytest.warns(FallbackWarning, match=r"cudacpp\.raw, all of it"):
+            raw.scale[2, 32](2.5, array, 8)
+        assert cuda.parameters() == struct.pack("<f4xQi", 2.5, array.address, 8)
+        (image,) = (tmp_path / "cache").rglob("kernels.cubin")
+        assert b"_ZN2ns5scaleIfEEvT_PS1_i" in image.read_bytes()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The project without the modules of other front ends."""
+    project = projects.copy("cudacpp", tmp_path / "project")
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().partition("# Numba's kernels")[0])
+    return project
+
+
+def test_an_error_in_a_file_is_the_compilers_with_its_place(project: Path) -> None:
+    text = (project / RAW).read_text()
+    (project / RAW).write_text(text.replace("to[i] = from[i];", "to[i] = form[i];"))
+    done = projects.refused(project)
+    assert done.said.startswith(
+        f'{KEY}.source: csrc/raw.cu does not compile for sm_80: identifier "form" is undefined (csrc/raw.cu:42)'
+    )
+
+
+def test_an_editable_build_depends_on_the_files(project: Path) -> None:
+    projects.succeed(project, *projects.command(editable=True))
+    manifest = json.loads((project / "cudacpp/raw.aotcuda/manifest.json").read_text())
+    paths = {source["path"] for source in manifest["sources"]}
+    assert {RAW, MORE, "csrc/include/factor.h", "pyproject.toml#tool.aotcuda"} <= paths
+
+
+def test_the_machine_code_takes_what_nvccs_own_takes(files: dict[str, bytes], tmp_path: Path) -> None:
+    """Registers, shared and local memory of each kernel, by NVIDIA's tools, against a whole-program build by nvcc."""
+    folder = projects.PACKAGES / "cudacpp" / "csrc"
+    names = [
+        f"template __global__ void ns::scale<{each}>({each}, {each} *, const int);" for each in ("float", "double")
+    ]
+    (tmp_path / "whole.cu").write_text("\n".join([(folder / "raw.cu").read_text(), *names]))
+    cuda = toolkit.make(tmp_path / "cuda")
+    command = ("-cubin", "-arch=sm_90", "-std=c++17", "-DFACTOR=3", f"-I{folder / 'include'}")
+    toolkit.run(cuda, cuda / "bin" / "nvcc", *command, tmp_path / "whole.cu", "-o", tmp_path / "whole.cubin")
+    theirs = resource_usage((tmp_path / "whole.cubin").read_bytes())
+    entries = fatbin.read(files["cudacpp/raw.aotcuda/kernels.fatbin"], "kernels.fatbin")
+    (image,) = [entry.content for entry in entries if entry.arch == "sm_90"]
+    ours = resource_usage(image)
+    kernels = {name for name in theirs if name in ours}
+    assert len(kernels) == 4
+    assert {name: ours[name] for name in kernels} == {name: theirs[name] for name in kernels}

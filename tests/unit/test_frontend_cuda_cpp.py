@@ -1,0 +1,375 @@
+"""The front end for CUDA C++: what it reads of declarations, and what it says of those that are wrong."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from aotcuda.arch import Target
+from aotcuda.builder.config.parser import parse
+from aotcuda.builder.frontends.cuda_cpp import parameters, tables
+from aotcuda.builder.frontends.cuda_cpp.compiler import FrontEnd, _kernel
+from aotcuda.errors import AotcudaError
+
+KEY = 'tool.aotcuda.modules."pkg.raw"'
+TARGET = Target("sass", 8, 0, "")
+
+CODE = """\
+struct Point { float x; int n; };
+template <class T, int N> __global__ void tile(T a, T *x, int n) { x[N] = a; }
+namespace ns { template <class T> __global__ void scale(T a, T *x) { x[0] *= a; } }
+__global__ void plain(const float *x, float *y, int n) { y[n] = x[n]; }
+__global__ void twice(float) {}
+__global__ void twice(int) {}
+__global__ void later(int n);
+namespace { __global__ void hidden(int n) {} }
+__device__ int helper(int x) { return x; }
+extern "C" __device__ float exported(const float *x, int n, void *p) { return x[n]; }
+extern "C" __device__ void taking(Point p) {}
+"""
+
+
+def _settle(folder, keys, code=CODE, **others):
+    """The units of a module whose files are these, as the sources make them, with the front end."""
+    for name, text in {"raw.cu": code, **others}.items():
+        (folder / name.replace("_cu", ".cu")).write_text(text)
+    source = "" if re.search("^source", keys) else 'source = "raw.cu"'
+    text = f'arch = ["sm_80"]\nfrontend = "cuda-cpp"\n[modules."pkg.raw"]\n{source}\n{keys}'
+    (module,) = parse(tomllib.loads(text), environ={}).modules
+    front = FrontEnd()
+    front.prepare(str(folder))
+    found = []
+    with front.importing(TARGET):
+        for unit in tables.units(module):
+            files = front.load(unit, str(folder))
+            for settled in front.settled(unit, files):
+                front.resolve(settled, files)
+                found.append((settled, files))
+    return front, found
+
+
+@pytest.fixture
+def settle(tmp_path):
+    return functools.partial(_settle, tmp_path)
+
+
+def compiled(settle, declared, keys="", code=""):
+    """The kernel `k` with these parameters, compiled."""
+    front, ((unit, files),) = settle(f"kernels.k = {{ {keys} }}", f"{code}\n__global__ void k({declared}) {{}}")
+    return front.compile_kernel(unit, files, TARGET)
+
+
+DECLARED = {
+    "bool": ("scalar", "?"),
+    "char": ("scalar", "b"),
+    "unsigned char": ("scalar", "B"),
+    "short": ("scalar", "h"),
+    "unsigned": ("scalar", "I"),
+    "long": ("scalar", "q"),
+    "unsigned long long": ("scalar", "Q"),
+    "size_t": ("scalar", "Q"),
+    "const double": ("scalar", "d"),
+    "__half": ("scalar", "e"),
+    "Small": ("scalar", "b"),
+    "Plain": ("scalar", "I"),
+    "cuda::std::complex<float>": ("complex", "f"),
+    "cuda::std::complex<double>": ("complex", "d"),
+    "float *__restrict__ const": ("buffer", "<f4"),
+    "volatile int *": ("buffer", "<i4"),
+    "const __nv_bfloat16 *": ("buffer", "bfloat16"),
+    "__half *": ("buffer", "<f2"),
+    "float (*)[4]": ("buffer", "<f4"),
+    "float4 *": ("buffer", "|V16{x:<f4@0,y:<f4@4,z:<f4@8,w:<f4@12}"),
+    "Unknown *": ("pointer", None),
+    "void *": ("pointer", None),
+    "float **": ("pointer", None),
+    "void (*)(int)": ("pointer", None),
+    "Derived": ("struct", "|V12{x:<f4@0,n:<i4@4,more:|i1@8}"),
+    "Box<float>": ("struct", "|V8{lo:<f4@0,hi:<f4@4}"),
+    "WithPointer": ("struct", "|V16{data:<u8@0,size:<u8@8}"),
+    "Either": ("struct", "|V4"),
+    "Bits": ("struct", "|V4"),
+    "Empty": ("struct", "|V1"),
+    "Anonymous": ("struct", "|V4{q:<i4@0}"),
+    "Outer": ("struct", "|V24{inner:{x:<f4@0,n:<i4@4}*2@0,grid:|i1*2*3@16}"),
+}
+"""By a parameter's declaration: what kind it is to be in the manifest, and its format or dtype."""
+
+HEADER = """\
+#include <cuda/std/complex>
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+enum class Small : signed char { A = -1, B };
+enum Plain { C, D };
+struct Unknown;
+struct Point { float x; int n; };
+struct Derived : Point { char more; };
+template <class T> struct Box { T lo, hi; };
+struct WithPointer { float *data; unsigned long size; };
+union Either { int i; float f; };
+struct Bits { int a : 3; int b : 5; };
+struct Empty {};
+typedef struct { int q; } Anonymous;
+struct Outer { Point inner[2]; char grid[2][3]; };
+"""
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory):
+    """By declaration, the parameter of a kernel that has one such: all of them in one file."""
+    named = [text.replace("(*)", "(*p)") if "(*)" in text else f"{text} p" for text in DECLARED]
+    code = HEADER + "".join(f"__global__ void k{at}({text}) {{}}\n" for at, text in enumerate(named))
+    keys = "\n".join(f"kernels.k{at} = {{}}" for at in range(len(named)))
+    _, found = _settle(tmp_path_factory.mktemp("declared"), keys, code)
+    made = [parameters.of(_kernel(unit, files), {}, unit.key).parameters for unit, files in found]
+    return dict(zip(DECLARED, made, strict=True))
+
+
+@pytest.mark.parametrize("text", DECLARED)
+def test_parameters_are_what_the_compiler_says_of_them(declared, text):
+    kind, what = DECLARED[text]
+    (found,) = declared[text]
+    assert found["kind"] == kind
+    assert found.get("format") == what if kind in ("scalar", "complex") else found.get("dtype") == what
+
+
+def test_places_are_those_of_the_directives(settle):
+    found = compiled(settle, "char a, double b, float4 c, short, const float *e", 'parameters = { e = "pointer" }')
+    assert [(item["name"], item["offset"]) for item in found.parameters] == [
+        ("a", 0),
+        ("b", 8),
+        ("c", 16),
+        ("arg3", 32),
+        ("e", 40),
+    ]
+    assert found.layout == ((0, 1), (8, 8), (16, 16), (32, 2), (40, 8))
+    assert (found.parameter_bytes, found.one_by_one) == (48, False)
+    assert found.signature == "void(char, double, float4, short, const float * as pointer)"
+
+
+def test_a_kernel_may_have_none(settle):
+    found = compiled(settle, "")
+    assert (found.parameters, found.parameter_bytes, found.signature) == ((), 0, "void()")
+
+
+def test_launch_bounds_are_the_declarations(settle):
+    front, ((unit, files),) = settle(
+        "kernels.k = {}", '__global__ void __launch_bounds__(64 * 2, 3) k(int n) { if (n) asm("trap;"); }'
+    )
+    assert front.compile_kernel(unit, files, TARGET).launch_bounds == (128, 3)
+
+
+def test_what_the_table_says_of_a_pointer_is_what_it_may_be(settle):
+    allowed = {
+        "float2 *": "complex64[::1]",
+        "float4 *": "float32[:, ::1]",
+        "void *": "int16[...]",
+        "char *": "float64[:]",
+    }
+    for declared, said in allowed.items():
+        compiled(settle, f"{declared} x", f'parameters = {{ x = "{said}" }}')
+    for declared, said in {"float *": "float64[::1]", "long *": "complex64[::1]", "int *": "uint32[...]"}.items():
+        with pytest.raises(AotcudaError, match="make the two agree"):
+            compiled(settle, f"{declared} x", f'parameters = {{ x = "{said}" }}')
+
+
+def test_functions_have_the_nearest_types_of_numba(settle):
+    front, ((unit, files),) = settle("functions.exported = {}")
+    found = front.compile_function(unit, files, TARGET)
+    assert found.signature == "float32(CPointer(float32), int32, voidptr)"
+    assert (found.result, found.parameters[0]) == ("float", ("const float *", "x"))
+    front, ((unit, files),) = settle('functions.exported = "float32(CPointer(float32), int32, CPointer(int8))"')
+    assert front.compile_function(unit, files, TARGET).signature.endswith("CPointer(int8))")
+
+
+def test_functions_of_a_file_come_without_its_kernels(settle):
+    front, ((unit, files),) = settle("functions.exported = {}")
+    found = front.compile_function(unit, files, TARGET)
+    code = front.merge_functions([found], TARGET, unit.options, "ptx").decode()
+    assert ".entry" not in code
+    assert "plain" not in code
+    explicit = f"{CODE}template __global__ void ns::scale<float>(float, float *);\n"
+    front, ((unit, files),) = settle("functions.exported = {}", explicit)
+    assert ".entry" not in front.merge_functions([found], TARGET, unit.options, "ptx").decode()
+
+
+def test_a_kernel_is_found_in_the_file_that_has_it(settle):
+    other = "__global__ void other(int n) {}\n__global__ void plain(double x) {}\n"
+    keys = 'source = ["raw.cu", "b.cu"]\nkernels = {{ other = {{}}, plain = {{ function = "{}plain" }} }}'
+    _, found = settle(keys.format("b.cu:"), b_cu=other)
+    assert [(unit.origin, unit.symbol) for unit, _ in found] == [
+        ("b.cu:other", "_Z5otheri"),
+        ("b.cu:plain", "_Z5plaind"),
+    ]
+    _, found = settle(keys.format(""), b_cu=other)
+    assert found[1][0].symbol == "_Z5plainPKfPfi"
+
+
+REFUSED = {
+    "a Python module": ('source = "pkg._raw"\nkernels.plain = {}', ".source: expected the path of a .cu file"),
+    "no such file": ('source = "row.cu"\nkernels.plain = {}', ".source: row.cu cannot be read (No such file or dir"),
+    "a file twice": (
+        'source = ["raw.cu", "./raw.cu"]\nkernels.plain = {}',
+        '.source[1]: "raw.cu" is listed twice; remove one of them',
+    ),
+    "an unknown key": (
+        "kernels.plain = { parameter = {} }",
+        ".kernels.plain.parameter: unknown key; did you mean parameters?",
+    ),
+    "two names": (
+        'kernels.k = { function = "plain", instances = ["ns::scale<float>"] }',
+        ".kernels.k.function: instances name the kernel already; remove one of the two keys",
+    ),
+    "no such kernel": ("kernels.plane = {}", ".kernels.plane: plane is no kernel of raw.cu; did you mean plain?"),
+    "a device function": (
+        "kernels.helper = {}",
+        ".kernels.helper: helper is no kernel of raw.cu, but something else; declare it __global__",
+    ),
+    "no body": ("kernels.later = {}", ".kernels.later: raw.cu declares later and does not define it; give it a body"),
+    "two of a name": (
+        "kernels.twice = {}",
+        ".kernels.twice: twice is declared more than once in raw.cu, for other types; give each a name of its own",
+    ),
+    "a namespace without a name": (
+        "kernels.hidden = {}",
+        ".kernels.hidden: hidden of raw.cu is in a namespace without a name; take it out of there",
+    ),
+    "a template": (
+        'kernels.scale = { function = "ns::scale" }',
+        '.kernels.scale: ns::scale is a template in raw.cu; name its instances: instances = ["ns::scale<float>"]',
+    ),
+    "no type": (
+        'kernels.scale = ["ns::scale<float>", "ns::scale<flot>"]',
+        '.kernels.scale.instances[1]: ns::scale<flot> is none that NVRTC can make of raw.cu: identifier "flot" is',
+    ),
+    "no such instance": (
+        'kernels.scale = "ns::scole<float>"',
+        ".kernels.scale.instances[0]: ns::scole<float> is no kernel of raw.cu; did you mean scale?",
+    ),
+    "an instance that cannot be": (
+        'kernels.scale = "ns::scale<const float>"',
+        ".source: raw.cu does not compile for sm_80: expression must be a modifiable lvalue (raw.cu:3)",
+    ),
+    "instances that launches cannot tell apart": (
+        'kernels.tile = ["tile<float, 1>", "tile<float, 2>"]',
+        ".kernels.tile.instances[1]: tile<float, 2> takes void(float, float *, int) as tile<float, 1> does",
+    ),
+    "a parameter that there is not": (
+        'kernels.plain = { parameters = { m = "x.size" } }',
+        ".kernels.plain.parameters.m: the kernel is declared with no parameter of that name; it has x, y, n",
+    ),
+    "an array that there is not": (
+        'kernels.plain = { parameters = { n = "z.size" } }',
+        '.kernels.plain.parameters.n: "z.size" is taken from z, and the kernel has no such parameter; it has x, y, n',
+    ),
+    "a length of no array": (
+        'kernels.plain = { parameters = { n = "x.size", x = "pointer" } }',
+        '.kernels.plain.parameters.n: "x.size" is taken from x, which takes no array; say which one: x = "float32',
+    ),
+    "a length that is no integer": (
+        'kernels.plain = { parameters = { x = "y.size" } }',
+        '.kernels.plain.parameters.x: "y.size" is an integer, and the kernel declares const float *',
+    ),
+    "a dimension that is not said": (
+        'kernels.plain = { parameters = { n = "x.shape[1]" } }',
+        '.kernels.plain.parameters.n: "x.shape[1]" is of dimension 1 of x, which may have any dimensions; say how many',
+    ),
+    "another dtype": (
+        'kernels.plain = { parameters = { x = "float64[::1]" } }',
+        '.kernels.plain.parameters.x: the table says "float64[::1]", and the kernel declares const float *',
+    ),
+    "a number for a pointer": (
+        'kernels.plain = { parameters = { x = "float32" } }',
+        '.kernels.plain.parameters.x: the table says "float32", and the kernel declares const float *',
+    ),
+    "another number": (
+        'kernels.plain = { parameters = { n = "int64" } }',
+        '.kernels.plain.parameters.n: the table says "int64", and the kernel declares int; make the two agree',
+    ),
+    "no array": (
+        'kernels.plain = { parameters = { x = "float32[:, ::2]" } }',
+        '.kernels.plain.parameters.x: "float32[:, ::2]" is no array; write one colon for each dimension',
+    ),
+    "no such dtype": (
+        'kernels.plain = { parameters = { x = "float33[::1]" } }',
+        '.kernels.plain.parameters.x: "float33[::1]" has no type float33; take one of bool, int8',
+    ),
+    "nothing of all this": (
+        'kernels.plain = { parameters = { x = "x + 1" } }',
+        '.kernels.plain.parameters.x: "x + 1" is neither a type (',
+    ),
+    "a function that is not there": (
+        "functions.missing = {}",
+        '.functions.missing: raw.cu defines the function extern "C" __device__ missing nowhere; define it there',
+    ),
+    "a function of C++": (
+        "functions.helper = {}",
+        '.functions.helper: raw.cu defines the function extern "C" __device__ helper only as a C++',
+    ),
+    "a function with a struct": (
+        "functions.taking = {}",
+        ".functions.taking: taking of raw.cu:11: parameter p is Point, which C and Numba pass in different ways",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_wrong_is_said_with_its_key(settle, name):
+    keys, said = REFUSED[name]
+    with pytest.raises(AotcudaError) as caught:
+        settle(keys)
+    assert str(caught.value).partition("\n")[0].startswith(f"{KEY}{said}")
+
+
+def test_an_error_is_the_compilers_with_its_words(settle):
+    with pytest.raises(AotcudaError) as caught:
+        settle("kernels.plain = {}", CODE.replace("y[n] = x[n];", "y[n] = z[n];"))
+    first, _, rest = str(caught.value).partition("\n")
+    assert first == f'{KEY}.source: raw.cu does not compile for sm_80: identifier "z" is undefined (raw.cu:4)'
+    assert "y[n] = z[n]" in rest
+
+
+def test_code_for_later_gpus_says_which(settle):
+    code = f"{CODE}\n#if __CUDA_ARCH__ < 900\n#error too old\n#endif\n"
+    with pytest.raises(AotcudaError, match=r"too old \(raw\.cu:14\); it compiles for sm_90: list that and later ones"):
+        settle("kernels.plain = {}", code)
+
+
+def test_functions_of_two_files_are_two_modules(settle):
+    keys = 'source = ["raw.cu", "b.cu"]\nfunctions = { exported = {}, other = {} }'
+    front, found = settle(keys, b_cu='extern "C" __device__ int other() { return 1; }')
+    functions = [front.compile_function(unit, files, TARGET) for unit, files in found]
+    with pytest.raises(AotcudaError, match=r"these are of raw\.cu and b\.cu; make a module for each"):
+        front.merge_functions(functions, TARGET, found[0][0].options)
+
+
+def test_no_launch_asks_for_other_types():
+    (module,) = parse(
+        {"arch": ["sm_80"], "frontend": "cuda-cpp", "modules": {"pkg.raw": {"source": "raw.cu", "kernels": {"k": {}}}}},
+        environ={},
+    ).modules
+    with pytest.raises(AotcudaError, match=r"kernels\.k: a kernel in CUDA C\+\+ takes what it declares, and not void"):
+        tables.widened(module.kernels[0], "void(int64)")
+
+
+def test_the_example_is_right():
+    root = Path(__file__).parents[2] / "examples" / "cuda_cpp"
+    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    (module,) = parse(table, environ={}).modules
+    front, found = FrontEnd(), []
+    front.prepare(str(root))
+    with front.importing(TARGET):
+        for unit in tables.units(module):
+            files = front.load(unit, str(root))
+            found += [(each.name, front.resolve(each, files)) for each in front.settled(unit, files)]
+    assert found == [
+        ("push", "void(float * as float32[:, ::1], const float * as float32[:, ::1], float, Box)"),
+        ("fill", "void(float *, float)"),
+        ("fill", "void(double *, double)"),
+        ("fill", "void(int *, int)"),
+        ("wrapped", "float32(float32, float32, float32)"),
+    ]

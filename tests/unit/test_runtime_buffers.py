@@ -1,0 +1,263 @@
+"""Parameters as C++ kernels have them: addresses of arrays, structs by value, and sizes taken from arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+
+import numpy as np
+import pytest
+
+from aotcuda import manifest_shape
+from aotcuda.builder.c_header import header
+from aotcuda.errors import ArgumentError
+from support import manifests
+from support.manifests import kernel
+
+POINT = np.dtype([("x", "<f4"), ("n", "<i4"), ("m", "<f8", (3,)), ("inner", [("s", "<i2"), ("c", "|i1")])], align=True)
+POINT_TEXT = "|V40{x:<f4@0,n:<i4@4,m:<f8*3@8,inner:{s:<i2@0,c:|i1@2}@32}"
+
+
+def record(*parameters, size, name="k"):
+    """A kernel of one overload that has these parameters."""
+    found = kernel(name, "void()")
+    found["overloads"][0] |= {"parameters": list(parameters), "parameter_bytes": size, "signature": "void(...)"}
+    return found
+
+
+def buffer(name, offset, dtype="<f4", **more):
+    return {"name": name, "type": "float *", "kind": "buffer", "dtype": dtype, "offset": offset, **more}
+
+
+def scalar(name, form, offset):
+    return {"name": name, "type": "int", "kind": "scalar", "format": form, "offset": offset}
+
+
+def struct(name, offset, dtype=POINT_TEXT, size=40):
+    return {"name": name, "type": "Point", "kind": "struct", "dtype": dtype, "bytes": size, "offset": offset}
+
+
+def size(name, word, form, offset):
+    return {"name": name, "type": "int", "word": word, "format": form, "offset": offset}
+
+
+@pytest.mark.usefixtures("quick")
+class TestArraysOfAnyDimensions:
+    @pytest.mark.parametrize("shape", [(6,), (2, 3), (), (1, 2, 3), (0, 4)], ids=str)
+    def test_their_address_is_passed(self, cuda, shape):
+        k = cuda.package(record(buffer("x", 0), scalar("n", "i", 8), size=12)).k
+        array = cuda.array(np.zeros(shape, "<f4"))
+        k[1, 1](array, 7)
+        assert cuda.parameters() == np.array([array.address, 7], "<i8").tobytes()[:12]
+
+    def test_each_of_several_dimensions_goes_the_fast_way(self, cuda):
+        k = cuda.package(record(buffer("x", 0), size=8)).k
+        arrays = [cuda.array(np.zeros(shape, "<f4")) for shape in ((6,), (2, 3), (6,), (1, 2, 3))]
+        for array in arrays:
+            k[1, 1](array)
+        assert [call["parameters"] for call in cuda.launches()] == [
+            array.address.to_bytes(8, "little").hex() for array in arrays
+        ]
+
+    def test_overloads_are_told_apart_by_their_dtypes(self, cuda):
+        found = record(buffer("x", 0), size=8)
+        found["overloads"] += record(buffer("x", 0, "<f8"), size=8)["overloads"]
+        found["overloads"][1] = {**found["overloads"][1], "symbol": "k_double"}
+        k = cuda.package(found).k
+        for dtype in ("<f8", "<f4", "<f8"):
+            k[1, 1](cuda.array(np.zeros((2, 2), dtype)))
+        assert [call["kernel"] for call in cuda.launches()] == ["k_double", "k_0", "k_double"]
+
+    @pytest.mark.general("overloads for other dimensions than the one that is taken are in the group")
+    def test_one_for_two_dimensions_comes_before_one_for_any(self, cuda):
+        found = record({**manifests.parameter("x", "float32[:,::1]", 0)[0], "words": ["data"]}, size=8)
+        found["overloads"] += record(buffer("x", 0), size=8)["overloads"]
+        found["overloads"][1] = {**found["overloads"][1], "symbol": "k_any"}
+        k = cuda.package(found).k
+        for shape in ((4,), (2, 2), (4,), (1, 2, 2), (2, 2)):
+            k[1, 1](cuda.array(np.zeros(shape, "<f4")))
+        assert [call["kernel"] for call in cuda.launches()] == ["k_any", "k_0", "k_any", "k_any", "k_0"]
+
+    def test_a_read_only_array_is_taken_where_the_kernel_only_reads(self, cuda):
+        k = cuda.package(record(buffer("x", 0, readonly=True), buffer("y", 8), size=16)).k
+        given, taken = cuda.array(np.zeros(4, "<f4")), cuda.array(np.zeros(4, "<f4"))
+        given.interface["data"] = (given.address, True)
+        k[1, 1](given, taken)
+        assert cuda.parameters() == np.array([given.address, taken.address], "<i8").tobytes()
+
+
+class TestArraysThatAreRefused:
+    @pytest.fixture
+    def k(self, cuda, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        return cuda.package(record(buffer("x", 0), size=8)).k
+
+    def test_another_dtype(self, cuda, k):
+        with pytest.raises(ArgumentError, match=r"x, is float64\[:,::1\] where a C-contiguous array of float32"):
+            k[1, 1](cuda.array(np.zeros((2, 2), "<f8")))
+
+    def test_strides_that_the_kernel_would_not_see(self, cuda, k):
+        with pytest.raises(ArgumentError, match=r"strides \(4, 8\) in bytes.* tells the kernel no strides"):
+            k[1, 1](cuda.array(np.zeros((2, 2), "<f4", order="F")))
+
+    def test_a_read_only_one(self, cuda, k):
+        array = cuda.array(np.zeros(4, "<f4"))
+        array.interface["data"] = (array.address, True)
+        with pytest.raises(ArgumentError, match=r"is read-only, and float \* lets the kernel write to it"):
+            k[1, 1](array)
+
+    def test_an_array_of_the_host(self, k):
+        with pytest.raises(ArgumentError, match="in the host's memory"):
+            k[1, 1](np.zeros(4, "<f4"))
+
+
+@pytest.mark.usefixtures("quick")
+class TestSizes:
+    def test_they_lie_where_the_kernel_has_them(self, cuda):
+        x = buffer("x", 8, sizes=[size("n", "items", "i", 0), size("width", "itemsize", "Q", 24)])
+        k = cuda.package(record(x, buffer("y", 16), size=32)).k
+        first, second = cuda.array(np.zeros((5, 3), "<f4")), cuda.array(4)
+        k[1, 1](first, second)
+        assert cuda.parameters() == np.array([15, first.address, second.address, 4], "<i8").tobytes()
+
+    def test_those_of_an_array_with_dimensions(self, cuda):
+        sizes = [size("rows", "shape0", "I", 0), size("pitch", "stride0", "q", 16), size("step", "step1", "H", 24)]
+        array = {**manifests.parameter("x", "float32[:,:]", 8)[0], "words": ["data"], "sizes": sizes}
+        k = cuda.package(record(array, size=26)).k
+        given = cuda.array(np.zeros((6, 8), "<f4")[::2, ::4])
+        k[1, 1](given)
+        assert cuda.parameters() == np.array([3, given.address, 64, 4], "<i8").tobytes()[:26]
+
+    @pytest.mark.parametrize(("form", "most"), [("b", 127), ("B", 255), ("h", 32767), ("H", 65535)])
+    def test_one_that_is_out_of_range_is_refused(self, cuda, monkeypatch, form, most):
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        k = cuda.package(record(buffer("x", 0, "|i1", sizes=[size("n", "items", form, 8)]), size=10)).k
+        k[1, 1](cuda.array(np.zeros(most, "|i1")))
+        assert int.from_bytes(cuda.parameters()[8:], "little") == most
+        with pytest.raises(ArgumentError, match=rf"has shape \({most + 1},\), of which n \(int\) cannot hold"):
+            k[1, 1](cuda.array(np.zeros(most + 1, "|i1")))
+
+
+class TestStructs:
+    @pytest.fixture
+    def k(self, cuda, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        return cuda.package(record(scalar("n", "i", 0), struct("p", 8), size=48)).k
+
+    def test_a_record_is_passed_by_value(self, cuda, k):
+        value = np.zeros((), POINT)
+        value["x"], value["n"], value["m"], value["inner"]["s"] = 1.5, 2, [3, 4, 5], 6
+        for number in (7, 8):
+            k[1, 1](number, value[()])
+            assert cuda.parameters() == number.to_bytes(4, "little") + bytes(4) + value.tobytes()
+
+    def test_another_layout_is_refused(self, k):
+        packed = np.dtype([("x", "<f4"), ("n", "<i4"), ("m", "<f8", (3,)), ("inner", [("s", "<i2"), ("c", "|i1")])])
+        with pytest.raises(ArgumentError, match=r"p, is a record \|V35\{.* where Point is packaged \(\|V40\{"):
+            k[1, 1](1, np.zeros((), packed)[()])
+
+    def test_a_number_is_no_struct(self, k):
+        with pytest.raises(ArgumentError, match="p, is float where Point is packaged"):
+            k[1, 1](1, 2.5)
+
+    def test_it_is_no_array_of_the_host_to_be_copied(self, cuda, k, monkeypatch):
+        monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+        k[1, 1](1, np.zeros((), POINT)[()])
+        assert cuda.parameters()[8:] == bytes(40)
+        assert not cuda.calls("cuMemAlloc_v2")
+
+    def test_a_tensor_map_is_its_bytes(self, cuda):
+        driver = pytest.importorskip("cuda.bindings.driver")
+        found = record(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
+        k = cuda.package(found).k
+        value = driver.CUtensorMap()
+        value.opaque = list(range(16))
+        k[1, 1](value)
+        assert cuda.parameters() == bytes(64) + np.arange(16, dtype="<u8").tobytes()
+
+    def test_a_tensor_map_of_cuda_core_is_what_its_own_launch_would_pass(self, cuda, monkeypatch):
+        maps = pytest.importorskip("cuda.core._tensor_map")
+        handler = pytest.importorskip("cuda.core._kernel_arg_handler")
+        k = cuda.package(record(struct("map", 0, "|V128{opaque:<u8*16@0}", 128), size=128)).k
+        value = maps.TensorMapDescriptor.__new__(maps.TensorMapDescriptor)  # none can be made without a GPU
+        held = handler.ParamHolder([value])
+        place = ctypes.c_void_p.from_address(held.ptr).value
+        assert id(value) < place <= id(value) + type(value).__basicsize__ - 128
+        k[1, 1](value)
+        assert cuda.parameters() == ctypes.string_at(place, 128)
+
+        known = (ctypes.c_char * 128)(*bytes(range(128)))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(known))
+
+        class ParamHolder:
+            def __init__(self, args):
+                assert args == [value]
+                self.ptr = ctypes.addressof(pointers)
+
+        monkeypatch.setattr(handler, "ParamHolder", ParamHolder)
+        k[1, 1](value)
+        assert cuda.parameters() == bytes(range(128))
+
+
+class TestParametersThatAreHandedOverOneByOne:
+    """C++ aligns a tensor map by 64 bytes, counted from where memory begins; parameters begin elsewhere on each GPU."""
+
+    @pytest.fixture
+    def k(self, cuda):
+        cuda.set(sizes="4,128,8,4")
+        x = buffer("x", 192, sizes=[size("n", "items", "i", 200)])
+        found = record(scalar("a", "i", 0), struct("map", 64, "|V128{opaque:<u8*16@0}", 128), x, size=204)
+        found["overloads"][0]["one_by_one"] = True
+        return cuda.package(found).k
+
+    def test_each_is_where_its_pointer_leads(self, cuda, k):
+        driver = pytest.importorskip("cuda.bindings.driver")
+        value, array = driver.CUtensorMap(), cuda.array(np.zeros((3, 2), "<f4"))
+        value.opaque = list(range(16))
+        wanted = [np.int32(7), np.arange(16, dtype="<u8"), np.uint64(array.address), np.int32(6)]
+        for _ in range(3):
+            k[1, 1](7, value, array)
+            assert cuda.parameters() == b"".join(part.tobytes() for part in wanted)
+
+    def test_no_fast_path_takes_them(self, cuda, k, path, general):
+        array = cuda.array(4)
+        record_of = np.zeros((), np.dtype([("opaque", "<u8", (16,))]))[()]
+        for _ in range(3):
+            k[1, 1](7, record_of, array)
+        assert len(general) == 3
+        assert [call["parameters"][:8] for call in cuda.launches()] == ["07000000"] * 3
+
+    def test_the_header_says_so(self):
+        found = record(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
+        found["overloads"][0]["one_by_one"] = True
+        text = header.render("mypkg.kernels", [], [found])
+        assert "hand them over by cuLaunchKernel's kernelParams" in text
+        assert "parameter_bytes" not in text
+
+
+class TestTheManifestAndTheHeader:
+    def test_what_they_lack_is_said(self):
+        found = manifests.whole(kernels=[record(buffer("x", 0, sizes=[size("n", "shape0", "i", 8)]), size=12)])
+        assert manifest_shape.problem(found) == (
+            "kernels[0].overloads[0].parameters[0].sizes names something that a buffer does not have"
+        )
+        found = manifests.whole(kernels=[record({"name": "p", "type": "P", "kind": "struct", "offset": 0}, size=8)])
+        assert manifest_shape.problem(found) == "kernels[0].overloads[0].parameters[0].dtype is missing"
+
+    def test_the_struct_of_a_block_has_each_member_in_its_place(self, tmp_path):
+        parameters = [
+            scalar("a", "f", 0),
+            buffer("x", 8, sizes=[size("n", "items", "i", 4), size("m", "items", "h", 200)], readonly=True),
+            struct("map", 64, "|V128{opaque:<u8*16@0}", 128),
+            struct("half2", 192, "|V4{x:<f2@0,y:<f2@2}", 4),
+            struct("odd", 196, "|V3{x:|i1@0,y:|i1@1,z:|i1@2}", 3),
+        ]
+        text = header.render("mypkg.kernels", [], [record(*parameters, size=202)])
+        (tmp_path / "k.h").write_text(text)
+        places = {"a": 0, "n": 4, "x": 8, "map": 64, "half2": 192, "odd": 196, "m": 200}
+        name = "mypkg_kernels_k_0_parameters"
+        checks = [f"_Static_assert(offsetof({name}, {member}) == {at}, {member!r});" for member, at in places.items()]
+        lines = ["#include <stddef.h>", '#include "k.h"', *[check.replace("'", '"') for check in checks]]
+        (tmp_path / "k.c").write_text("\n".join(lines))
+        subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", "-fsyntax-only", "k.c"], cwd=tmp_path, check=True)
+        assert "const float *x;" in text
