@@ -106,7 +106,7 @@ def edited(cached: Output, project: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object) -> None:
+    def run(*_: object, **__: object) -> None:
         message = "a worker was started"
         raise AssertionError(message)
 

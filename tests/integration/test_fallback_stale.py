@@ -144,7 +144,7 @@ def answer(built, kind, cuda, monkeypatch):
     elif kind == "build cache":
         monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(built.cache))
 
-        def compiled_again(*_):
+        def compiled_again(*_, **__):
             raise CompiledAgainError
 
         monkeypatch.setattr(stages, "run", compiled_again)
