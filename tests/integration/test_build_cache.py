@@ -239,7 +239,7 @@ def test_builds_at_the_same_time_share_an_empty_cache(cached: Output, project: P
 @pytest.mark.front_end("numba-cuda")
 @pytest.mark.parametrize("package", ["devicefunctions", "inplace"])
 def test_packages_are_the_same_from_every_level_of_the_cache(
-    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    front_end: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = projects.copy(package, tmp_path.resolve() / "project")
     monkeypatch.setenv("AOTCUDA_ARCH", "sm_90")
