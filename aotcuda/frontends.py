@@ -77,9 +77,11 @@ class Registration:
         kernel_abi: What inspection calls the way in which its kernels take arguments.
         widens: Whether its kernels can be compiled for other types than those in the table; if not, nobody asks.
         in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
+        assembles: It makes images by itself, for whatever targets it knows: they are not shared out to toolkits.
     """
 
     __slots__ = (
+        "assembles",
         "beside",
         "caller",
         "compiler",
@@ -121,6 +123,7 @@ class Registration:
         variables: Variables = Variables(),  # noqa: B008 (it is never changed)
         widens: bool = True,
         in_place: str = "",
+        assembles: bool = False,
     ) -> None:
         self.name = name
         self.tables = tables
@@ -140,6 +143,7 @@ class Registration:
         self.variables = variables
         self.widens = widens
         self.in_place = in_place
+        self.assembles = assembles
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version there is."""
@@ -204,6 +208,7 @@ BUILT_IN: Mapping[str, Registration] = {
         internals=("triton",),
         imports="triton",
         variables=Variables(prefixes=("TRITON_", "MLIR_")),
+        assembles=True,
     ),
     "cuda-cpp": Registration(
         "cuda-cpp",

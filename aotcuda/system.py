@@ -35,10 +35,6 @@ if sys.platform == "linux":
         """Up to `size` bytes of a file from `start` on, wherever other threads read."""
         return os.pread(descriptor, size, start)
 
-    def user() -> int:
-        """Whose files this process may trust, beside the system's."""
-        return os.geteuid()
-
     def machine() -> str:
         """Where process numbers mean something: this host, and in it this container."""
         try:
@@ -72,7 +68,7 @@ if sys.platform == "linux":
 else:
 
     def __getattr__(name: str) -> Any:
-        # Launches never come here, since `why_not` has ended them; the cache's commands do.
+        # Launches never come here, since `why_not` has ended them; what reads a long manifest does.
         from aotcuda.errors import AotcudaError  # noqa: PLC0415 (nothing else here needs it)
 
         del name

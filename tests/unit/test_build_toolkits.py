@@ -133,6 +133,18 @@ def test_one_toolkit_builds_everything_as_it_is_listed(tmp_path: Path) -> None:
     assert plan.share(whole, installed) == [(installed[0], whole)]
 
 
+def test_what_a_front_end_assembles_itself_is_not_shared_out(wide: tuple[Toolkit, ...]) -> None:
+    kernels = {"k": "*fp32, i32"}
+    table = {
+        "arch": ["sm_80", "sm_100", "sm_107"],
+        "frontend": "triton",
+        "modules": {"pkg.kernels": {"source": "pkg._kernels", "kernels": kernels}},
+    }
+    ((maker, parts),) = plan.share(plan.make(parser.parse(table, environ={})), wide)
+    assert maker == wide[1]
+    assert described(parts) == [("pkg.kernels", "k", "sm_80 sm_100a sm_107a", "sm_80 sm_100a sm_107a")]
+
+
 def test_what_no_toolkit_knows_goes_to_the_first_to_be_refused(wide: tuple[Toolkit, ...]) -> None:
     ((maker, parts),) = plan.share(plans("sm_95"), wide)
     assert maker == wide[0]

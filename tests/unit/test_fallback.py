@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from aotcuda.errors import (
 )
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, overloads
+from aotcuda.runtime.jit import compile as jit_compile
+from aotcuda.runtime.jit.recipe import Recipe
 from support import late, manifests
 from support.manifests import kernel
 
@@ -627,3 +630,20 @@ def test_nothing_of_it_is_imported_while_the_wheel_fits(cuda, builder):
     manifests.write(cuda.packages, [kernel("k", "void(int32)")], fallback="jit", rebuild=late.rebuild())
     code = "import mypkg.kernels as k, sys; k.k[1, 1](1); print('aotcuda.runtime.jit.fallback' in sys.modules)"
     assert cuda.run(code) == "False\n"
+
+
+def test_what_a_newer_driver_left_in_a_shared_cache_is_compiled_anew_for_an_older_one(builder, tmp_path):
+    builder.whole = [kernel("k", "void(int32)")]
+    source = Recipe("mypkg.kernels", late.TABLE, str(tmp_path), str(tmp_path))
+
+    def obtain(*driver):
+        builder.changes = {"toolchain": {"cuda": f"{driver[0]}.0"}}
+        gpu = SimpleNamespace(capability=(9, 0), driver_version=driver)
+        found = jit_compile.obtain(source, None, None, gpu, NoImageError("there is none"))
+        return found.manifest["toolchain"]["cuda"], len(builder.requests)
+
+    with pytest.warns(FallbackWarning):
+        assert obtain(13, 1) == ("13.0", 1)
+        assert obtain(13, 0) == ("13.0", 1)
+        assert obtain(12, 4) == ("12.0", 2)
+    assert obtain(13, 0) == ("12.0", 2), "machine code of an older one serves both"

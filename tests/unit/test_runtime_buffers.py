@@ -156,9 +156,10 @@ class TestStructs:
         with pytest.raises(ArgumentError, match=r"p, is a record \|V35\{.* where Point is packaged \(\|V40\{"):
             k[1, 1](1, np.zeros((), packed)[()])
 
-    def test_a_number_is_no_struct(self, k):
-        with pytest.raises(ArgumentError, match="p, is float where Point is packaged"):
-            k[1, 1](1, 2.5)
+    @pytest.mark.parametrize("value", [2.5, np.zeros((), POINT), np.zeros(3, POINT)], ids=["number", "one", "many"])
+    def test_what_is_no_record_is_told_how_to_be_one(self, k, value):
+        with pytest.raises(ArgumentError, match=r"p, is .* where Point is packaged \(\|V40\{.*\): a record, as array"):
+            k[1, 1](1, value)
 
     def test_it_is_no_array_of_the_host_to_be_copied(self, cuda, k, monkeypatch):
         monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")

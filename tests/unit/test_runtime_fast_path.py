@@ -34,7 +34,9 @@ def looking(monkeypatch):
 class TestWhichFastPath:
     """Which fast path there is, and what the module says of it."""
 
-    OWN = types.SimpleNamespace(VERSION=extension._VERSION, __file__="/there/_launch.abi3.so")
+    OWN = types.SimpleNamespace(
+        VERSION=extension._VERSION, __file__="/there/_launch.abi3.so", Launcher=type("Launcher", (), {})
+    )
 
     def test_the_extension_is_used_where_it_is(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))

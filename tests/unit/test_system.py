@@ -38,7 +38,7 @@ def test_another_one_is_refused_in_a_line(windows: object, monkeypatch: pytest.M
 
 def test_what_only_linux_has_is_refused_likewise_and_not_missing(windows: object) -> None:
     with pytest.raises(AotcudaError, match=r"^aotcuda launches kernels and keeps what it compiled on Linux alone"):
-        windows.user()
+        windows.machine()
 
 
 def test_a_process_is_told_from_a_later_one_of_its_number() -> None:

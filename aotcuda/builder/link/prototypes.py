@@ -102,6 +102,36 @@ def check_header(item: LinkInput, declared: Iterable[External], target: Target, 
     check(replace(item, kind="cu", data=item.header), known, target, options, [])
 
 
+def check_source(
+    source: LinkInput, item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], asked_by: str
+) -> None:
+    """Check what CUDA C++ declares of the functions of `item`, another module's code, against that one's C header.
+
+    The compiler is given both, one behind the other. Errors begin with `asked_by`, the key for which it is linked.
+
+    Raises:
+        LinkError: They declare a function differently; the message names it.
+    """
+    name = f"the header of {item.name}"
+    data = source.data + f'\n#line 1 "{name}"\n'.encode() + item.header
+    try:
+        nvrtc.compile_source(replace(source, data=data), target, options, include_dirs, lto=False)
+    except CompileError as error:
+        # All else that may be wrong is found where the source is compiled alone.
+        found = re.search(rf"^{re.escape(name)}\(\d+\): error: {_DIFFERS}.*\n(.*)$", str(error), re.MULTILINE)
+        if found is None:
+            return
+        prototype = found[1].strip().removeprefix("AOTCUDA_DEVICE ")
+        message = (
+            f"{asked_by}: {source.name} declares a function of {item.name} otherwise than that module exports it; "
+            f'write extern "C" __device__ {prototype}'
+        )
+        raise LinkError(message) from None
+
+
+_DIFFERS = "(?:more than one instance of overloaded|cannot overload functions|linkage specification is incompatible)"
+
+
 def _shown(source: LinkInput, name: str) -> str:
     """The function's prototype as the source has it."""
     text = source.data.decode(errors="replace")

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import manifest
+from aotcuda import frontends, manifest
 from aotcuda.builder import progress, toolchain
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
@@ -97,8 +97,9 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
     toolchain.load(job.toolkit)
+    registered = frontends.find(job.frontend)
     for item in job.plans:
-        for target in item.targets:
+        for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
     with _kept():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")

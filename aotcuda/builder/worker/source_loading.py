@@ -294,8 +294,14 @@ def _task(
                 for unit in units
                 for target, made in front.compile_alike(unit, functions[unit], targets).items()
             }
-        one = {"kernel": front.compile_kernel, "function": front.compile_function}
-        return {(unit, target): one[unit.kind](unit, functions[unit], target) for target in targets for unit in units}
+        # A front end without device functions has no `compile_function`.
+        return {
+            (unit, target): (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(
+                unit, functions[unit], target
+            )
+            for target in targets
+            for unit in units
+        }
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"

@@ -17,7 +17,7 @@ from aotcuda.arch import Target
 from aotcuda.builder import sameness
 from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions
+from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
@@ -26,7 +26,7 @@ from aotcuda.builder.worker.finish import Parts
 from aotcuda.builder.worker.job import LinkedItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda.builder.build_cache.kept import UnitNames
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
@@ -241,10 +241,31 @@ class Steps:
             arguments = (plan.config.options, self._folders(plan), asked_by[item])
             run = partial(preconditions.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
-        found = yield from _round(_SURVEY, tasks)
+        declared = self._declarations(plan, asked_by, first)
+        results = yield from _round(_SURVEY, {**tasks, **declared})
+        found = {item: results[item] for item in tasks}
         own = [unit.symbol for unit in plan.units]
         preconditions.check(plan.config.name, wanted, own, found, plan.targets, asked_by, self._elsewhere(plan))
         return found
+
+    def _declarations(
+        self, plan: ModulePlan, asked_by: Mapping[LinkInput, str], target: Target
+    ) -> dict[tuple[LinkInput, LinkInput], pool.Task]:
+        """Tasks that hold what a module's own CUDA C++ declares of other modules' functions against their headers."""
+        sources = nvjitlink.unique(
+            item
+            for unit in plan.units
+            for item in self.front.sources(unit, self.functions[unit], self.job.root)
+            if item.kind == "cu"
+        )
+        tasks = {}
+        for source in sources:
+            for item, key in asked_by.items():
+                if item.header:
+                    arguments = (source, item, target, plan.config.options, self._folders(plan), key)
+                    title = f"{plan.config.name}: what {source.name} declares of {item.name}"
+                    tasks[source, item] = pool.Task(title, partial(prototypes.check_source, *arguments), key=key)
+        return tasks
 
     def _asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
         """The key for which `item` is linked: one of the configuration's `link`, or that of a unit that brings it."""

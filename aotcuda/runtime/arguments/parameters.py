@@ -445,6 +445,9 @@ class Struct(Kind):
     def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
+    def wanted(self, parameter: Parameter) -> str:
+        return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
+
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         return None if _packs(self, parameter, read) else f"is a record {read[0]} where {self.wanted(parameter)}"
 

@@ -54,17 +54,16 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     size_cap()  # a wrong value is said before anything is compiled
     name = cache_key.key(recipe, kernel, signature, target)
     what = f"{recipe.module}.{kernel} for {signature}" if kernel else f"{recipe.module}, all of it, for {gpu}"
-    found = kept.get(name)
-    if found is not None and cache_key.is_good(found, recipe):
+    found, driver = kept.get(name), gpu.driver_version
+    if found is not None and _serves(found, recipe, driver):
         return found
-    driver = gpu.driver_version
     _check_installed(recipe, what, driver[0])
     because = str(cause).partition("\n")[0]
     warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
     lock = kept.lock(name)
     try:
         found = kept.get(name)
-        if found is not None and cache_key.is_good(found, recipe):
+        if found is not None and _serves(found, recipe, driver):
             return found
         if lock is not None:
             kept.discard(name)
@@ -74,6 +73,13 @@ def obtain(recipe: Recipe, kernel: str | None, signature: str | None, gpu: Devic
     finally:
         if lock is not None:
             lock.release()
+
+
+def _serves(found: Artifact, recipe: Recipe, driver: tuple[int, int]) -> bool:
+    """Whether an entry is as it would be compiled now, and a driver loads it: one that is newer may have made it."""
+    general = found.manifest["toolchain"].get("cuda", "0.0")
+    newest = max(int(image.get("cuda", general).partition(".")[0]) for image in found.manifest["images"])
+    return newest <= driver[0] and cache_key.is_good(found, recipe)
 
 
 def refused(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:

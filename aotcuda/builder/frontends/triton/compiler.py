@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.arch import Target
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.triton import ptx, tables
@@ -22,7 +23,6 @@ from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainErr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.triton.ptx import Field
     from aotcuda.builder.frontends.triton.tables import Constant, TritonUnit, Type
@@ -60,6 +60,11 @@ class TritonFrontEnd:
                 "kernels are packaged with; install a newer one: pip install --upgrade 'aotcuda[triton]'"
             )
             raise ToolchainError(message)
+        try:
+            _warm()
+        except Exception as error:
+            message = f"Triton {triton.__version__} does not compile here: {_first_line(error)}; install it again"
+            raise ToolchainError(message) from error
         return {"triton": triton.__version__}
 
     def load(self, unit: TritonUnit, root: str) -> Any:
@@ -264,9 +269,22 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
         signature[parameter.name] = kind.plain
         if kind.hint:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
-    with _quiet_cache(), _explained(unit, function, target, root):
+    with _quiet_cache(), _explained(unit, function, target, root), _unassembled():
         source = ASTSource(function, signature, values, attributes)
         return triton.compile(source, target=_gpu(target), options=_options(unit))
+
+
+def _warm() -> None:
+    """Compile once for each of Triton's assemblers: the first compilation of a process takes ten times as long."""
+    import triton  # noqa: PLC0415 (as in prepare)
+    from triton.compiler import ASTSource  # noqa: PLC0415
+
+    from aotcuda.builder.frontends.triton.small_kernel import small_kernel  # noqa: PLC0415 (it imports Triton)
+
+    source = ASTSource(small_kernel, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 64}, {})
+    for capability in ((8, 0), (10, 0)):
+        with _quiet_cache(), _unassembled():
+            triton.compile(source, target=_gpu(Target("sass", *capability)), options=_fused())
 
 
 def _options(unit: TritonUnit) -> dict[str, object]:
@@ -309,6 +327,19 @@ def _quiet_cache() -> Iterator[None]:
                 del os.environ["TRITON_CACHE_DIR"]
             else:
                 os.environ["TRITON_CACHE_DIR"] = before
+
+
+@contextlib.contextmanager
+def _unassembled() -> Iterator[None]:
+    """The block in which Triton stops at PTX: machine code is made of all variants at once, by `assemble`."""
+    from triton.backends.nvidia.compiler import CUDABackend  # noqa: PLC0415 (as in prepare)
+
+    original = CUDABackend.make_cubin
+    CUDABackend.make_cubin = lambda *_: b""
+    try:
+        yield
+    finally:
+        CUDABackend.make_cubin = original
 
 
 @contextlib.contextmanager

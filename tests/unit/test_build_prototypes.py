@@ -1,0 +1,60 @@
+"""What CUDA C++ declares of another module's functions, held against that module's C header."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotcuda.arch import Target
+from aotcuda.builder.c_header import header
+from aotcuda.builder.config.model import Options
+from aotcuda.builder.frontends.protocol import CompiledFunction, LinkInput
+from aotcuda.builder.link import prototypes
+from aotcuda.errors import LinkError
+
+TARGET = Target("sass", 8, 0, "")
+TWICE = CompiledFunction(
+    ir=(), fastmath=False, signature="float32(float32)", result="float", parameters=(("float", "x"),)
+)
+
+
+def check(declaration, rest=""):
+    code = f'{declaration}\nextern "C" __global__ void k(float *x) {{ {rest} }}'
+    source = LinkInput(kind="cu", name="csrc/k.cu", data=code.encode())
+    text = header.render("other.functions", [("twice", TWICE)])
+    item = LinkInput(kind="fatbin", name="other.functions", data=b"", header=text.encode())
+    return prototypes.check_source(source, item, TARGET, Options(), [], "tool.aotcuda.modules.x.link[0]")
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "double twice(float)",
+        "float twice(double)",
+        "float twice(float, int)",
+    ],
+)
+def test_another_declaration_is_refused_with_the_right_one(declaration):
+    with pytest.raises(LinkError) as caught:
+        check(f'extern "C" __device__ {declaration};')
+    assert str(caught.value) == (
+        "tool.aotcuda.modules.x.link[0]: csrc/k.cu declares a function of other.functions otherwise than that module "
+        'exports it; write extern "C" __device__ float twice(float x);'
+    )
+
+
+def test_a_function_of_c_plus_plus_is_not_what_is_exported():
+    with pytest.raises(LinkError, match=r'write extern "C" __device__ float twice\(float x\);'):
+        check("__device__ float twice(float);")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "rest"),
+    [
+        ('extern "C" __device__ float twice(float);', ""),
+        ("", ""),
+        ('extern "C" __device__ int other(int);', ""),
+        ("", "x[0] = nothing;"),  # which is said where the file is compiled
+    ],
+)
+def test_whatever_agrees_passes(declaration, rest):
+    assert check(declaration, rest) is None
