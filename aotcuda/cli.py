@@ -117,12 +117,20 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     doctor.set_defaults(run=_doctor)
 
-    cache = commands.add_parser("cache", help="what the JIT fallback compiled on this machine")
+    _add_cache(commands.add_parser("cache", help="what builds and the JIT fallback compiled on this machine"))
+    return parser
+
+
+def _add_cache(cache: argparse.ArgumentParser) -> None:
     actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, text in (("dir", "print its folder"), ("list", "list its entries"), ("clear", "remove its entries")):
         action = actions.add_parser(name, help=text)
         action.set_defaults(run=_cache, action=name)
-    return parser
+    warm = actions.add_parser("warm", help="fill the fallback's cache for other machines' GPUs; this one needs none")
+    warm.add_argument("module", metavar="MODULE", help="importable module or package that aotcuda built")
+    warm.add_argument("--arch", metavar="ARCH", nargs="+", help="for these GPUs, sm_XY (default: all that need it)")
+    warm.add_argument("--cuda", metavar="MAJOR", type=int, help="for drivers of this CUDA, 12 or 13")
+    warm.set_defaults(run=_warm)
 
 
 def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -264,6 +272,13 @@ def _doctor(arguments: argparse.Namespace) -> None:
     found = doctor.examine()
     _set_errors("backslashreplace")
     print(json.dumps(found, indent=2) if arguments.json else doctor.render(found))
+
+
+def _warm(arguments: argparse.Namespace) -> None:
+    from aotcuda import warming  # noqa: PLC0415
+
+    for line in warming.warm(arguments.module, arguments.arch, arguments.cuda):
+        print(line, flush=True)
 
 
 def _cache(arguments: argparse.Namespace) -> None:

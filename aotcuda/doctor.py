@@ -8,10 +8,10 @@ from pathlib import Path
 
 import aotcuda
 from aotcuda import frontends
+from aotcuda.cache import folder
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.fast import extension
-from aotcuda.runtime.jit import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def examine() -> dict[str, Any]:
         },
         "driver": _driver(),
         "front_ends": {name: _installed(found.package) for name, found in frontends.BUILT_IN.items()},
-        "cache": cache.folder(),
+        "cache": folder.folder(),
     }
 
 

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
+from aotcuda.builder.build_cache import settings
+from aotcuda.cache import entries, folder
+from aotcuda.cache.entries import Files
 from aotcuda.errors import TargetError
-from aotcuda.runtime.jit import cache as caches
-from aotcuda.runtime.jit import cache_files
-from aotcuda.runtime.jit.cache import Cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.runtime.jit.cache_files import Entry
+    from aotcuda.cache.entries import Entry
+
+_KINDS = {
+    "build": "whole builds",
+    "index": "lists of what they asked",
+    "unit": "compiled units",
+    "step": "merged functions and linked images",
+    "damaged": "damaged, to be replaced",
+}
+"""What the entries of builds are."""
 
 
 def cache_dir() -> Iterator[str]:
-    """The cache's folder, whether it is there or not.
+    """The cache's folder, whether it is there or not; what builds keep lies in it, unless they are told otherwise.
 
     Raises:
         TargetError: There is none.
@@ -27,47 +37,63 @@ def cache_dir() -> Iterator[str]:
 
 
 def cache_list() -> Iterator[str]:
-    """A line for each entry, what was used last first; then their number, size and cap.
+    """A line for each entry of the fallback's, what was used last first; then number, size and cap of both caches.
 
     Raises:
         TargetError: There is no folder.
         ConfigError: `AOTCUDA_CACHE_SIZE` is no size.
     """
-    found = sorted(cache_files.entries(_cache()), key=lambda entry: -entry.used)
+    found = sorted(entries.entries(_cache()), key=lambda entry: -entry.used)
     rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, found)]
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     for size, used, target, kernel, key in rows if found else ():
         columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
         yield "  ".join(columns)
+    cap = _size(entries.size_cap())
     total = sum(entry.bytes for entry in found)
-    yield f"{len(found)} entries, {_size(total)} of at most {_size(cache_files.size_cap())}, in {_root()}"
+    yield f"{len(found)} entries, {_size(total)} of at most {cap}, in {_root()}"
+    builds = settings.shown()
+    if builds is None:
+        return
+    listed = entries.entries(_files(builds))
+    kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
+    total = sum(entry.bytes for entry in listed)
+    what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
+    yield f"{len(listed)} entries of builds{f' ({what})' if what else ''}, {_size(total)} of at most {cap}, in {builds}"
 
 
 def cache_clear() -> Iterator[str]:
-    """Remove all entries, and say how many there were.
+    """Remove all entries of both caches, and say how many there were.
 
     Raises:
         TargetError: There is no folder.
     """
-    count, size = cache_files.clear(_cache())
+    count, size = entries.clear(_cache())
     yield f"{count} entries, {_size(size)}, removed from {_root()}"
+    builds = settings.shown()
+    if builds is not None:
+        count, size = entries.clear(_files(builds))
+        yield f"{count} entries of builds, {_size(size)}, removed from {builds}"
 
 
 def _root() -> str:
-    root = caches.folder()
+    root = folder.folder()
     if root is None:
         message = "there is no cache, because there is no home folder; AOTCUDA_CACHE_DIR can name one"
         raise TargetError(message)
     return root
 
 
-def _cache() -> Cache:
-    root = _root()
-    problem = caches.whose(root) if Path(root).exists() else None
+def _cache() -> Files:
+    return _files(_root())
+
+
+def _files(root: str) -> Files:
+    problem = folder.whose(root) if Path(root).exists() else None
     if problem is not None:
         message = f"{root} {problem}; it is not used as a cache"
         raise TargetError(message)
-    return Cache(root, lambda _: None)
+    return Files(root)
 
 
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+os.environ["AOTCUDA_BUILD_CACHE"] = "0"  # builds are measured, and not what an earlier one left
 _PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-toolkit", "hatchling", "build")
 
 

@@ -9,7 +9,7 @@ import time
 import tomllib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda import dependencies, manifest, missing_hook, system
 from aotcuda.arch import Target
@@ -29,6 +29,11 @@ from aotcuda.builder import (
     toolkits,
     wheel_files,
 )
+from aotcuda.builder.build_cache import remote
+from aotcuda.builder.build_cache import settings as build_settings
+from aotcuda.builder.build_cache.names import NamelessError
+from aotcuda.builder.build_cache.store import Store, trim
+from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import BuildError, ConfigError
@@ -38,10 +43,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.manifest_dependencies import Dependencies
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.progress import Progress, Summary
     from aotcuda.builder.worker.job import BuiltModule, Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What a build took from the build cache.
+
+    Attributes:
+        whole: All of it, with nothing imported and nothing compiled.
+        steps: How many results of its steps: compiled units, merged functions, linked images.
+        made: How many it made.
+    """
+
+    whole: bool = False
+    steps: int = 0
+    made: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +78,7 @@ class Output:
         needed: The sources that a wheel must have for the JIT fallback, by their paths in it, each with a module that
             is compiled from it.
         summary: What the build did.
+        reuse: What came from the build cache.
         depends: The files and folders that it was made from, pyproject.toml apart; for a build that is `followed`.
     """
 
@@ -68,6 +90,7 @@ class Output:
     sbom: bytes = b""
     needed: Mapping[str, str] = field(default_factory=dict)
     depends: tuple[Path, ...] = ()
+    reuse: Reuse = Reuse()
 
 
 def build(
@@ -108,6 +131,14 @@ def build(
         _check_package_exists(module.name, module.key, roots, root)
         if not item.in_place:
             _check_name_is_free(module.name, module.key, roots, root)
+    package_root = _package_root(settings.modules[0].name, roots)
+    project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
+    installed = toolkits.installed()
+    cache = build_settings.find([item.frontend for item in plans], installed)
+    known = [table, settings, [os.path.relpath(path, root) for path in roots], editable, sorted(extensions)]
+    kept = _kept(cache, project, known, editable=editable)
+    if kept is not None and not followed and (found := kept.whole.get()) is not None:
+        return _unpacked(found, time.monotonic() - start)
     job = Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
@@ -116,47 +147,126 @@ def build(
         names=plan.names(plans),
         jobs=capacity.processes(),
         carry=settings.fallback == "jit" and not editable,
-        trace=editable or followed,
-        watched=manifest_dependencies.patterns(settings.watch, root) if editable or followed else (),
+        trace=editable or followed or kept is not None,
+        watched=manifest_dependencies.patterns(settings.watch, root)
+        if editable or followed or kept is not None
+        else (),
         prelude=settings.prelude,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
+        cache=cache,
     )
-    results, made = _made(job, watcher)
-    package_root = _package_root(settings.modules[0].name, roots)
-    project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
+    results, made = _made(job, installed, watcher)
     depends = manifest_dependencies.files(results, project) if followed else ()
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
-        project.relative(root / path) for parts in made.values() for _, built in parts for path, _ in built.carried
+        project.relative(root / path) for parts in made.values() for _, module in parts for path, _ in module.carried
     }
     for name, parts in made.items():
-        found = _dependencies(name, [result for result, _ in parts], table, project, editable=editable)
+        dependent = _dependencies(name, [result for result, _ in parts], table, project, editable=editable)
         if settings.fallback == "jit" and not editable:
-            needed |= _needed(name, found, carried, project)
+            needed |= _needed(name, dependent, carried, project)
         files |= wheel_files.files(
             settings,
             parts,
             version=__version__,
-            dependencies=found,
+            dependencies=dependent,
             editable=editable,
             rebuild=rebuild.describe(table, plans, parts[-1][1], root, package_root, editable=editable)
             if settings.fallback == "jit"
             else None,
         )
     files |= in_place.files(results, files, package_root, editable=editable)
-    return Output(
+    built = Output(
         files=files,
         package_root=os.path.relpath(package_root, root),
         warnings=tuple(
             dict.fromkeys([*(text for result in results for text in result.warnings), *progress.size_warnings(files)])
         ),
         notes=questions.report(question for result in results for question in result.questions),
-        sbom=sbom.make(made, toolkits.installed(), version=__version__),
+        sbom=sbom.make(made, installed, version=__version__),
         needed=needed,
         depends=tuple(depends),
         summary=_summary(plans, files, results, time.monotonic() - start),
+        reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
     )
+    if kept is None:
+        return built
+    kept.whole.keep(_packed(built), results, _looks(results, project, roots), ", ".join(made))
+    trim(kept.cache)
+    problems = [*(text for result in results for text in result.problems), *kept.store.problems]
+    return replace(
+        built,
+        warnings=tuple(dict.fromkeys([*built.warnings, *problems])),
+        summary=replace(built.summary, reused=built.reuse.steps, made=built.reuse.made),
+    )
+
+
+class _Kept(NamedTuple):
+    """The build cache, and this build in it."""
+
+    cache: Settings
+    store: Store
+    whole: Whole
+
+
+def _kept(
+    cache: Settings | None, project: manifest_dependencies.Project, known: Sequence[object], *, editable: bool
+) -> _Kept | None:
+    """The build cache; None if there is none, or the build has no name in it."""
+    if cache is None:
+        return None
+    store = Store(cache, remote.fetch, remote.send)
+    try:
+        whole = Whole(store, cache, str(project.root), known, exact=editable, is_generated=project.is_generated)
+    except NamelessError:
+        return None
+    return _Kept(cache, store, whole)
+
+
+def _packed(built: Output) -> object:
+    told = built.summary
+    counts = (told.modules, told.kernels, told.functions, told.targets)
+    return (built.files, built.package_root, built.warnings, built.notes, dict(built.needed), built.sbom, counts)
+
+
+def _unpacked(found: Any, seconds: float) -> Output:
+    """The build that `_packed` packed; its steps are those that were made once."""
+    files, package_root, warnings, notes, needed, bill, (modules, kernels, functions, targets) = found
+    return Output(
+        files=files,
+        package_root=package_root,
+        warnings=warnings,
+        notes=notes,
+        needed=needed,
+        sbom=bill,
+        summary=progress.Summary(
+            modules=modules,
+            kernels=kernels,
+            functions=functions,
+            targets=targets,
+            seconds=seconds,
+            size=sum(map(len, files.values())),
+            whole=True,
+        ),
+        reuse=Reuse(whole=True),
+    )
+
+
+def _looks(results: Sequence[Result], project: manifest_dependencies.Project, roots: Sequence[Path]) -> list[str]:
+    """The paths at which a build looks what is there, beside what its workers see."""
+    root = str(project.root)
+    sources = {item["path"] for result in results for item in result.sources}
+    tops = {name.partition(".")[0] for name in project.names}
+    return [
+        *(str(folder / top) for folder in roots for top in sorted(tops)),
+        *(
+            path
+            for source in sources
+            for name in ("pyproject.toml", "__init__.py")
+            for path in above(source, root, name)
+        ),
+    ]
 
 
 def _summary(
@@ -173,7 +283,9 @@ def _summary(
     )
 
 
-def _made(job: Job, watcher: Progress) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
+def _made(
+    job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress
+) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
     """What `job` makes: all results, and by module a result of each toolkit that took part, the last with all images.
 
     Raises:
@@ -181,7 +293,7 @@ def _made(job: Job, watcher: Progress) -> tuple[list[Result], dict[str, list[tup
     """
     results: list[Result] = []
     made: dict[str, list[tuple[Result, BuiltModule]]] = {}
-    for toolkit, plans in plan.share(job.plans, toolkits.installed()):
+    for toolkit, plans in plan.share(job.plans, installed):
         images = {name: parts[-1][1].images for name, parts in made.items()}
         for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher):
             results.append(result)
@@ -343,9 +455,11 @@ def _dependencies(
     if not editable:
         # A wheel's manifest lists what was imported, whether or not somebody wants to know what else was read.
         results = [replace(result, trace=None) for result in results]
-    found = manifest_dependencies.of(results, project, lasting=True, module=module)
     if not editable:
+        untraced = [replace(result, trace=None) for result in results]  # what was asked is for the build cache to know
+        found = manifest_dependencies.of(untraced, project, lasting=True, module=module)
         return manifest_dependencies.Dependencies(sources=found.sources)
+    found = manifest_dependencies.of(results, project, lasting=True, module=module)
     pyproject = project.relative(project.root / "pyproject.toml")
     table_of: manifest.Source = {"path": f"{pyproject}{dependencies.TABLE}", "sha256": dependencies.table_digest(table)}
     sources = sorted([*found.sources, table_of], key=lambda item: item["path"])

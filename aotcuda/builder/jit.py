@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, frontends, manifest
 from aotcuda.builder import jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
+from aotcuda.builder.build_cache import settings as build_settings
+from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
 from aotcuda.compatibility import tables
@@ -88,6 +90,7 @@ def build(request: Request) -> Built:
     toolkit = _toolkit(settings, request)
     linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, _ENVIRONMENT)
     names = dict(request.names or plan.names(whole))
+    cache = build_settings.find([item.frontend or settings.frontend for item in settings.modules], toolkits.installed())
     results = stages.run(
         jit_older.job(
             settings,
@@ -97,9 +100,12 @@ def build(request: Request) -> Built:
             toolkit=toolkit,
             watched=manifest_dependencies.patterns(settings.watch, root if request.project else package_root),
             linkable={name: item for result in linked for name, item in result.linkable.items()},
+            cache=cache,
         ),
         _ENVIRONMENT,
     )
+    if cache is not None and any(result.made for result in results):
+        trim(cache)
     (result, built), *_ = [
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aotcuda.arch import Target
+    from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.toolkits import Toolkit
@@ -39,6 +40,7 @@ def job(
     watched: tuple[str, ...] = (),
     linkable: Mapping[str, Linked],
     wanted: tuple[str, ...] = (),
+    cache: Settings | None = None,
 ) -> Job:
     """The job of a JIT build; arguments as in `Job`, and `package_root`, the folder that holds the package."""
     # Beside a wheel's package lies what its prelude needs, which is imported from the folder that has come along.
@@ -59,6 +61,7 @@ def job(
         prelude=settings.prelude,
         linkable=linkable,
         wanted=wanted,
+        cache=cache,
     )
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "anew",
     "back_end",
+    "build_cache",
     "cuda",
     "cuda12",
     "environment",
@@ -31,6 +33,29 @@ __all__ = [
     "stand_in_library",
     "wheelhouse",
 ]
+
+
+@pytest.fixture(scope="session")
+def _build_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a build cache for this run of the tests, in whichever of its processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "build-cache"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def build_cache(_build_cache_folder: Path) -> Iterator[Path]:
+    """A build cache, for modules whose tests are about what becomes of a build and not about building."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTCUDA_BUILD_CACHE", str(_build_cache_folder))
+        yield _build_cache_folder
+
+
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No build cache after all: the test is about building."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
 
 
 @pytest.fixture(scope="session")
@@ -114,11 +139,14 @@ def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _features(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, bytes]]:
+def _features(tmp_path_factory: pytest.TempPathFactory, _build_cache_folder: Path) -> Callable[[str], dict[str, bytes]]:
     @functools.cache
     def build(front_end: str) -> dict[str, bytes]:
         project = projects.copy("features", tmp_path_factory.mktemp(front_end) / "project")
-        environ = {"AOTCUDA_ARCH": "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a"}
+        environ = {
+            "AOTCUDA_ARCH": "sm_75;sm_90;sm_90a;sm_100f;compute_75;compute_90a",
+            "AOTCUDA_BUILD_CACHE": str(_build_cache_folder),
+        }
         files = projects.content(projects.build_wheel(project, **environ))
         shutil.rmtree(project)
         return files

@@ -1,4 +1,4 @@
-"""An old answer is never given: by real builds of both front ends, out of the cache and by an editable install.
+"""An old answer is never given: by real builds of both front ends, out of either cache and by an editable install.
 
 One project reads something in every way that `support.reading` knows, and is built once; then each thing is edited by
 itself, and put back.
@@ -15,7 +15,7 @@ import warnings
 
 import pytest
 
-from aotcuda.builder import api, jit, source_tree
+from aotcuda.builder import api, jit, source_tree, stages
 from aotcuda.errors import FallbackWarning, NoImageError, StaleBuildError
 from aotcuda.runtime.jit import compile as jit_compile
 from aotcuda.runtime.jit import recipe
@@ -50,7 +50,10 @@ class Gpu:
 
 
 class Built:
-    """The project as it was built, one for each front end: never installed, with a cache; or installed as editable."""
+    """The project as it was built, one for each front end.
+
+    It was never installed, and is in the fallback's cache or that of builds; or it is installed as editable.
+    """
 
     def __init__(self, folder):
         self.root = folder / "project"
@@ -70,7 +73,7 @@ class Built:
             shutil.copytree(pristine, path, symlinks=True)
 
 
-@pytest.fixture(scope="module", params=["cache", "editable install"])
+@pytest.fixture(scope="module", params=["cache", "editable install", "build cache"])
 def kind(request):
     return request.param
 
@@ -96,12 +99,18 @@ def built(front_end, kind, tmp_path_factory):
             patch.setenv("AOTCUDA_CACHE_DIR", str(found.cache))
             forget_cache(patch)
             ask(found)
+        elif kind == "build cache":
+            patch.setenv("AOTCUDA_BUILD_CACHE", str(found.cache))
+            assert not api.build(table_of(root), root).reuse.whole
         else:
-            table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
-            source_tree.install(api.build(table, root, editable=True), root)
+            source_tree.install(api.build(table_of(root), root, editable=True), root)
     reading.close()
     found.keep()
     return found
+
+
+def table_of(root):
+    return tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
 
 
 def ask(found):
@@ -132,6 +141,16 @@ def answer(built, kind, cuda, monkeypatch):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FallbackWarning)
                 return ask(built).manifest["images"]
+    elif kind == "build cache":
+        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(built.cache))
+
+        def compiled_again(*_, **__):
+            raise CompiledAgainError
+
+        monkeypatch.setattr(stages, "run", compiled_again)
+
+        def get():
+            return api.build(table_of(built.root), built.root).files
     else:
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         monkeypatch.syspath_prepend(str(built.root))
@@ -210,7 +229,7 @@ def test_what_no_code_has_read_yet(answer, name):
 
 
 def test_manifests_name_nothing_of_the_environment_that_a_build_ran_in(built, kind):
-    if kind == "cache":
+    if kind != "editable install":
         pytest.skip("a late build runs in the environment that its result is launched in")
     manifest = json.loads((built.root / "pkg" / "k.aotcuda" / "manifest.json").read_text())
     outside = [read["path"] for read in manifest["reads"] if read["path"].startswith("/")]

@@ -26,6 +26,8 @@ from integration.test_packaging_tools import GENERATED, INSTALLERS, PROOF, insta
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.usefixtures("build_cache")  # but for tests of how builds run, which are `anew`
+
 OLDEST = "==64.0.0" if sys.version_info < (3, 12) else "==66.1.0"  # which is the first that Python 3.12 runs
 VERSIONS = {"oldest": OLDEST, "before 70.1": "==69.5.1", "newest": ""}
 NEWEST = VERSIONS["newest"]
@@ -76,6 +78,7 @@ def edit(project: Path, old: str, new: str, file: str = "pyproject.toml") -> Non
     path.write_text(path.read_text().replace(old, new))
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("version", ["oldest", pytest.param("before 70.1", marks=pytest.mark.matrix), "newest"])
 def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
     version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
@@ -90,6 +93,7 @@ def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
     assert build_wheel(flat, *BUILD, **environ).read_bytes() == first
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.matrix
 @pytest.mark.usefixtures("from_checkout")
 def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: dict[str, bytes]) -> None:
@@ -97,6 +101,7 @@ def test_build_makes_that_wheel_in_its_own_isolation(flat: Path, by_hatchling: d
     assert gained(build_wheel(flat, *command)) == by_hatchling
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize("installer", INSTALLERS)
 def test_an_installed_package_needs_the_run_time_alone(
@@ -157,6 +162,7 @@ def native(tmp_path: Path) -> Path:
     return projects.copy("native", tmp_path / "native")
 
 
+@pytest.mark.usefixtures("anew")
 @needs_compiler
 def test_a_package_that_needs_its_own_extension_module_is_built_also_from_its_sdist(native: Path) -> None:
     """Its sources import the module, its `build` has a list of steps of its own, its version is computed."""
@@ -434,6 +440,7 @@ def test_an_editable_build_that_setuptools_cannot_finish_leaves_the_source_tree_
     assert "it fails" in done.err
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize(
     ("number", "editable"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGINT, False)]
 )

@@ -21,6 +21,8 @@ from packaging.utils import parse_wheel_filename
 from integration import projects
 from integration.projects import BUILD, HATCHLING, build_wheel, content, run, succeed
 
+pytestmark = pytest.mark.usefixtures("build_cache")  # but for tests of how builds run, which are `anew`
+
 GENERATED = [
     "flat/kernels.aotcuda/flat_kernels.h",
     "flat/kernels.aotcuda/functions.fatbin",
@@ -95,6 +97,7 @@ def test_host_abi_makes_a_wheel_for_this_system_alone(flat: Path) -> None:
     assert b"Root-Is-Purelib: false" in content(wheel)["flat-1.0.dist-info/WHEEL"]
 
 
+@pytest.mark.usefixtures("anew")
 def test_a_build_leaves_no_file_in_the_source_tree_or_the_temporary_folder(flat: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -118,6 +121,7 @@ def test_an_sdist_is_made_without_compiling_and_holds_nothing_generated(flat: Pa
     assert not [name for name in names if "flat/kernels" in name]
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize(
     "command",
@@ -142,6 +146,7 @@ def test_each_front_end_makes_that_wheel_in_its_own_isolation_and_shows_what_was
     assert SUMMARY.search(done.out + done.err)
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize("installer", INSTALLERS)
 def test_an_installed_package_needs_the_run_time_alone(
@@ -161,6 +166,7 @@ def installed_alone(project: Path, environment: Path, installer: tuple[str, ...]
     assert sorted(line.partition("==")[0] for line in found.split()) == ["aotcuda", "flat"]
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.usefixtures("from_checkout")
 @pytest.mark.parametrize("installer", INSTALLERS)
 def test_an_editable_install_puts_the_module_into_the_source_tree(
@@ -186,6 +192,7 @@ def with_build_tools(environment: Path) -> Path:
 INSTALL = ("install", "--no-build-isolation", "--no-deps", "--editable", ".")
 
 
+@pytest.mark.usefixtures("anew")
 def test_an_editable_install_without_isolation_works_with_what_the_extra_brings(
     flat: Path, with_build_tools: Path
 ) -> None:
@@ -393,6 +400,7 @@ def on_terminal(project: Path, *command: str | Path, **environ: str) -> str:
     return shown.decode()
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("rich", [True, False])
 def test_progress_is_gone_from_a_terminal_at_the_end(flat: Path, tmp_path: Path, *, rich: bool) -> None:
     environ = {}
@@ -412,6 +420,7 @@ def test_progress_is_gone_from_a_terminal_at_the_end(flat: Path, tmp_path: Path,
     assert last.endswith("\r\ndist/flat-1.0-py3-none-any.whl\r\n")
 
 
+@pytest.mark.usefixtures("anew")
 def test_a_summary_ends_what_a_build_says_and_the_slowest_steps_on_demand(back_end: str, tmp_path: Path) -> None:
     flat = projects.copy("flat", tmp_path / "flat")
     done = run(flat, *projects.command(), **projects.SHOWN, AOTCUDA_VERBOSE="1")
@@ -434,6 +443,7 @@ def test_a_build_that_is_to_be_quiet_says_nothing_when_all_is_well(
     assert (done.status, done.out + done.err) == (0, said)
 
 
+@pytest.mark.usefixtures("anew")
 def test_a_wheel_names_no_folder_of_the_build_machine(flat: Path, tmp_path: Path) -> None:
     wheel = build_wheel(flat)
     with zipfile.ZipFile(wheel) as archive:

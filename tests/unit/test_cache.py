@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
+from aotcuda.cache import entries, folder
 from aotcuda.errors import ConfigError
-from aotcuda.runtime.jit import cache as caches
-from aotcuda.runtime.jit import cache_files
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
@@ -166,11 +165,11 @@ class TestWhereItCannotBeKept:
         assert said[0].startswith("what the JIT fallback compiles is kept in this process alone, because ")
 
     def test_no_home(self, said, monkeypatch):
-        monkeypatch.setattr(caches.os.path, "expanduser", lambda path: path)
+        monkeypatch.setattr(folder.os.path, "expanduser", lambda path: path)
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
-        assert caches.folder() is None
-        self.kept_in_memory(Cache(caches.folder(), said.append), said, "no home folder")
+        assert folder.folder() is None
+        self.kept_in_memory(Cache(folder.folder(), said.append), said, "no home folder")
 
     @pytest.mark.parametrize("mode", [0o775, 0o777, 0o722])
     @pytest.mark.parametrize("inner", ["", "v1"])
@@ -183,7 +182,7 @@ class TestWhereItCannotBeKept:
     def test_a_folder_of_somebody_else(self, cache, said, monkeypatch):
         cache.put(KEY, artifact())
         other = again(cache, said)
-        monkeypatch.setattr(caches.os, "geteuid", lambda: os.stat(cache.root).st_uid + 1)
+        monkeypatch.setattr(folder.os, "geteuid", lambda: os.stat(cache.root).st_uid + 1)
         if os.stat(cache.root).st_uid == 0:  # the system's own folders may be read by all
             os.chown(cache.root, 12345, -1)
         assert other.get(KEY) is None
@@ -199,7 +198,7 @@ class TestWhereItCannotBeKept:
         def refuse(*_args, **_options):
             raise OSError(code, os.strerror(code))
 
-        monkeypatch.setattr(cache_files.os, call, refuse)
+        monkeypatch.setattr(entries.os, call, refuse)
         self.kept_in_memory(cache, said, os.strerror(code))
 
     def test_a_disk_that_fills_up_leaves_no_part_of_an_entry(self, cache, monkeypatch):
@@ -213,7 +212,7 @@ class TestWhereItCannotBeKept:
                 raise OSError(errno.ENOSPC, "No space left on device")
             fsync(descriptor)
 
-        monkeypatch.setattr(cache_files.os, "fsync", fill)
+        monkeypatch.setattr(entries.os, "fsync", fill)
         cache.put(KEY, artifact())
         assert not os.path.exists(cache.path(KEY))
         assert left_in_tmp(cache) == []
@@ -232,7 +231,7 @@ class TestWhereItCannotBeKept:
 class TestFolder:
     def test_the_environment_names_it(self, monkeypatch, tmp_path):
         monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "here"))
-        assert caches.folder() == str(tmp_path / "here")
+        assert folder.folder() == str(tmp_path / "here")
 
     @pytest.mark.parametrize("xdg", [None, "", "/var/tmp/xdg"])
     def test_it_is_platformdirs_folder(self, monkeypatch, xdg):
@@ -241,7 +240,7 @@ class TestFolder:
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         if xdg is not None:
             monkeypatch.setenv("XDG_CACHE_HOME", xdg)
-        assert caches.folder() == platformdirs.user_cache_dir("aotcuda")
+        assert folder.folder() == platformdirs.user_cache_dir("aotcuda")
 
 
 class TestSize:
@@ -259,37 +258,37 @@ class TestSize:
     )
     def test_the_cap_is_a_number_with_a_unit(self, monkeypatch, text, size):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
-        assert cache_files.size_cap() == size
+        assert entries.size_cap() == size
 
     @pytest.mark.parametrize("text", ["much", "-1", "1Q", "nan", "inf", "G"])
     def test_anything_else_is_refused(self, monkeypatch, text):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", text)
         with pytest.raises(ConfigError, match=r"AOTCUDA_CACHE_SIZE is .*; write a number of bytes"):
-            cache_files.size_cap()
+            entries.size_cap()
 
     def test_what_was_used_longest_ago_goes_first(self, cache, monkeypatch):
         keys = [f"{number:02x}" + "0" * 62 for number in range(4)]
         for age, key in enumerate(keys):
             cache.put(key, artifact())
             os.utime(os.path.join(cache.path(key), "entry.json"), (1000 + age, 1000 + age))
-        size = cache_files.entries(cache)[0].bytes
+        size = entries.entries(cache)[0].bytes
         assert cache.get(keys[0]) is not None  # used just now
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", str(3 * size))
         new = "ff" + "0" * 62
         cache.put(new, artifact())
-        assert {entry.key for entry in cache_files.entries(cache)} == {keys[0], keys[3], new}
+        assert {entry.key for entry in entries.entries(cache)} == {keys[0], keys[3], new}
 
     def test_what_was_just_made_stays_even_if_it_is_too_large(self, cache, monkeypatch):
         monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "1")
         cache.put(KEY, artifact())
         cache.put(OTHER, artifact())
-        assert [entry.key for entry in cache_files.entries(cache)] == [OTHER]
+        assert [entry.key for entry in entries.entries(cache)] == [OTHER]
 
     def test_what_killed_processes_left_goes_after_an_hour(self, cache):
         old, new = (os.path.join(cache.make("tmp"), name) for name in ("old", "new"))
         lock = os.path.join(cache.make("locks"), "some.lock")
-        for folder in (old, new):
-            os.mkdir(folder)
+        for path in (old, new):
+            os.mkdir(path)
         with open(lock, "w"):
             pass
         for path in (old, lock):
@@ -301,6 +300,6 @@ class TestSize:
     def test_clearing_removes_all_and_tells_how_much(self, cache):
         cache.put(KEY, artifact())
         cache.put(OTHER, artifact())
-        size = sum(entry.bytes for entry in cache_files.entries(cache))
-        assert cache_files.clear(cache) == (2, size)
-        assert cache_files.entries(cache) == []
+        size = sum(entry.bytes for entry in entries.entries(cache))
+        assert entries.clear(cache) == (2, size)
+        assert entries.entries(cache) == []

@@ -70,9 +70,9 @@ def test_a_folder_that_others_can_write_is_refused(cache, capsys):
 
 
 def test_no_home_is_said(monkeypatch, capsys):
-    from aotcuda.runtime.jit import cache
+    from aotcuda.cache import folder
 
-    monkeypatch.setattr(cache, "folder", lambda: None)
+    monkeypatch.setattr(folder, "folder", lambda: None)
     assert cli.main(["cache", "dir"]) == 1
     assert capsys.readouterr().err.startswith("aotcuda: there is no cache, because there is no home folder")
 

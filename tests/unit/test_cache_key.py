@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from aotcuda import manifest as manifests
+from aotcuda.cache import compilers
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache_files import Artifact
 from aotcuda.runtime.jit.recipe import Recipe
@@ -80,7 +81,7 @@ def test_the_version_of_a_compiler_changes_it(tmp_path, make, monkeypatch, packa
     before = make()
     (tmp_path / "site" / f"{package}-99.dist-info").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert cache_key.installed()[package] == "99"
+    assert compilers.installed()[package] == "99"
     assert make() != before
 
 
@@ -113,7 +114,7 @@ def test_a_toolkit_elsewhere_changes_it(tmp_path, make, monkeypatch):
 def test_versions_are_those_that_the_packages_have():
     from importlib.metadata import version
 
-    found = cache_key.installed()
+    found = compilers.installed()
     assert {name: found[name] for name in ("numba_cuda", "llvmlite", "numpy")} == {
         name: version(name.replace("_", "-")) for name in ("numba_cuda", "llvmlite", "numpy")
     }

@@ -19,7 +19,6 @@ KEY = "ab" + "0" * 62
 
 WRITE = """
 import os, sys
-from aotcuda.runtime.jit import cache_files as store
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
 from support import late

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import aotcuda
+from aotcuda.cache import compilers
 from aotcuda.errors import (
     ArgumentError,
     CompileError,
@@ -25,7 +26,6 @@ from aotcuda.errors import (
 )
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, overloads
-from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit import compile as jit_compile
 from aotcuda.runtime.jit.recipe import Recipe
 from support import late, manifests
@@ -446,7 +446,7 @@ class TestError:
 
 
 def test_without_the_front_end_the_error_says_what_to_install(cuda, package, builder, monkeypatch):
-    monkeypatch.setattr(cache_key, "installed", lambda *_: {})
+    monkeypatch.setattr(compilers, "installed", lambda *_: {})
     from aotcuda.runtime.jit import compile as jit_compile
 
     monkeypatch.setattr(jit_compile, "_is_importable", lambda _: False)

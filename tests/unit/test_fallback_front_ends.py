@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda import manifest as manifests
+from aotcuda.cache import compilers
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit import compile as jit_compile
@@ -125,7 +126,7 @@ def test_the_extra_of_the_missing_front_end_is_named_whatever_else_is_there(
 ):
     front_end, _ = way
     other = PACKAGES[NEW if front_end == OLD else OLD]
-    monkeypatch.setattr(cache_key, "installed", lambda *_: {other: "1.0"})
+    monkeypatch.setattr(compilers, "installed", lambda *_: {other: "1.0"})
     monkeypatch.setattr(jit_compile, "_is_importable", lambda package: package == other)
     module = package(kernel("axpy", SAXPY), targets=("sm_80",) if case == "gpu" else ("sm_90",))
     with pytest.raises(NoImageError if case == "gpu" else ArgumentError) as caught:

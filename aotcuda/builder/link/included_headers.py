@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 _INCLUDE = re.compile(rb"""^[ \t]*\#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""", re.MULTILINE)
 
 
+_HIDDEN = re.compile(
+    rb"^[ \t]*#[ \t]*(?:include(?:_next)?[ \t]*[^ \t\"<]|embed\b)|__has_(?:include|embed)", re.MULTILINE
+)
+_READING = re.compile(r"--?(?:I|i|pre|opt)")
+
+
+def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], nvrtc: Sequence[str]) -> list[str]:
+    """The sources, headers and options of NVRTC that may read files which are not found here; arguments as below."""
+    items = [item for item in items if item.kind == "cu" and not item.internal]
+    if not items:
+        return []
+    search = _search(items, root, include_dirs)
+    texts = {item.name: b"".join([item.data, *(data for _, data in item.pieces)]) for item in items}
+    texts |= {str(path): path.read_bytes() for path in sorted(search.own | search.others)}
+    return [name for name, text in texts.items() if _HIDDEN.search(text)] + [
+        option for option in nvrtc if _READING.match(option)
+    ]
+
+
 def project_files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
     """The files below `root` that `items` are or include, in order of their paths, which are absolute.
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aotcuda.arch import Target
+    from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, Question
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
@@ -39,6 +40,7 @@ class Job:
         extensions: Files of extension modules that are not in the import roots, by their names.
         toolkit: Whose compilers are used; None for those that the bindings find.
         images: Images of its modules that another toolkit has made, to be packed with these.
+        cache: Where what steps make is kept; None if it is not.
     """
 
     root: str
@@ -57,6 +59,7 @@ class Job:
     extensions: Mapping[str, str] = field(default_factory=dict)
     toolkit: Toolkit | None = None
     images: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
+    cache: Settings | None = None
 
     @property
     def frontend(self) -> str:
@@ -129,6 +132,10 @@ class Result:
         linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
         questions: What the sources asked of a GPU.
         needed: Of the files in `sources`, those that each module needs, by its name; the rest are of other modules.
+        unseen: What of the files that it read nobody knows, if there are any: an include by a macro's name, say.
+        reused: How many results of its steps came from the build cache.
+        made: How many were made.
+        problems: What the user should know of the build cache.
         steps: What it did, each with its seconds.
     """
 
@@ -140,4 +147,8 @@ class Result:
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
+    reused: int = 0
+    made: int = 0
+    problems: tuple[str, ...] = ()
     steps: tuple[tuple[str, float], ...] = ()

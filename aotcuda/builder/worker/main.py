@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import frontends, manifest
 from aotcuda.builder import progress, toolchain
+from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
 from aotcuda.builder.worker import dependency_trace, finish, imports, observations, pool, source_loading
@@ -106,6 +107,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         versions = front.prepare(job.root)
     imports.prepare_imports(job.import_roots, job.names, job.extensions)
     finisher = finish.make(job)
+    tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
+    kept = Kept(job.cache, job.root, tools)
     first, *others = source_loading.targets(job)
     again = partial(source_loading.elsewhere, job, front, others)
     with ExitStack() as stack:
@@ -115,12 +118,15 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
                 steps = Steps(  # reads what is linked, other packages' modules among it
-                    loaded.job, front, finisher, loaded.functions, tell
+                    loaded.job, front, finisher, loaded.functions, tell, kept=kept
                 )
         questions = list(loaded.questions)
         if spare is not None and any(question.depends for question in questions):
             tell(step="importing the sources for each target", done=0, total=0)
             steps.elsewhere = spare()
+    if kept.is_on:
+        own = imports.project_files(job.import_roots, {*job.extensions.values()})
+        steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude))
     modules = steps.run()
     toolchain.check_loaded()
     seen = loaded.trace
@@ -158,6 +164,10 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         linkable=steps.linkable,
         needed=needed,
         questions=tuple(dict.fromkeys(questions)),
+        unseen=steps.unseen() if job.trace else (),
+        reused=kept.reused,
+        made=kept.made,
+        problems=kept.problems,
     )
 
 

@@ -40,6 +40,11 @@ def take() -> Observations:
     return taken
 
 
+def warned() -> int:
+    """How many warnings were noted in this process since they were taken last."""
+    return len(_noted.warnings)
+
+
 def add(others: Observations) -> None:
     """Take over what a child has noted."""
     _noted.warnings.extend(others.warnings)

@@ -9,6 +9,7 @@ import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import frontends
@@ -238,20 +239,26 @@ def _for(job: Job, front: FrontEnd, own: Sequence[Target]) -> Elsewhere:
 
 
 def compiling(
-    job: Job, front: FrontEnd, item: ModulePlan, functions: Mapping[Unit, object], own: Sequence[Target]
+    job: Job,
+    front: FrontEnd,
+    item: ModulePlan,
+    functions: Mapping[Unit, object],
+    own: Sequence[Target],
+    have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
 ) -> pool.Flow[Compiled]:
-    """Compile a module's units, for those of its targets that are among `own`."""
-    left = {unit: [target for target in item.compiled_for(unit) if target in own] for unit in item.units}
+    """Compile a module's units, for those of its targets that are among `own`, but for what they `have` already."""
+    wanted = {unit: [target for target in item.compiled_for(unit) if target in own] for unit in item.units}
+    left = {unit: [target for target in targets if (unit, target) not in have] for unit, targets in wanted.items()}
     # With fewer units than cores it is quicker to do several times what targets have in common.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
-    found: Compiled = {}
+    found: Compiled = dict(have)
     while any(left.values()):
         shares = _batches(left) if processes is None else _each(left, processes)
         results = yield pool.Round(COMPILE, [_task(front, units, functions, share) for units, share in shares])
         for built in results:
             found |= built
         left = {unit: [target for target in targets if (unit, target) not in found] for unit, targets in left.items()}
-    return found
+    return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
 
 
 COMPILE = 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aotcuda import dependencies, manifest
 from aotcuda.arch import Target
 from aotcuda.builder import sameness
+from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
 from aotcuda.builder.link import inputs as link_inputs
@@ -27,6 +28,7 @@ from aotcuda.builder.worker.job import LinkedItem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from aotcuda.builder.build_cache.kept import UnitNames
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
@@ -54,6 +56,8 @@ class Steps:
         warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
+        kept: The build cache.
+        units: The names of units in it; None where it is not known what they depend on.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Steps:
         functions: dict[Unit, object],
         tell: Callable[..., None],
         elsewhere: Sequence[Elsewhere] = (),
+        kept: Kept | None = None,
     ) -> None:
         self.job = job
         self.finisher = finisher
@@ -72,6 +77,8 @@ class Steps:
         self.functions = functions
         self.tell = tell
         self.elsewhere = elsewhere
+        self.kept = kept or Kept(None, job.root, ())
+        self.units: UnitNames | None = None
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
@@ -115,6 +122,16 @@ class Steps:
             asked |= {("content", str(path)): dependencies.answer("content", str(path)) for path in others}
         return asked
 
+    def unseen(self) -> tuple[str, ...]:
+        """What may read files that nobody knows of."""
+        found: list[str] = []
+        for plan in self.job.plans:
+            options = plan.config.options
+            found += included_headers.hidden(
+                self._files(plan), Path(self.job.root), options.include_dirs, options.nvrtc_options
+            )
+        return tuple(dict.fromkeys(found))
+
     def _done(self, task: pool.Task) -> None:
         self.done += 1
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
@@ -125,15 +142,23 @@ class Steps:
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
-            merged, merges = (yield from _round(_MERGE, merges)), {}
-        made = yield from _round(_LINK, merges | self._links(plan, compiled, merged))
+            merged, merges = (yield from self._kept_round(_MERGE, plan, merges, compiled, merged)), {}
+        tasks = merges | self._links(plan, compiled, merged)
+        made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged)
         return self._parts(plan, compiled, merged | made, surveyed)
 
     def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
-        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own)
+        named = self._unit_names(plan, own)
+        have = self.kept.find(named)
+        self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
+        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own, have)
+        made = {key: built for key, built in compiled.items() if key not in have}
+        titles = {(unit, target): f"{unit.title} for {target}" for unit, target in made}
+        choose = partial(self.units.choose, in_place=plan.in_place) if self.units is not None else None
+        self.kept.keep(made, named, titles, "unit", choose)
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
         for other, found in others:
@@ -144,6 +169,53 @@ class Steps:
         for _, found in others:
             compiled |= found
         return compiled
+
+    def _unit_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[Unit, Target], tuple[str, ...]]:
+        """The names of units in the build cache; none where sources were imported for each target, or are no Python."""
+        if self.units is None or self.elsewhere or self._assemble is not None:
+            return {}
+        return {
+            (unit, target): names
+            for unit in plan.units
+            if not self.front.sources(unit, self.functions[unit], self.job.root)
+            for target in plan.compiled_for(unit)
+            if target in own and (names := self.units.of(unit, target))
+        }
+
+    def _kept_round(
+        self,
+        rank: int,
+        plan: ModulePlan,
+        tasks: dict[tuple[str, Target], pool.Task],
+        compiled: Compiled,
+        merged: PerTarget,
+    ) -> pool.Flow[PerTarget]:
+        """A round of merges and links that the build cache does not have."""
+        named = {key: self._name(plan, *key, compiled, merged) for key in tasks}
+        have = self.kept.find(named)
+        self.done += len(have)
+        left = {key: task for key, task in tasks.items() if key not in have}
+        made = (yield from _round(rank, left)) if left else {}
+        self.kept.keep(made, named, {key: task.title for key, task in left.items()}, "step")
+        return {key: have[key] if key in have else made[key] for key in tasks}
+
+    def _name(
+        self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget
+    ) -> tuple[str, ...]:
+        """The name of a module's `"functions"` or `"image"` in the build cache, by what it is made from."""
+        options, root = plan.config.options, Path(self.job.root)
+        if not self.kept.is_on or self._assemble is not None:
+            return ()
+        if kind == "functions":
+            functions = [compiled[unit, code_target(target)] for unit in plan.functions]
+            return self.kept.name("functions", plan.frontend, functions, target.kind, code_target(target), options)
+        inputs = self._link_inputs(plan, target, compiled, merged)
+        arguments = (inputs, root, options.include_dirs)
+        if included_headers.hidden(*arguments, options.nvrtc_options):
+            return ()
+        headers = [*included_headers.project_files(*arguments), *sorted(included_headers.elsewhere(*arguments)[0])]
+        items = [self.kept.item(item) for item in inputs]
+        return self.kept.name("image", plan.config.name, items, target, options, self.kept.files(headers))
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}

@@ -1,30 +1,20 @@
-"""The cache on disk: reading and writing entries, removing them, keeping the whole below its cap.
+"""An entry of the JIT fallback's cache: on disk, the case's record, its manifest as in a wheel, and one cubin.
 
-A process may be killed between any two lines here. What it leaves is a folder in `tmp`, which nobody reads.
+The record says which case it is for, and has the SHA-256 of the manifest, which has that of the image.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import time
 
 from aotcuda import manifest as manifests
-from aotcuda.errors import ConfigError, ManifestError
+from aotcuda.cache import entries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
     from aotcuda.manifest import Manifest
-
-VERSION = "v1"
-ENTRY = "entry.json"
-DEFAULT_SIZE = 1 << 30
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_LEFT_OVER = 3600.0
 
 
 class Artifact:
@@ -51,256 +41,28 @@ class Artifact:
         self.folder = folder
 
 
-class Files:
-    """A cache's entries on disk.
+def read(files: entries.Files, key: str) -> Artifact:
+    """An entry, with every byte of it checked.
 
-    Attributes:
-        root: The cache's folder; None if there is none.
+    Raises:
+        ManifestError: It is damaged.
+        OSError: It cannot be read, or is not there.
     """
-
-    def __init__(self, root: str | None) -> None:
-        self.root = root
-
-    def read(self, key: str) -> Artifact:
-        """An entry, with every byte of it checked.
-
-        Raises:
-            ManifestError: It is damaged.
-            OSError: It cannot be read, or is not there.
-        """
-        folder = self.path(key)
-        record = read_record(folder, key)
-        manifest = manifests.read(os.path.join(folder, manifests.FILE_NAME), sha256=record["manifest"])
-        image = manifests.read_file(folder, manifest["files"]["kernels"])
-        return Artifact(manifest, image, record, folder)
-
-    def path(self, key: str) -> str:
-        """The folder of an entry."""
-        return os.path.join(self.root or "", VERSION, key[:2], key + manifests.FOLDER_SUFFIX)
-
-    def make(self, name: str) -> str:
-        """A folder in the cache, made if it is not there; for nobody else to write, whatever the umask.
-
-        Raises:
-            OSError: It cannot be made.
-        """
-        folder = self.root or ""
-        for part in ("", VERSION, name):
-            folder = os.path.join(folder, part)
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        return folder
-
-    def names(self) -> Iterator[str]:
-        """The keys of all entries on disk."""
-        if self.root is None:
-            return
-        base = os.path.join(self.root, VERSION)
-        for shard in _listed(base):
-            if len(shard) == 2:
-                for name in _listed(os.path.join(base, shard)):
-                    if name.endswith(manifests.FOLDER_SUFFIX):
-                        yield name.removesuffix(manifests.FOLDER_SUFFIX)
+    folder = files.path(key)
+    record = entries.read_record(folder, key)
+    manifest = manifests.read(os.path.join(folder, manifests.FILE_NAME), sha256=record["manifest"])
+    image = manifests.read_file(folder, manifest["files"]["kernels"])
+    return Artifact(manifest, image, record, folder)
 
 
-class Entry:
-    """What `aotcuda cache list` tells of an entry.
-
-    Attributes:
-        key: Its name.
-        bytes: Its size on disk.
-        used: When it was used last, in seconds since the epoch.
-        record: What `entry.json` says; None if that is damaged.
-    """
-
-    __slots__ = ("bytes", "key", "record", "used")
-
-    def __init__(self, key: str, size: int, used: float, record: dict[str, Any] | None) -> None:
-        self.key = key
-        self.bytes = size
-        self.used = used
-        self.record = record
-
-
-def write(files: Files, key: str, artifact: Artifact) -> None:
+def write(files: entries.Files, key: str, artifact: Artifact) -> None:
     """Write an entry; another process's intact one of the same content stays in its place.
 
     Raises:
         OSError: It cannot be written.
     """
-    final = files.path(key)
-    with _temporary(files, key) as partial:
-        data = manifests.dump(artifact.manifest)
-        record = {**artifact.record, "key": key, "manifest": manifests.digest(data)}
-        _write(os.path.join(partial, artifact.manifest["files"]["kernels"]["path"]), artifact.image)
-        _write(os.path.join(partial, manifests.FILE_NAME), data)
-        _write(os.path.join(partial, ENTRY), entry_bytes(record))
-        _flush(partial)
-        files.make(key[:2])
-        try:
-            os.rename(partial, final)
-        except OSError:
-            if not os.path.isdir(final):
-                raise
-            if _holds(files, key, data):
-                return
-            remove(files, key)
-            os.rename(partial, final)
-        _flush(os.path.dirname(final))
-    artifact.stored(record, final)
-    trim(files, size_cap(), spare=key)
-
-
-def remove(files: Files, key: str) -> None:
-    """Remove an entry; for others it is gone at once. What cannot be removed stays."""
-    with contextlib.suppress(OSError), _temporary(files, key) as aside:
-        os.rename(files.path(key), os.path.join(aside, "removed"))
-
-
-def trim(files: Files, cap: int, spare: str = "") -> None:
-    """Remove what was not used for longest until the entries take `cap` bytes at most; the entry `spare` stays."""
-    found = sorted(entries(files), key=lambda entry: (entry.key == spare, entry.used))
-    total = sum(entry.bytes for entry in found)
-    for entry in found:
-        if total <= cap or entry.key == spare:
-            break
-        remove(files, entry.key)
-        total -= entry.bytes
-    _sweep(files)
-
-
-def entries(files: Files) -> list[Entry]:
-    """All entries on disk."""
-    found = []
-    for key in files.names():
-        folder = files.path(key)
-        try:
-            size = sum(item.stat().st_size for item in os.scandir(folder))
-            used = os.stat(os.path.join(folder, ENTRY)).st_mtime
-        except OSError:  # it is being removed, or lacks a file
-            size, used = 0, 0.0
-        try:
-            record = read_record(folder, key)
-        except (OSError, ManifestError):
-            record = None
-        found.append(Entry(key, size, used, record))
-    return found
-
-
-def clear(files: Files) -> tuple[int, int]:
-    """Remove every entry; returns how many there were, and their bytes."""
-    found = entries(files)
-    for entry in found:
-        remove(files, entry.key)
-    _sweep(files)
-    return len(found), sum(entry.bytes for entry in found)
-
-
-def size_cap() -> int:
-    """The value of `AOTCUDA_CACHE_SIZE` in bytes.
-
-    Raises:
-        ConfigError: It is no size.
-    """
-    given = os.environ.get("AOTCUDA_CACHE_SIZE", "").strip()
-    if not given:
-        return DEFAULT_SIZE
-    text = given.upper().removesuffix("B").removesuffix("I")
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "")
-    try:
-        size = float(number) * _UNITS[unit]
-    except ValueError:
-        size = -1
-    if not 0 <= size < 1 << 63:  # nor is it endless, nor "nan"
-        message = f"AOTCUDA_CACHE_SIZE is {given!r}; write a number of bytes, or one with K, M, G or T, such as 500M"
-        raise ConfigError(message)
-    return int(size)
-
-
-def entry_bytes(record: dict[str, Any]) -> bytes:
-    """The content of `entry.json`: one line for the record, one for its digest."""
-    line = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
-    return b'{"record":%s,\n"sha256":"%s"}\n' % (line, manifests.digest(line).encode())
-
-
-def read_record(folder: str, key: str) -> dict[str, Any]:
-    """The record of an entry.
-
-    Raises:
-        ManifestError: It is damaged, or another entry's.
-        OSError: It cannot be read.
-    """
-    with open(os.path.join(folder, ENTRY), "rb") as file:
-        data = file.read()
-    try:
-        record: dict[str, Any] = json.loads(data)["record"]
-        intact = record["key"] == key and entry_bytes(record) == data
-    except (ValueError, LookupError, TypeError, RecursionError):
-        intact = False
-    if not intact:
-        message = f"{folder}/{ENTRY} is damaged"
-        raise ManifestError(message)
-    return record
-
-
-def _holds(files: Files, key: str, manifest: bytes) -> bool:
-    """Whether an intact entry with this manifest is there."""
-    try:
-        return manifests.dump(files.read(key).manifest) == manifest
-    except (OSError, ManifestError):
-        return False
-
-
-@contextlib.contextmanager
-def _temporary(files: Files, key: str) -> Iterator[str]:
-    """A new folder in `tmp`, which is removed with all that is still in it."""
-    folder = os.path.join(files.make("tmp"), f"{key[:16]}.{os.getpid()}.{time.monotonic_ns()}")
-    os.mkdir(folder, 0o700)
-    try:
-        yield folder
-    finally:
-        _delete(folder)
-
-
-def _sweep(files: Files) -> None:
-    """Remove what processes left behind that were killed."""
-    for name in ("tmp", "locks"):
-        base = os.path.join(files.root or "", VERSION, name)
-        with contextlib.suppress(OSError):
-            for item in list(os.scandir(base)):
-                with contextlib.suppress(OSError):
-                    if time.time() - item.stat(follow_symlinks=False).st_mtime > _LEFT_OVER:
-                        _delete(item.path)
-
-
-def _write(path: str, data: bytes) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-
-
-def _flush(folder: str) -> None:
-    """Make a folder's list of names outlive a crash of the machine, where the file system knows how."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _delete(path: str) -> None:
-    import shutil  # noqa: PLC0415 (few come here)
-
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
+    data = manifests.dump(artifact.manifest)
+    contents = {artifact.manifest["files"]["kernels"]["path"]: artifact.image, manifests.FILE_NAME: data}
+    record = entries.write(files, key, {**artifact.record, "manifest": manifests.digest(data)}, contents)
+    artifact.stored(record, files.path(key))
+    entries.trim(files, entries.size_cap(), spare=key)

@@ -8,11 +8,12 @@ import warnings
 
 from aotcuda import frontends
 from aotcuda import manifest as manifests
+from aotcuda.cache import compilers, folder
+from aotcuda.cache.entries import size_cap
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
-from aotcuda.runtime.jit import cache as caches
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.jit.cache_files import Artifact, size_cap
+from aotcuda.runtime.jit.cache_files import Artifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _warned: set[str] = set()
 
 def cache() -> Cache:
     """This process's cache; another one when `AOTCUDA_CACHE_DIR` has changed."""
-    root = caches.folder()
+    root = folder.folder()
     if root not in _caches:
         _caches[root] = Cache(root, warn)
     return _caches[root]
@@ -110,7 +111,7 @@ def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
     if (
         front_end is not None
         and package
-        and package not in cache_key.installed(front_end.distributions)
+        and package not in compilers.installed(front_end.distributions)
         and not _is_importable(package)
     ):
         message = (
@@ -125,7 +126,7 @@ def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
 
 def _is_installed(front_end: frontends.Registration) -> bool:
     package = front_end.package
-    return not package or package in cache_key.installed(front_end.distributions) or _is_importable(package)
+    return not package or package in compilers.installed(front_end.distributions) or _is_importable(package)
 
 
 def _is_importable(package: str) -> bool:

@@ -1,0 +1,212 @@
+"""The steps of a build, taken from the cache where they were done before: units, merged functions, linked images.
+
+Steps run in a worker, which has imported the sources by then; what they asked of the machine is known. So each result
+is named by the content of all that it was made from, and nothing has to be asked again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import dependencies
+from aotcuda.builder.build_cache import names, remote
+from aotcuda.builder.build_cache.names import NamelessError
+from aotcuda.builder.build_cache.places import Places, digest_of
+from aotcuda.builder.build_cache.slices import Slices
+from aotcuda.builder.build_cache.store import Store
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
+from aotcuda.builder.worker import observations, pool
+from aotcuda.errors import AotcudaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.build_cache.settings import Settings
+    from aotcuda.builder.frontends.protocol import LinkInput, Question, Unit
+    from aotcuda.builder.worker.dependency_trace import DependencyTrace
+    from aotcuda.manifest import Source
+
+    Names = Mapping[Any, tuple[str, ...]]
+
+
+class Kept:
+    """The cache of one worker's steps.
+
+    Attributes:
+        reused: How many results were taken.
+        made: How many were made.
+    """
+
+    def __init__(self, settings: Settings | None, root: str, tools: Sequence[object]) -> None:
+        """`root` is the project's folder; `tools` are the versions of what the worker has loaded."""
+        self._store = Store(settings, _fetched, _sent) if settings is not None else None
+        self._places = Places(root)
+        self._base = (settings.facts, tools) if settings is not None else ()
+        self._warned = observations.warned()
+        self.reused = 0
+        self.made = 0
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What the user should know of the cache."""
+        return tuple(self._store.problems) if self._store is not None else ()
+
+    def find(self, named: Names) -> dict[Any, Any]:
+        """Those results that are there, of those with names; any of a result's names will do."""
+        wanted = [name for each in named.values() for name in each]
+        found = self._store.get(wanted) if self._store is not None and wanted else {}
+        have = {}
+        for key, each in named.items():
+            name = next((name for name in each if name in found), None)
+            if name is not None:
+                have[key] = found[name]
+        self.reused += len(have)
+        return have
+
+    def keep(
+        self,
+        made: Mapping[Any, Any],
+        named: Names,
+        titles: Mapping[Any, str],
+        kind: str,
+        choose: Callable[[Any], int | None] | None = None,
+    ) -> None:
+        """Keep results that were made, unless there were warnings: those would not come with what is taken.
+
+        Args:
+            made: The results.
+            named: The names of those that may be kept.
+            titles: What lists of the cache call them.
+            kind: What they are.
+            choose: Tells by which of its names a result is kept, by its number; None if by none.
+        """
+        self.made += len(made)
+        if self._store is None or observations.warned() > self._warned:
+            return
+        fresh = {}
+        about = {}
+        for key, value in made.items():
+            chosen = (choose(value) if choose is not None else 0) if named.get(key) else None
+            if chosen is not None:
+                fresh[named[key][chosen]] = value
+                about[named[key][chosen]] = titles[key]
+        if fresh:
+            self._store.put(fresh, kind, about)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is kept."""
+        return self._store is not None
+
+    def name(self, *made_from: object) -> tuple[str, ...]:
+        """The name of a result, by what it is made from; nothing where that cannot be named."""
+        if self._store is None:
+            return ()
+        try:
+            return (names.digest(self._base, *made_from),)
+        except NamelessError:
+            return ()
+
+    def item(self, item: LinkInput) -> LinkInput:
+        """A link input as names have it: with its folder by a name that means the same elsewhere."""
+        return replace(item, folder=self._places.name(item.folder) if item.kind == "cu" and item.folder else "")
+
+    def files(self, paths: Iterable[Path | str]) -> list[tuple[str, str | None]]:
+        """Files by name and content."""
+        return [(self._places.name(str(path)), digest_of(str(path))) for path in paths]
+
+
+class UnitNames:
+    """The names of compiled units."""
+
+    def __init__(
+        self,
+        kept: Kept,
+        root: str,
+        sources: Sequence[Source],
+        trace: DependencyTrace | None,
+        questions: Iterable[Question],
+        beside: object,
+    ) -> None:
+        """What the worker has imported.
+
+        Args:
+            kept: The cache.
+            root: The project's folder.
+            sources: The project's files that were imported.
+            trace: What the import asked of the machine.
+            questions: What it asked of a GPU.
+            beside: What else all units depend on.
+        """
+        self._kept = kept
+        places = Places(root)
+        python = {source["path"]: Path(source["path"]).read_bytes() for source in sources}
+        self._usable = trace is not None and _is_as_imported(trace, python)
+        own = {path: data for path, data in python.items() if path.endswith(".py")}
+        self._slices = Slices({places.name(path): data for path, data in own.items()})
+        self._files = {places.name(path): names.digest(data) for path, data in python.items()}
+        self._lines = any(word in data for data in own.values() for word in (b"lineinfo", b"debug"))
+        self._others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
+        asked = sorted(trace.reads) if trace is not None else ()
+        reads = [
+            (ask, places.name(path), places.answer(ask, places.name(path)))
+            for ask, path in asked
+            if not (ask == "content" and path in own)
+        ]
+        variables = sorted(trace.variables.items()) if trace is not None else ()
+        self._beside = (reads, variables, list(questions), beside)
+
+    def of(self, unit: Unit, target: Target) -> tuple[str, ...]:
+        """The names of a unit's code: one for code that says nowhere where it stands in its file, and one for all."""
+        if not self._usable:
+            return ()
+        found: tuple[str, ...] = ()
+        for lines in (False, True):
+            sliced = self._slices.of(_texts(unit), lines=lines)
+            made_from = self._files if sliced is None else sliced
+            found += self._kept.name("unit", unit, target, lines, self._beside, self._others, made_from)
+        return found if len(found) == 2 else ()
+
+    def choose(self, built: object, *, in_place: bool) -> int | None:
+        """By which of its names a compiled unit is kept; by none if it has read files that nobody saw it read."""
+        if not isinstance(built, CompiledKernel | CompiledFunction) or any(item.folder for item in built.needed):
+            return None
+        places = built.exceptions if isinstance(built, CompiledKernel) else built.warnings
+        return 1 if in_place or self._lines or built.externals or places else 0
+
+
+def _is_as_imported(trace: DependencyTrace, files: Iterable[str]) -> bool:
+    """Whether nothing was edited since it was imported."""
+    return all(("content", path) in trace.reads for path in files) and all(
+        dependencies.answer(ask, path) == answer for (ask, path), answer in trace.reads.items()
+    )
+
+
+def _texts(unit: Unit) -> list[str]:
+    """What a unit is called, and whatever else it says of itself, but for the keys that it comes from."""
+    found = []
+    for name in type(unit).__dataclass_fields__:
+        value = getattr(unit, name)
+        if name not in ("key", "signature_key"):
+            found += [value] if isinstance(value, str) else [repr(value)] if isinstance(value, tuple) else []
+    return found
+
+
+def _fetched(url: str, wanted: list[str]) -> Any:
+    """`remote.fetch` in a process of its own: what it loads starts threads, beside which no unit may be forked."""
+    return _elsewhere(partial(remote.fetch, url, wanted), lambda problem: ({}, problem))
+
+
+def _sent(url: str, packed: Any) -> Any:
+    return _elsewhere(partial(remote.send, url, packed), lambda problem: problem)
+
+
+def _elsewhere(work: Callable[[], Any], failed: Callable[[str], Any]) -> Any:
+    try:
+        return pool.run([pool.Task("the build cache", work)], 1, lambda _: None)[0]
+    except AotcudaError as error:
+        return failed(str(error))

@@ -1,0 +1,74 @@
+"""Questions to the machine (`aotcuda.dependencies`), by paths that mean the same in another folder or machine.
+
+A path in the project is named from its folder, and one among installed packages by what it is called there, wherever
+the environment is: package installers build in environments that are gone afterwards. Contents are named by digests,
+since times differ from checkout to checkout. All other paths are named as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from aotcuda import dependencies, manifest
+from aotcuda.builder.worker import dependency_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aotcuda.dependencies import Answer
+
+_LARGE = 1 << 26
+"""From how many bytes on a file is known by size and time alone."""
+
+_PROJECT, _INSTALLED = "project:", "installed:"
+
+
+class Places:
+    """Where the project and installed packages lie."""
+
+    def __init__(self, root: str, entries: Iterable[str] | None = None) -> None:
+        """`root` is the project's folder; `entries` where modules are looked for, `sys.path` by default."""
+        self._root = root
+        given = [os.path.abspath(entry) for entry in (sys.path if entries is None else entries) if entry]
+        self._installed = [entry for entry in given if dependency_trace.INSTALLED & {*entry.split("/")}]
+
+    def name(self, path: str) -> str:
+        """A path's name."""
+        for entry in sorted(self._installed, key=len, reverse=True):
+            if path.startswith(f"{entry}/"):
+                return _INSTALLED + path[len(entry) + 1 :]
+        if path == self._root or path.startswith(f"{self._root}/"):
+            return _PROJECT + path[len(self._root) + 1 :]
+        return path
+
+    def path(self, name: str) -> str:
+        """The path that a name stands for; of what is installed, the one that is found first."""
+        if name.startswith(_PROJECT):
+            return os.path.normpath(os.path.join(self._root, name.removeprefix(_PROJECT)))
+        if name.startswith(_INSTALLED):
+            places = [os.path.join(entry, name.removeprefix(_INSTALLED)) for entry in self._installed]
+            return next((place for place in places if os.path.lexists(place)), places[0] if places else name)
+        return name
+
+    def answer(self, ask: str, name: str, *, exact: bool = False) -> Answer:
+        """The answer to a question now; a file's content by its digest, unless it is large.
+
+        With `exact`, times count of files that are not the project's, as they do where launches compare them.
+        """
+        path = self.path(name)
+        found = dependencies.answer(ask, path)
+        if ask != "content" or not isinstance(found, list) or found[0] >= _LARGE:
+            return found
+        digest = digest_of(path)
+        return digest if not exact or name.startswith(_PROJECT) else f"{digest} {found[0]} {found[1]}"
+
+
+def digest_of(path: str) -> str | None:
+    """The digest of a file's content; None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return manifest.digest(file.read())
+    except OSError:
+        return None

@@ -1,0 +1,116 @@
+"""Entries at a URL, by fsspec: one archive for each, which has the digest of every byte in it.
+
+Nothing here may hold a build up: what does not answer within `PATIENCE` is left alone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import manifest
+from aotcuda.cache.entries import ENTRY, VERSION, entry_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Packed = tuple[dict[str, Any], dict[str, bytes]]
+
+PATIENCE = 20.0
+"""Seconds for all that is asked at a time."""
+
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def fetch(url: str, names: list[str]) -> tuple[dict[str, Packed], str | None]:
+    """Those of the entries that are there, checked; and why no more is to be asked for, if so."""
+    found: dict[str, Packed] = {}
+
+    def work() -> None:
+        system, base = _opened(url)
+        places = {_place(base, name): name for name in names}
+        answers = system.cat([*places], on_error="return")
+        for place, answer in answers.items():
+            name = places.get(place) or names[0]
+            if isinstance(answer, bytes):
+                packed = unpack(answer, name)
+                if packed is not None:
+                    found[name] = packed
+            elif not isinstance(answer, FileNotFoundError):
+                raise answer
+
+    return found, _within_patience(url, work)
+
+
+def send(url: str, packed: Mapping[str, Packed]) -> str | None:
+    """Put entries there; why no more is to be sent, if so."""
+
+    def work() -> None:
+        system, base = _opened(url)
+        for name, (record, contents) in packed.items():
+            place = _place(base, name)
+            system.makedirs(place.rpartition("/")[0], exist_ok=True)
+            system.pipe_file(place, pack(name, record, contents))
+
+    return _within_patience(url, work)
+
+
+def pack(name: str, record: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
+    """An entry as one archive, not compressed; equal entries give equal bytes."""
+    digests = {file: manifest.digest(data) for file, data in contents.items()}
+    whole = {ENTRY: entry_bytes({**record, "key": name, "files": digests}), **contents}
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for file, data in whole.items():
+            archive.writestr(zipfile.ZipInfo(file, _FIXED_TIME), data)
+    return stream.getvalue()
+
+
+def unpack(data: bytes, name: str) -> Packed | None:
+    """The entry in an archive; None if a byte of it is wrong, or it is another one."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            items = archive.infolist()
+            if any(item.compress_type != zipfile.ZIP_STORED for item in items):
+                return None
+            whole = {item.filename: archive.read(item) for item in items}
+        line = whole.pop(ENTRY)
+        record = json.loads(line)["record"]
+        digests = {file: manifest.digest(content) for file, content in whole.items()}
+        intact = entry_bytes(record) == line and record["key"] == name and record["files"] == digests
+    except (zipfile.BadZipFile, ValueError, LookupError, TypeError, NotImplementedError, RecursionError, EOFError):
+        return None
+    return ({key: value for key, value in record.items() if key not in ("key", "files")}, whole) if intact else None
+
+
+def _place(base: str, name: str) -> str:
+    return f"{base}/{VERSION}/{name[:2]}/{name}.zip"
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    import fsspec  # noqa: PLC0415 (an extra; only who has a URL comes here)
+
+    system, base = fsspec.url_to_fs(url)
+    return system, base.rstrip("/")
+
+
+def _within_patience(url: str, work: Callable[[], None]) -> str | None:
+    """Do something in a thread that nobody waits for longer; what went wrong."""
+    problems: list[str | None] = []
+
+    def run() -> None:
+        try:
+            work()
+            problems.append(None)
+        except ImportError as error:
+            problems.append(f"{url} needs {error.name or error}, which is not installed: pip install 'aotcuda[cache]'")
+        except Exception as error:  # noqa: BLE001 (file systems raise what they like)
+            problems.append(f"{url}: {str(error) or type(error).__name__}")
+
+    thread = threading.Thread(target=run, daemon=True, name="aotcuda-cache")
+    thread.start()
+    thread.join(PATIENCE)
+    return problems[0] if problems else f"{url} does not answer within {PATIENCE:.0f} seconds"

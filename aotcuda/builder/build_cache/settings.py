@@ -1,0 +1,143 @@
+"""Whether builds keep what they make, where, who may write it, and what all that is kept depends on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda import frontends
+from aotcuda.builder.build_cache import names
+from aotcuda.cache import compilers, entries, folder
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aotcuda.builder.toolkits import Toolkit
+
+FORMAT = 1
+"""Grows when what is kept is kept otherwise; what is made is told by the digest of aotcuda's own files."""
+
+WHERE, ACCESS = "AOTCUDA_BUILD_CACHE", "AOTCUDA_BUILD_CACHE_ACCESS"
+READ, READ_WRITE = "read", "read-write"
+
+_NOT_ASKED = (
+    WHERE,
+    ACCESS,
+    "AOTCUDA_CACHE_DIR",
+    "AOTCUDA_CACHE_SIZE",
+    "AOTCUDA_DEBUG",
+    "AOTCUDA_EXTENSION",
+    "AOTCUDA_PROGRESS",
+    "AOTCUDA_VERBOSE",
+    "AOTCUDA_ARCH",
+)
+_OF_INSTALLERS = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED")
+"""What tools that build set otherwise each time, and workers do without or have for themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where the cache is; travels in jobs.
+
+    Attributes:
+        folder: The folder of the cache on this machine; None if there is none.
+        url: That of the one that it is filled from; None if there is none.
+        reads: What is kept is taken.
+        writes: What is made is kept in the folder.
+        sends: It is kept at the URL, too.
+        facts: A digest of what all entries depend on.
+    """
+
+    folder: str | None
+    url: str | None
+    reads: bool
+    writes: bool
+    sends: bool
+    facts: str
+
+
+def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | None:
+    """The cache of a build with these front ends and toolkits.
+
+    None if `AOTCUDA_BUILD_CACHE` is 0, there is no home, or a variable names headers that nobody follows.
+
+    Raises:
+        ConfigError: A variable that says where the cache is has a value that says nothing.
+    """
+    given = os.environ.get(WHERE, "").strip()
+    access = os.environ.get(ACCESS, "").strip()
+    front_ends = sorted({*front_ends})
+    if given == "0" or any(os.environ.get(name) for name in frontends.variables(front_ends).kept):
+        return None
+    if access not in ("", READ, READ_WRITE):
+        message = f"{ACCESS} is {access!r}; write {READ!r} or {READ_WRITE!r}"
+        raise ConfigError(message)
+    entries.size_cap()  # a wrong value is said before anything is compiled
+    is_url = "://" in given
+    base = own() if is_url or not given else os.path.abspath(given)
+    if base is None and not is_url:
+        return None
+    return Settings(
+        folder=base,
+        url=given if is_url else None,
+        reads=True,
+        writes=is_url or access != READ,
+        sends=is_url and access == READ_WRITE,
+        facts=_facts(front_ends, toolkits),
+    )
+
+
+def own() -> str | None:
+    """The folder for what builds made in the user's cache folder; None if the user has no home."""
+    base = folder.folder()
+    return os.path.join(base, "builds") if base is not None else None
+
+
+def shown() -> str | None:
+    """The folder of the cache on this machine, as the environment says; None if there is none."""
+    given = os.environ.get(WHERE, "").strip()
+    if given == "0":
+        return None
+    return os.path.abspath(given) if given and "://" not in given else own()
+
+
+def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit]) -> str:
+    """What decides beside a project's own files what comes out."""
+    registered = [found for name in front_ends if (found := frontends.find(name)) is not None]
+    distributions = tuple(name for item in registered for name in item.distributions)
+    return names.digest(
+        FORMAT,
+        _own_files(),
+        [_digests(_folder_of(item.tables)) for item in registered if item.name not in frontends.BUILT_IN],
+        [sys.implementation.cache_tag, sys.version, platform.system(), platform.machine()],
+        sorted(compilers.installed(distributions).items()),
+        [(item.cuda, item.linker) for item in toolkits],
+        compilers.toolkit(),
+        sorted((name, value) for name, value in os.environ.items() if _is_asked(name)),
+    )
+
+
+def _is_asked(name: str) -> bool:
+    if name.startswith("AOTCUDA_"):
+        return name not in _NOT_ASKED
+    return name.startswith("PYTHON") and name not in _OF_INSTALLERS
+
+
+def _own_files() -> Mapping[str, str | None]:
+    """The digests of aotcuda's own files: a checkout changes, and its version does not."""
+    return _digests(Path(frontends.__file__).parent)
+
+
+def _folder_of(module: str) -> Path:
+    found = sys.modules[module].__file__  # the plan has imported it
+    return Path(found or "").parent
+
+
+def _digests(base: Path) -> Mapping[str, str | None]:
+    paths = sorted(path for kind in ("*.py", "*.toml", "*.json") for path in base.rglob(kind))
+    return {path.relative_to(base).as_posix(): compilers.digest(str(path)) for path in paths}

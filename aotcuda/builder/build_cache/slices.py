@@ -1,0 +1,215 @@
+"""What of a project's Python a unit can depend on: all of it, but the bodies of functions that it cannot reach.
+
+Files are read as syntax trees, so comments and spacing do not count. The body of a function at the top of a module does
+nothing until the function is called or compiled, and for that something has to name it. So it is left out where nothing
+names it that is not left out itself, in any file of the project, starting from what runs when the files are imported
+and from the unit's own name. Every other statement counts, wherever it stands, and so does all of a class.
+
+- A decorator may call what it decorates, so a decorated function has its body left out only under `cuda.jit` of a
+  compiler, which waits.
+- A name is a name in any role: a variable, an attribute, a word in a string. Imports alone are none, but aliases stand
+  for what they rename.
+- Where anything that counts could reach functions without naming them (`globals()`, `getattr`, `__dict__`, ...),
+  nothing is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_COMPILERS = re.compile(r"(?:numba|numba_cuda|numba_cuda_mlir|aotcuda)(?:\.|$)")
+
+_DYNAMIC = frozenset(
+    [
+        *("globals", "locals", "vars", "dir", "getattr", "setattr", "delattr", "eval", "exec", "compile", "__import__"),
+        *(
+            "import_module",
+            "importlib",
+            "inspect",
+            "getmembers",
+            "gc",
+            "pkgutil",
+            "runpy",
+            "attrgetter",
+            "methodcaller",
+        ),
+        *("modules", "_getframe", "currentframe", "settrace", "setprofile", "__dict__", "__globals__", "__getattr__"),
+        *(
+            "__getattribute__",
+            "__builtins__",
+            "builtins",
+            "__code__",
+            "__closure__",
+            "FunctionType",
+            "CodeType",
+            "pickle",
+        ),
+        *(
+            "__name__",
+            "addaudithook",
+            "breakpoint",
+            "entry_points",
+            "__subclasses__",
+            "__class_getitem__",
+            "marshal",
+            "ctypes",
+        ),
+    ]
+)
+"""Names of what may reach a function that nobody names."""
+
+
+class Slices:
+    """The Python files of a project."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        """`files` has the content of each by its name."""
+        self._always: list[ast.AST] = []
+        self._hidden: dict[str, list[ast.FunctionDef]] = {}
+        self._aliases: dict[str, set[str]] = {}
+        self._trees: dict[str, ast.Module] = {}
+        self._whole = False
+        for name, content in files.items():
+            try:
+                tree = ast.parse(content)
+            except (SyntaxError, ValueError, RecursionError):
+                self._whole = True
+                continue
+            self._trees[name] = tree
+            self._add(tree)
+        self._base = self._spread(_mentioned(self._always))
+
+    def of(self, names: Iterable[str], *, lines: bool) -> dict[str, str] | None:
+        """What a unit may depend on, by file: text that is equal for equal code, with places in files if `lines`.
+
+        `names` are what the unit is called. None if nothing can be left out.
+        """
+        words = self._spread(self._base | {word for name in names for word in _WORD.findall(name)})
+        if self._whole or words & _DYNAMIC:
+            return None
+        return {name: "\n".join(_dumped(tree, words, self._hidden, lines=lines)) for name, tree in self._trees.items()}
+
+    def _add(self, tree: ast.Module) -> None:
+        compilers = _compilers(tree)
+        for statement in tree.body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                for alias in statement.names:
+                    self._aliases.setdefault(alias.asname or alias.name, set()).update(_WORD.findall(alias.name))
+                if any(word in _DYNAMIC for alias in statement.names for word in _WORD.findall(alias.name)):
+                    self._always.append(statement)
+            elif isinstance(statement, ast.FunctionDef) and _waits(statement, compilers):
+                self._hidden.setdefault(statement.name, []).append(statement)
+                self._always += [*statement.decorator_list, statement.args, *filter(None, [statement.returns])]
+            else:
+                self._always.append(statement)
+
+    def _spread(self, words: set[str]) -> set[str]:
+        """Those words and all that can be reached by them."""
+        found: set[str] = set()
+        waiting = set(words)
+        while waiting:
+            word = waiting.pop()
+            if word in found:
+                continue
+            found.add(word)
+            waiting |= self._aliases.get(word, set())
+            waiting |= _mentioned(part for function in self._hidden.get(word, ()) for part in function.body)
+        return found
+
+
+def _dumped(
+    tree: ast.Module, words: set[str], hidden: Mapping[str, list[ast.FunctionDef]], *, lines: bool
+) -> Iterator[str]:
+    for statement in tree.body:
+        left_out = (
+            isinstance(statement, ast.FunctionDef)
+            and statement.name not in words
+            and any(function is statement for function in hidden.get(statement.name, ()))
+        )
+        if left_out and isinstance(statement, ast.FunctionDef):
+            kept = [*statement.decorator_list, statement.args, *filter(None, [statement.returns])]
+            yield f"{statement.name} {' '.join(map(ast.dump, kept))}"
+        else:
+            yield ast.dump(statement, include_attributes=lines)
+
+
+def _waits(function: ast.FunctionDef, compilers: frozenset[str]) -> bool:
+    """Whether nothing runs a function's body before somebody names it."""
+    for decorator in function.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if not (
+            isinstance(called, ast.Attribute)
+            and called.attr == "jit"
+            and isinstance(called.value, ast.Name)
+            and called.value.id in compilers
+        ):
+            return False
+    return True
+
+
+def _compilers(tree: ast.Module) -> frozenset[str]:
+    """The names by which a module has a compiler's `cuda`, and nothing else."""
+    found = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and not node.level and _COMPILERS.match(node.module or "")
+        for alias in node.names
+        if alias.name == "cuda"
+    }
+    bound = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
+    bound += [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    bound += [
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and not (isinstance(node, ast.ImportFrom) and not node.level and _COMPILERS.match(node.module or ""))
+        for alias in node.names
+    ]
+    return frozenset(found.difference(bound))
+
+
+def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
+    """All words that stand in syntax trees, in whatever role."""
+    found: set[str] = set()
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if _is_export_list(node) or _is_main_guard(node):
+            continue
+        for _, value in ast.iter_fields(node):
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, ast.AST):
+                    waiting.append(item)
+                elif isinstance(item, str):
+                    found.update(_WORD.findall(item))
+                elif isinstance(item, bytes):
+                    found.update(_WORD.findall(item.decode("latin-1")))
+    return found
+
+
+def _is_export_list(node: ast.AST) -> bool:
+    """Whether it is `__all__ = [...]` of plain strings, which names functions for imports alone."""
+    return (
+        isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "__all__"
+        and isinstance(node.value, ast.List | ast.Tuple)
+        and all(isinstance(item, ast.Constant) for item in node.value.elts)
+    )
+
+
+def _is_main_guard(node: ast.AST) -> bool:
+    """Whether it is the condition `__name__ == "__main__"`, which hands the module's name to nobody."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == "__name__"
+        and all(isinstance(item, ast.Constant) for item in node.comparators)
+    )

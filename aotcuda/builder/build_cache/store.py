@@ -1,0 +1,139 @@
+"""Entries of the build cache: in a folder on this machine, and at a URL that fills it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.build_cache import values
+from aotcuda.cache import entries, folder
+from aotcuda.cache.entries import VERSION, Files
+from aotcuda.errors import ManifestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aotcuda.builder.build_cache.settings import Settings
+
+    Packed = tuple[dict[str, Any], dict[str, bytes]]
+    Fetch = Callable[[str, list[str]], tuple[dict[str, Packed], str | None]]
+    Send = Callable[[str, Mapping[str, Packed]], str | None]
+
+VALUE = "value.json"
+
+
+class Store:
+    """A cache's entries.
+
+    What cannot be read counts as missing, and what cannot be written is not kept; why is in `problems`.
+
+    Attributes:
+        problems: What the user should know of the cache; none of it ends a build.
+    """
+
+    def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
+        """`fetch` and `send` are those of `remote`, or call them in another process."""
+        self._settings = settings
+        self._fetch = fetch
+        self._send = send
+        self._files = Files(settings.folder)
+        self._answers = True
+        self.problems: list[str] = []
+        self._usable = settings.folder is not None
+        if settings.folder is not None:
+            problem = folder.problem(settings.folder, os.path.join(settings.folder, VERSION))
+            if problem is not None:
+                self._say(problem)
+                self._usable = False
+
+    def get(self, wanted: Iterable[str]) -> dict[str, Any]:
+        """The values of those of the entries that are there, by name."""
+        if not self._settings.reads:
+            return {}
+        found: dict[str, Any] = {}
+        missing = []
+        for name in dict.fromkeys(wanted):
+            packed = self._read(name) if self._usable else None
+            if packed is None or not _take(found, name, packed):
+                missing.append(name)
+        if missing and self._settings.url is not None and self._answers:
+            fetched, problem = self._fetch(self._settings.url, missing)
+            self._heard(problem)
+            for name, packed in fetched.items():
+                if _take(found, name, packed):
+                    self._write(name, *packed)
+        return found
+
+    def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
+        """Keep values under their names; what cannot be kept is left out.
+
+        Args:
+            made: The values.
+            kind: What they are.
+            about: By name, what lists of the cache call each.
+        """
+        packed: dict[str, Packed] = {}
+        for name, value in made.items():
+            try:
+                data, blobs = values.encode(value)
+            except values.ForeignValueError:
+                continue
+            contents = {VALUE: values.dump(data), **{str(number): blob for number, blob in enumerate(blobs)}}
+            packed[name] = {"format": 1, "kind": kind, "about": about[name]}, contents
+        if self._settings.writes:
+            for name, (record, contents) in packed.items():
+                self._write(name, record, contents)
+        if self._settings.sends and self._settings.url is not None and packed and self._answers:
+            self._heard(self._send(self._settings.url, packed))
+
+    def _read(self, name: str) -> Packed | None:
+        try:
+            if folder.whose(self._files.path(name)) is not None:
+                return None
+            packed = entries.read(self._files, name)
+        except (OSError, ManifestError, LookupError, AttributeError):
+            return None
+        entries.used(self._files, name)
+        return packed
+
+    def _write(self, name: str, record: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
+        if not self._usable or not self._settings.writes:
+            return
+        try:
+            entries.write(self._files, name, record, contents, lasting=False)
+        except OSError as error:
+            self._usable = False
+            self._say(f"{self._settings.folder} cannot be written ({error.strerror or error})")
+
+    def _heard(self, problem: str | None) -> None:
+        if problem is not None:
+            self._answers = False
+            self._say(problem)
+
+    def _say(self, problem: str) -> None:
+        self.problems.append(f"the build cache is not used, and the build goes on without: {problem}")
+
+
+def trim(settings: Settings) -> None:
+    """Remove what was not used for longest, if the cache on this machine has grown beyond its cap."""
+    base = settings.folder
+    if (
+        base is not None
+        and settings.writes
+        and os.path.isdir(base)
+        and folder.problem(base, os.path.join(base, VERSION)) is None
+    ):
+        entries.trim(Files(base), entries.size_cap())
+
+
+def _take(found: dict[str, Any], name: str, packed: Packed) -> bool:
+    """Add the value of an entry, if it is one."""
+    record, contents = packed
+    try:
+        if record["format"] != 1:
+            return False
+        blobs = [contents[str(number)] for number in range(len(contents) - 1)]
+        found[name] = values.decode(values.load(contents[VALUE]), blobs)
+    except (LookupError, TypeError, values.ForeignValueError):
+        return False
+    return True

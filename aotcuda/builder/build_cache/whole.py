@@ -1,0 +1,159 @@
+"""A whole build, found again with no compiler imported: its files, while nothing that it asked has changed.
+
+What a build depends on beside its configuration is known once it has been done: its sources, all that they import and
+ask of the machine, headers. So there are two kinds of entries. An index, named by what is known beforehand, lists the
+questions of former builds; the files are in entries that are named by the questions and their answers of today.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import dependencies
+from aotcuda.builder.build_cache import names, places
+from aotcuda.builder.build_cache.places import Places
+from aotcuda.builder.worker import dependency_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aotcuda.builder.build_cache.settings import Settings
+    from aotcuda.builder.build_cache.store import Store
+    from aotcuda.builder.worker.job import Result
+
+    Questions = list[tuple[str, str]]
+
+_MOST = 4
+"""How many lists of questions an index has: branches of a project may ask different ones."""
+
+_PLACE = re.compile(
+    rb"\b(?:__file__|__path__|__spec__|__cached__|__loader__|cwd|getcwdb?|abspath|realpath|absolute|resolve|co_filename"
+    rb"|getfile|getsourcefile|currentframe|_getframe|extract_stack|resources|orig_argv|sys\.path)\b"
+)
+"""What a source may learn from where it lies, or where a build runs."""
+
+
+class Whole:
+    """The cache of one build as a whole."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        root: str,
+        known: Sequence[object],
+        *,
+        exact: bool,
+        is_generated: Callable[[str], bool],
+    ) -> None:
+        """A build of the project in `root`, of which `known` is known beforehand.
+
+        Args:
+            store: The entries.
+            settings: Where they are.
+            root: The project's folder.
+            known: What decides what comes out, beside what sources ask.
+            exact: What comes out is for this folder and this environment alone, as in an editable install.
+            is_generated: Tells whether a path is one that the build itself writes.
+
+        Raises:
+            NamelessError: Something that is known has no name.
+        """
+        self._store = store
+        self._places = Places(root)
+        self._root = root
+        self._exact = exact
+        self._is_generated = is_generated
+        self._key = names.digest("build", settings.facts, exact and root, known)
+
+    def get(self) -> Any | None:
+        """What the build made when all was as it is now; None if that is not known."""
+        wanted = [self._name(*each) for each in self._index()]
+        found = self._store.get(wanted)
+        return next((found[name] for name in wanted if name in found), None)
+
+    def keep(self, made: object, results: Sequence[Result], kinds: Iterable[str], about: str) -> None:
+        """Keep what a build made.
+
+        Args:
+            made: That.
+            results: What its workers saw.
+            kinds: Paths of which it matters, besides, what lies there.
+            about: What lists of the cache call it.
+        """
+        seen = dependency_trace.joined(result.trace for result in results if result.trace is not None)
+        if any(result.trace is None or result.unseen for result in results):
+            return
+        digests = {source["path"]: source["sha256"] for result in results for source in result.sources}
+        questions = self._questions(seen, digests, kinds)
+        if questions is None:
+            return
+        variables = sorted(seen.variables)
+        if any(dependencies.variable(name) != seen.variables[name] for name in variables):
+            return
+        bound = self._exact or any(map(_knows_its_place, digests))
+        own = (bound, questions, variables)
+        others = [each for each in self._index() if each != own]
+        self._store.put({self._name(*own): made}, "build", {self._name(*own): about})
+        listed = [own, *others][:_MOST]
+        value = [[is_bound, [list(each) for each in asked], named] for is_bound, asked, named in listed]
+        self._store.put({self._key: value}, "index", {self._key: about})
+
+    def _questions(
+        self, seen: dependency_trace.DependencyTrace, digests: dict[str, str], kinds: Iterable[str]
+    ) -> Questions | None:
+        """What was asked, by names; None if something has changed since."""
+        asked: set[tuple[str, str]] = {("kind", self._places.name(path)) for path in kinds}
+        for path, digest in digests.items():
+            if places.digest_of(path) != digest:
+                return None
+            asked.add(("content", self._places.name(path)))
+        for (ask, path), answer in seen.reads.items():
+            if self._is_generated(path):
+                continue
+            name = self._places.name(path)
+            if self._places.path(name) != path:
+                if answer is None:
+                    continue  # it is found elsewhere, where that was looked for next
+                return None
+            if dependencies.answer(ask, path) != answer:
+                return None
+            asked.add((ask, name))
+        return sorted(asked)
+
+    def _name(self, bound: bool, questions: Questions, variables: Sequence[str]) -> str:
+        """What a build is called that gets the answers of now."""
+        answers = [self._places.answer(*question, exact=self._exact) for question in questions]
+        values = [dependencies.variable(name) for name in variables]
+        return names.digest(self._key, bound and self._root, questions, answers, variables, values)
+
+    def _index(self) -> list[tuple[bool, Questions, list[str]]]:
+        found = self._store.get([self._key]).get(self._key, [])
+        try:
+            return [
+                (bool(bound), [(str(ask), str(name)) for ask, name in asked], list(map(str, variables)))
+                for bound, asked, variables in found
+            ]
+        except (TypeError, ValueError):
+            return []
+
+
+def _knows_its_place(path: str) -> bool:
+    """Whether what a file makes of itself may depend on where it lies: Python that asks, or machine code."""
+    if not path.endswith(".py"):
+        return path.endswith((".so", ".pyc"))
+    try:
+        with open(path, "rb") as file:
+            return _PLACE.search(file.read()) is not None
+    except OSError:
+        return True
+
+
+def above(path: str, root: str, name: str) -> Iterable[str]:
+    """`name` in each folder between a path and `root`."""
+    folder = os.path.dirname(path)
+    while folder != root and folder.startswith(f"{root}/"):
+        yield os.path.join(folder, name)
+        folder = os.path.dirname(folder)

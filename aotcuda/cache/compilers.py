@@ -1,0 +1,51 @@
+"""Which compilers are installed, as far as it shows without importing one: what caches depend on beside sources."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from aotcuda import frontends
+from aotcuda import manifest as manifests
+
+_TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm")
+_TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
+
+
+def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
+    """The versions of installed packages that take part in compiling, as their folders' names give them.
+
+    Args:
+        distributions: How the names of those begin that a front end from outside has.
+    """
+    found: dict[str, str] = {}
+    own = [name for item in frontends.BUILT_IN.values() for name in item.distributions]
+    taken = (*_TOOLCHAIN, *own, *distributions)
+    for entry in sys.path:
+        try:
+            names = os.listdir(entry or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".dist-info") and name.lower().startswith(taken):
+                package, _, version = name.removesuffix(".dist-info").partition("-")
+                found.setdefault(package.lower(), version)
+    return found
+
+
+def toolkit() -> list[object]:
+    """A toolkit that is no Python package: where it is looked for, and what its own file of versions is."""
+    found: list[object] = []
+    for folder in (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda"):
+        path = os.path.realpath(folder) if folder else ""
+        found.append([path, digest(os.path.join(path, "version.json")) if path else None])
+    return found
+
+
+def digest(path: str) -> str | None:
+    """The digest of a file; None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return manifests.digest(file.read())
+    except OSError:
+        return None

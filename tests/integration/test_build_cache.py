@@ -1,0 +1,256 @@
+"""Builds with the build cache give what builds without it give, and do no more than is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.builder import api
+from aotcuda.builder.worker import process
+from integration import projects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aotcuda.builder.api import Output
+
+SOURCE = """\
+from numba import cuda
+
+from pkg._helpers import doubled
+
+
+@cuda.jit
+def first(x):
+    x[cuda.grid(1)] = doubled(x[0])
+
+
+@cuda.jit
+def second(x):
+    x[cuda.grid(1)] = 3
+"""
+HELPERS = """\
+def doubled(x):
+    return 2 * x
+
+
+def apart(x):
+    return x
+"""
+MODULE = """\
+kernels = { first = ["void(float32[::1])", "void(int64[::1])"], second = "void(float32[::1])" }
+functions = { pkg_doubled = { python = "doubled", signature = "float32(float32)" } }
+"""
+ARCH = 'arch = ["sm_80", "sm_90"]'
+
+
+def build(root: Path) -> Output:
+    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    return api.build(table, root)
+
+
+def outcome(built: Output) -> tuple[object, ...]:
+    return built.files, built.warnings, built.notes, dict(built.needed), built.package_root
+
+
+def edit(root: Path, file: str, before: str, after: str) -> None:
+    path = root / "pkg" / file
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+
+
+@pytest.fixture(scope="module")
+def project(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of two kernels and a function, built once with an empty cache."""
+    root = tmp_path_factory.mktemp("project").resolve() / "project"
+    source = projects.source(SOURCE)
+    projects.write(root, source, module=MODULE, aotcuda=ARCH)
+    (root / "pkg" / "_helpers.py").write_text(HELPERS)
+    return root
+
+
+@pytest.fixture(scope="module")
+def cache(project: Path) -> str:
+    return str(project.parent / "cache")
+
+
+@pytest.fixture(scope="module")
+def cold(project: Path, cache: str) -> Output:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTCUDA_BUILD_CACHE", cache)
+        return build(project)
+
+
+@pytest.fixture
+def cached(cold: Output, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
+    """The first build; those of the test have its cache."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+    return cold
+
+
+@pytest.fixture
+def edited(cached: Output, project: Path, tmp_path: Path) -> Path:
+    """A copy of the project, to be edited."""
+    root = tmp_path.resolve() / "copy"
+    for path in ("pyproject.toml", "pkg/__init__.py", "pkg/_k.py", "pkg/_helpers.py"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text((project / path).read_text())
+    return root
+
+
+@pytest.fixture
+def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        message = "a worker was started"
+        raise AssertionError(message)
+
+    monkeypatch.setattr(process, "run", run)
+
+
+def test_the_first_build_is_as_without_a_cache(cached: Output, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    assert outcome(build(project)) == outcome(cached)
+    assert (cached.reuse.whole, cached.reuse.steps) == (False, 0)
+
+
+@pytest.mark.usefixtures("no_process")
+def test_where_nothing_changed_nothing_is_started(cached: Output, project: Path) -> None:
+    again = build(project)
+    assert outcome(again) == outcome(cached)
+    assert again.reuse.whole
+
+
+@pytest.mark.usefixtures("no_process")
+def test_nor_in_another_folder(cached: Output, edited: Path) -> None:
+    assert outcome(build(edited)) == outcome(cached)
+
+
+def test_no_compiler_is_imported_where_nothing_changed(cached: Output, project: Path, cache: str) -> None:
+    code = (
+        "import pathlib, sys, tomllib; from aotcuda.builder import api; root = pathlib.Path.cwd(); "
+        "table = tomllib.loads((root / 'pyproject.toml').read_text())['tool']['aotcuda']; "
+        "assert api.build(table, root).reuse.whole; "
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'numba', 'numba_cuda', 'numba_cuda_mlir', "
+        "'llvmlite', 'numpy', 'cuda', 'fsspec'}))"
+    )
+    assert projects.succeed(project, sys.executable, "-c", code, AOTCUDA_BUILD_CACHE=cache).out == "[]\n"
+
+
+def edit_nothing_that_counts(root: Path) -> None:
+    edit(root, "_k.py", "@cuda.jit\ndef second", "# for\n# later\n@cuda.jit\ndef second")
+    edit(root, "_helpers.py", "return x\n", "return -x\n")
+
+
+def edit_one_kernel(root: Path) -> None:
+    edit(root, "_k.py", "= 3", "= 4")
+
+
+EDITS: dict[str, tuple[Callable[[Path], object], int]] = {
+    # The edit, and how many of 12 results are made: 4 units for 2 targets, 2 merges and PTX, 2 images.
+    "nothing that counts": (edit_nothing_that_counts, 0),
+    "one kernel": (edit_one_kernel, 2 + 2),
+    "a helper": (lambda root: edit(root, "_helpers.py", "2 * x", "3 * x"), 6 + 3 + 2),
+}
+
+
+@pytest.mark.front_end("numba-cuda")
+@pytest.mark.parametrize("change", EDITS.values(), ids=EDITS)
+def test_an_edit_makes_what_it_concerns_and_the_rest_is_taken(
+    cached: Output, edited: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[Callable[[Path], object], int]
+) -> None:
+    apply, made = change
+    apply(edited)
+    built = build(edited)
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    assert outcome(build(edited)) == outcome(built), "as without the cache"
+    assert not built.reuse.whole
+    assert built.reuse.made == made
+    assert built.reuse.steps == cached.reuse.made - made
+
+
+@pytest.mark.front_end("numba-cuda-mlir")
+def test_the_same_of_the_other_front_end(cached: Output, edited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit_nothing_that_counts(edited)
+    edit_one_kernel(edited)
+    built = build(edited)
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    assert outcome(build(edited)) == outcome(built)
+    assert (built.reuse.made, built.reuse.steps) == (2 + 2, cached.reuse.made - 4)
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_another_target_compiles_and_links_that_alone(cached: Output, edited: Path) -> None:
+    config = edited / "pyproject.toml"
+    config.write_text(config.read_text().replace(ARCH, 'arch = ["sm_80", "sm_90", "sm_100"]'))
+    built = build(edited)
+    assert built.reuse.steps == cached.reuse.made
+    assert built.reuse.made == 4 + 1 + 1
+
+
+@pytest.mark.front_end("numba-cuda")
+@pytest.mark.parametrize("damage", ["unreadable", "no folder", "does not answer"])
+def test_a_cache_that_cannot_be_used_costs_one_warning(
+    cached: Output, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    where, said = {
+        "unreadable": (tmp_path / "open", "can be written by others"),
+        "no folder": (tmp_path / "file", "is not a folder"),
+        "does not answer": ("http://127.0.0.1:1/cache", "127.0.0.1"),
+    }[damage]
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(where))
+    built = build(project)
+    assert built.files == cached.files
+    (warning,) = built.warnings
+    assert warning.startswith("the build cache is not used, and the build goes on without: ")
+    assert said in warning
+
+
+CONCURRENT = """
+import pathlib, sys, tomllib
+from aotcuda.builder import api
+root = pathlib.Path.cwd()
+built = api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)
+import hashlib
+print(hashlib.sha256(repr(sorted(built.files.items())).encode()).hexdigest(), built.warnings)
+"""
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_builds_at_the_same_time_share_an_empty_cache(cached: Output, project: Path, tmp_path: Path) -> None:
+    environ = os.environ | {"AOTCUDA_BUILD_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", CONCURRENT]
+    running = [subprocess.Popen(command, cwd=project, env=environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = {process.communicate()[0] for process in running}
+    assert len(said) == 1
+    assert said.pop().endswith(" ()\n")
+    assert [process.returncode for process in running] == [0, 0]
+
+
+@pytest.mark.front_end("numba-cuda")
+@pytest.mark.parametrize("package", ["devicefunctions", "inplace"])
+def test_packages_are_the_same_from_every_level_of_the_cache(
+    front_end: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = projects.copy(package, tmp_path.resolve() / "project")
+    monkeypatch.setenv("AOTCUDA_ARCH", "sm_90")
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    plain = outcome(build(root))
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
+    assert outcome(build(root)) == plain
+    assert outcome(build(root)) == plain
+    for entry in list((tmp_path / "cache").rglob("entry.json")):
+        if '"kind":"index"' in entry.read_text():
+            entry.unlink()
+    from_steps = build(root)
+    assert outcome(from_steps) == plain
+    assert (from_steps.reuse.whole, from_steps.reuse.made) == (False, 0)

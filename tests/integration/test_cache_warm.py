@@ -1,0 +1,90 @@
+"""`aotcuda cache warm`: what is compiled on a machine without a GPU is what a GPU's fallback finds."""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+
+import pytest
+
+from aotcuda import cli
+from aotcuda.builder import api, jit
+from aotcuda.errors import NoImageError
+from aotcuda.runtime import origins
+from aotcuda.runtime.jit import compile as jit_compile
+from integration import projects
+from support.late import forget_cache
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with the package `flat` as a wheel installs it, which has an image for 8.0 and PTX for it alone."""
+    project = projects.copy("flat", tmp_path_factory.mktemp("flat") / "project")
+    table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    for path, data in api.build(table, project).files.items():
+        (project / path).parent.mkdir(exist_ok=True)
+        (project / path).write_bytes(data)
+    (project / "pyproject.toml").unlink()
+    return project
+
+
+class Gpu:
+    driver_version = (13, 0)
+
+    def __init__(self, *capability):
+        self.capability = capability
+
+    def __str__(self):
+        return "a GPU"
+
+
+@pytest.fixture
+def warmed(installed, tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(installed))
+    forget_cache(monkeypatch)
+    return installed
+
+
+def test_what_was_warmed_is_found_by_the_fallback(warmed, monkeypatch, capsys):
+    assert cli.main(["cache", "warm", "flat", "--arch", "sm_75", "sm_90"]) == 0
+    said = capsys.readouterr().out
+    assert "flat.kernels for sm_75: compiled, " in said
+    assert "flat.kernels for sm_90: packaged, as compute_80\n" in said
+    assert cli.main(["cache", "warm", "flat.kernels"]) == 0
+    assert capsys.readouterr().out == "flat.kernels for sm_75: was compiled before\n", "all others take the PTX"
+
+    def compiled(_):
+        raise AssertionError
+
+    monkeypatch.setattr(jit, "build", compiled)
+    forget_cache(monkeypatch)
+    path = str(warmed / "flat" / "kernels.aotcuda" / "manifest.json")
+    recipe = origins.Packaged("flat.kernels", path, None, str(warmed)).recipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = jit_compile.obtain(recipe, None, None, Gpu(7, 5), NoImageError("there is none"))
+    assert [image["arch"] for image in found.manifest["images"]] == ["sm_75"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["flat", "--arch", "sm_90a"], "--arch sm_90a: the fallback compiles for a GPU as it is; write sm_90"),
+        (["flat", "--arch", "compute_75"], "write sm_75"),
+        (["flat", "--arch", "fast"], "--arch fast: "),
+        (["nothing_of_the_kind"], "nothing_of_the_kind"),
+    ],
+)
+def test_what_cannot_be_warmed_is_said_in_one_line(warmed, capsys, given, message):
+    assert cli.main(["cache", "warm", *given]) == 1
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_cache_that_cannot_be_kept_is_an_error(warmed, tmp_path, capsys):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    assert cli.main(["cache", "warm", "flat", "--arch", "sm_75"]) == 1
+    assert "nothing can be kept: " in capsys.readouterr().err

@@ -1,0 +1,133 @@
+"""Values of the build cache: their digests tell them apart, and entries give back what was kept."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aotcuda.arch import parse
+from aotcuda.builder.build_cache import names, values
+from aotcuda.builder.build_cache.names import NamelessError
+from aotcuda.builder.build_cache.values import ForeignValueError
+from aotcuda.builder.frontends.protocol import CompiledKernel, External, LinkInput
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=20,
+)
+
+KERNEL = CompiledKernel(
+    code=(LinkInput(kind="ltoir", name="k", data=b"\x00code", pieces=(("a", b"1"),)),),
+    needed=(),
+    signature="void(int32)",
+    parameters=({"kind": "scalar", "name": "x", "offset": 0},),  # type: ignore[typeddict-item]
+    parameter_bytes=4,
+    layout=((0, 4),),
+    cooperative=False,
+    launch_bounds=(),
+    carveout=None,
+    externals=(External(name="f", result="void", parameters=("int32",)),),
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(VALUES)
+def test_a_value_comes_back_as_it_was(value: object) -> None:
+    data, files = values.encode(value)
+    again = values.decode(values.load(values.dump(data)), files)
+    assert repr(again) == repr(value)
+
+
+def test_what_was_compiled_comes_back_as_it_was() -> None:
+    data, files = values.encode([KERNEL, (KERNEL,)])
+    assert values.decode(values.load(values.dump(data)), files) == [KERNEL, (KERNEL,)]
+    assert files == [b"\x00code", b"1", b""], "the same bytes are kept once"
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, Path("a"), parse("sm_90"), type, lambda: 1, 1j])
+def test_what_cannot_be_kept_is_refused(value: object) -> None:
+    with pytest.raises(ForeignValueError):
+        values.encode([value])
+
+
+class Sub(str):
+    __slots__ = ()
+
+
+@dataclass
+class LinkInputOfMine:
+    x: int
+
+
+@pytest.mark.parametrize("value", [Sub("a"), LinkInputOfMine(1)])
+def test_nor_is_what_only_looks_like_something_that_can(value: object) -> None:
+    with pytest.raises(ForeignValueError):
+        values.encode(value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"c": "Popen", "f": {"args": ["true"]}},
+        {"c": "LinkInput", "f": {"kind": "cu"}},
+        {"c": "LinkInput", "f": {"kind": "cu", "name": "", "data": "", "more": 1}},
+        {"c": "__class__", "f": {}},
+        {"b": 7},
+        {"b": "0"},
+        {"t": 3},
+        {"d": [[1]]},
+        {"d": [[["a list is no key"], 1]]},
+        {"p": "cposix"},
+        {},
+    ],
+)
+def test_an_entry_makes_nothing_but_values(data: object) -> None:
+    with pytest.raises(ForeignValueError):
+        values.decode(data, [b""])
+
+
+def test_a_pickle_is_no_entry() -> None:
+    with pytest.raises(ForeignValueError):
+        values.load(pickle.dumps(KERNEL))
+
+
+DIFFERENT = [
+    None, False, True, 0, 1, 1.0, "1", b"1", "", b"", (), [], {}, ("",), ("", ""), ("a", "b"), ("ab",), ("a", ("b",)),
+    {"a": 1}, {"a": "1"}, ["a", 1], Path("a"), "a", parse("sm_90"), parse("compute_90"), parse("sm_90a"), "sm_90",
+    frozenset(), frozenset(["a"]), KERNEL, KERNEL.code[0], {"b": 1, "a": 1}, {"a": 1, "b": 1},
+]  # fmt: skip
+
+
+def test_different_values_have_different_digests() -> None:
+    found = {names.digest(value) for value in DIFFERENT}
+    assert len(found) == len(DIFFERENT) - 1, "a tuple and a list of the same are the same"
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(VALUES, VALUES)
+def test_equal_digests_are_of_equal_values(one: object, two: object) -> None:
+    if names.digest(one) == names.digest(two):
+        assert repr(listed(one)) == repr(listed(two))
+
+
+def listed(value: object) -> object:
+    """`value` with lists in the place of tuples."""
+    if isinstance(value, dict):
+        return {key: listed(item) for key, item in value.items()}
+    return [listed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def test_several_values_are_not_one() -> None:
+    assert names.digest("a", "b") != names.digest("ab")
+    assert names.digest("a", "b") != names.digest(["a"], "b")
+
+
+def test_what_has_no_canonical_form_has_no_digest() -> None:
+    with pytest.raises(NamelessError, match="a object has no canonical form"):
+        names.digest({"a": [object()]})

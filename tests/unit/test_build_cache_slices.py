@@ -1,0 +1,202 @@
+"""What of a project's Python a unit depends on: never less than what can change it.
+
+The oracle is Python itself: where two versions of a project have the same slice for a function, calling that function
+gives the same in both.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aotcuda.builder.build_cache.slices import Slices
+
+HEAD = "from numba import cuda\n"
+
+
+def slice_of(source: str, *names: str, lines: bool = False, **others: str) -> dict[str, str] | None:
+    files = {"k.py": textwrap.dedent(source), **{f"{name}.py": text for name, text in others.items()}}
+    return Slices({name: text.encode() for name, text in files.items()}).of(names, lines=lines)
+
+
+BASE = """\
+from numba import cuda
+SCALE = 2
+def helper(x):
+    return x * SCALE
+def other(x):
+    return x + 1
+@cuda.jit
+def k(x):
+    x[0] = helper(x[0])
+@cuda.jit(fastmath=True)
+def second(x):
+    x[0] = other(x[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x + 1", "x + 2"),
+        ("other(x[0])", "other(x[1])"),
+        ("def other", "# a comment\n\n\ndef other"),
+        ("x * SCALE", "x  *  SCALE  # twice"),
+    ],
+)
+def test_what_a_unit_cannot_reach_is_left_out(before: str, after: str) -> None:
+    assert before in BASE
+    assert slice_of(BASE, "k") == slice_of(BASE.replace(before, after), "k")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SCALE = 2", "SCALE = 3"),
+        ("x * SCALE", "x / SCALE"),
+        ("helper(x[0])", "helper(x[1])"),
+        ("fastmath=True", "fastmath=False"),
+        ("def other(x)", "def other(x=3)"),
+        ("def other(x)", "def other(x) -> None"),
+        ("def other(x)", "def another(x)"),
+    ],
+)
+def test_what_it_can_reach_counts(before: str, after: str) -> None:
+    assert before in BASE
+    assert slice_of(BASE, "k") != slice_of(BASE.replace(before, after), "k")
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "TABLE = [other]",
+        "TABLE = {'other': 1}",
+        "class C:\n    f = other",
+        "alias = other",
+        "print(other(1))",
+        "def k2(f=other): pass",
+        "for f in (other,): pass",
+        "if SCALE:\n    other(1)",
+        "import k\nk.other",
+    ],
+)
+def test_what_runs_when_the_file_is_imported_counts_with_all_that_it_names(tail: str) -> None:
+    source = BASE + tail + "\n"
+    assert slice_of(source, "k") != slice_of(source.replace("x + 1", "x + 2"), "k")
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "TABLE = [f for f in globals().values()]",
+        "TABLE = [v for v in vars().values()]",
+        "import sys\nTABLE = sys.modules[__name__]",
+        "TABLE = getattr(cuda, 'ot' + 'her', None)",
+        "register(__name__)",
+        "import inspect",
+        "exec('oth' + 'er(1)')",
+        "from importlib import import_module as load",
+    ],
+)
+def test_nothing_is_left_out_where_functions_can_be_reached_without_their_names(tail: str) -> None:
+    assert slice_of(BASE + tail + "\n", "k") is None
+
+
+@pytest.mark.parametrize(
+    "decorated",
+    [
+        "@register\ndef other(x):",
+        "@cuda.jit\n@register\ndef other(x):",
+        "@cuda.jit(register)\n@register\ndef other(x):",
+        "@vectorize\ndef other(x):",
+    ],
+)
+def test_a_function_under_a_decorator_that_may_call_it_counts(decorated: str) -> None:
+    source = BASE.replace("def other(x):", decorated)
+    assert slice_of(source, "k") != slice_of(source.replace("x + 1", "x + 2"), "k")
+
+
+@pytest.mark.parametrize(
+    "rebound", ["import fake as cuda", "cuda = object()", "class cuda: pass", "from fake import cuda"]
+)
+def test_cuda_jit_is_a_decorator_like_any_other_where_cuda_is_not_the_compilers(rebound: str) -> None:
+    source = BASE.replace("from numba import cuda", f"from numba import cuda\n{rebound}")
+    assert slice_of(source, "k") != slice_of(source.replace("other(x[0])", "other(x[1])"), "k")
+
+
+def test_functions_of_other_files_count_when_their_names_or_aliases_do() -> None:
+    source = "from numba import cuda\nfrom helpers import one as first, two\n@cuda.jit\ndef k(x):\n    first(x)\n"
+    helpers = "def one(x):\n    return 1\ndef two(x):\n    return 1\n"
+    base = slice_of(source, "k", helpers=helpers)
+    assert (
+        slice_of(source, "k", helpers=helpers.replace("def two(x):\n    return 1", "def two(x):\n    return 2")) == base
+    )
+    assert (
+        slice_of(source, "k", helpers=helpers.replace("def one(x):\n    return 1", "def one(x):\n    return 2")) != base
+    )
+
+
+def test_places_in_files_count_where_they_show() -> None:
+    moved = BASE.replace("SCALE = 2", "\nSCALE = 2")
+    assert slice_of(BASE, "k") == slice_of(moved, "k")
+    assert slice_of(BASE, "k", lines=True) != slice_of(moved, "k", lines=True)
+
+
+def test_a_file_that_cannot_be_read_as_python_leaves_nothing_out() -> None:
+    assert slice_of(BASE, "k", broken="def f(:\n") is None
+
+
+NAMES = ["a", "b", "c", "d"]
+TAILS = [
+    "",
+    "T = {other}",
+    "V = {other}(2)",
+    "{other} = {this}",
+    "W = [{other}, {this}]",
+    "def {this}(x):\n    return x - {other}(x) if x > 0 else 7",
+    "class K:\n    run = staticmethod({other})",
+    "L = lambda x: {other}(x)",
+    "__all__ = ['{other}']",
+    "D = dict(f={other})['f'](1)",
+]
+
+
+@st.composite
+def projects(draw: st.DrawFn) -> tuple[str, str]:
+    """A module whose functions call each other, and the same with one number of it changed."""
+    lines = []
+    for name in NAMES:
+        callee = draw(st.sampled_from([*NAMES, "V", "K.run", "L", "T", "W[0]"]))
+        lines.append(f"def {name}(x):\n    return {len(lines) + 10} + ({callee}(x - 1) if x > 0 else 1)")
+        tail = draw(st.sampled_from(TAILS))
+        lines.append(tail.format(other=draw(st.sampled_from(NAMES[: NAMES.index(name) + 1])), this=name))
+    source = "\n".join(lines) + "\n"
+    number = draw(st.integers(0, 3)) * 2 + 10
+    return source, source.replace(f"return {number} +", f"return {number + 500} +")
+
+
+def outcome(source: str, name: str) -> object:
+    space: dict[str, object] = {"__name__": "k"}
+    try:
+        exec(compile(source, "k.py", "exec"), space)
+        return space[name](4)
+    except (TypeError, NameError, RecursionError, AttributeError, LookupError) as error:
+        return type(error).__name__
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(projects(), st.sampled_from(NAMES))
+def test_functions_with_equal_slices_do_the_same(project: tuple[str, str], name: str) -> None:
+    before, after = project
+    if slice_of(before, name) == slice_of(after, name):
+        assert outcome(before, name) == outcome(after, name)
+
+
+def test_the_property_is_about_something() -> None:
+    """Of two versions that differ in a function that nothing names, the slices are equal."""
+    before = "def a(x):\n    return 10 + 1\ndef b(x):\n    return 12 + 1\n"
+    assert slice_of(before, "a") == slice_of(before.replace("12", "512"), "a")
+    assert slice_of(before, "b") != slice_of(before.replace("12", "512"), "b")

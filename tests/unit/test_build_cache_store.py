@@ -1,0 +1,317 @@
+"""The build cache's entries: whole or not there, here and at a URL; what is wrong is said once and ends nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from aotcuda.builder.build_cache import remote, settings
+from aotcuda.builder.build_cache import store as stores
+from aotcuda.builder.build_cache.settings import Settings
+from aotcuda.builder.build_cache.store import Store
+from aotcuda.cache.entries import Files
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME, OTHER = "ab" + "0" * 62, "cd" + "0" * 62
+VALUE = {"kernels.cubin": b"\x7fELF", "about": (1, "two", [3])}
+
+
+def where(folder: Path | None, url: str | None = None, *, writes: bool = True, sends: bool = False) -> Settings:
+    base = str(folder) if folder is not None else None
+    return Settings(folder=base, url=url, reads=True, writes=writes, sends=sends, facts="")
+
+
+def opened(found: Settings) -> Store:
+    return Store(found, remote.fetch, remote.send)
+
+
+def put(store: Store, name: str = NAME, value: object = VALUE) -> None:
+    store.put({name: value}, "build", {name: "pkg.k"})
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    MemoryFileSystem.store.clear()
+    yield "memory://bucket/aotcuda"
+    MemoryFileSystem.store.clear()
+
+
+def test_what_was_kept_is_found_by_its_name(tmp_path: Path) -> None:
+    put(opened(where(tmp_path / "cache")))
+    store = opened(where(tmp_path / "cache"))
+    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert store.problems == []
+
+
+def test_an_entry_is_replaced_by_another_value(tmp_path: Path) -> None:
+    store = opened(where(tmp_path / "cache"))
+    put(store)
+    put(store, value=["new"])
+    assert store.get([NAME]) == {NAME: ["new"]}
+
+
+@pytest.mark.parametrize("file", ["entry.json", "value.json", "0"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "empty"])
+def test_a_damaged_entry_counts_as_missing_and_is_replaced(tmp_path: Path, file: str, damage: str) -> None:
+    store = opened(where(tmp_path / "cache"))
+    put(store)
+    path = Path(Files(str(tmp_path / "cache")).path(NAME), file)
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": data[:-1], "flipped": data[:-1] + bytes([data[-1] ^ 1]), "empty": b""}[damage])
+    assert store.get([NAME]) == {}
+    put(store)
+    assert store.get([NAME]) == {NAME: VALUE}
+
+
+def test_an_entry_under_anothers_name_counts_as_missing(tmp_path: Path) -> None:
+    store = opened(where(tmp_path / "cache"))
+    put(store)
+    files = Files(str(tmp_path / "cache"))
+    files.make(OTHER[:2])
+    Path(files.path(NAME)).rename(files.path(OTHER))
+    assert store.get([NAME, OTHER]) == {}
+
+
+def test_an_entry_of_another_format_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(where(tmp_path / "cache"))
+    original = stores.entries.write
+    monkeypatch.setattr(
+        stores.entries,
+        "write",
+        lambda files, key, record, *args, **named: original(files, key, {**record, "format": 2}, *args, **named),
+    )
+    put(store)
+    assert store.get([NAME]) == {}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "cache"
+    put(opened(where(folder)))
+    folder.chmod(mode)
+    store = opened(where(folder))
+    assert store.get([NAME]) == {}
+    put(store, OTHER)
+    (problem,) = store.problems
+    assert problem.startswith("the build cache is not used, and the build goes on without: ")
+    assert f"chmod go-w {folder}" in problem
+    folder.chmod(0o700)
+    assert opened(where(folder)).get([OTHER]) == {}
+
+
+def test_nor_is_an_entry_that_others_can_write(tmp_path: Path) -> None:
+    store = opened(where(tmp_path / "cache"))
+    put(store)
+    Path(Files(str(tmp_path / "cache")).path(NAME)).chmod(0o777)
+    assert store.get([NAME]) == {}
+
+
+def test_a_file_in_the_place_of_the_folder_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    store = opened(where(tmp_path / "cache"))
+    put(store)
+    put(store, OTHER)
+    assert [problem.endswith("is not a folder") for problem in store.problems] == [True]
+
+
+def test_a_disk_that_is_full_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(where(tmp_path / "cache"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stores.entries.os, "rename", full)
+    put(store)
+    put(store, OTHER)
+    (problem,) = store.problems
+    assert problem.endswith(f": {tmp_path / 'cache'} cannot be written (No space left on device)")
+
+
+def test_what_cannot_be_kept_is_left_out(tmp_path: Path) -> None:
+    store = opened(where(tmp_path / "cache"))
+    store.put({NAME: object(), OTHER: 1}, "unit", {NAME: "a", OTHER: "b"})
+    assert store.get([NAME, OTHER]) == {OTHER: 1}
+    assert store.problems == []
+
+
+def test_the_cap_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = where(tmp_path / "cache")
+    store = opened(found)
+    names = [f"{number:064x}" for number in range(5)]
+    for age, name in enumerate(reversed(names)):
+        put(store, name, bytes(10_000))
+        entry = Path(Files(str(tmp_path / "cache")).path(name), "entry.json")
+        os.utime(entry, (age, age))
+    store.get([names[4]])  # what was used last stays
+    monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
+    stores.trim(found)
+    assert set(store.get(names)) == {names[0], names[4]}
+
+
+def test_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
+    put(opened(where(tmp_path / "one", bucket, sends=True)))
+    store = opened(where(tmp_path / "two", bucket))
+    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    MemoryFileSystem.store.clear()
+    assert opened(where(tmp_path / "two", bucket)).get([NAME]) == {NAME: VALUE}
+
+
+def test_a_url_is_read_only_unless_it_is_to_be_written(tmp_path: Path, bucket: str) -> None:
+    put(opened(where(tmp_path / "one", bucket)))
+    assert MemoryFileSystem.store == {}
+    assert opened(where(None, bucket)).get([NAME]) == {}
+
+
+def test_equal_entries_are_equal_objects(tmp_path: Path, bucket: str) -> None:
+    put(opened(where(tmp_path / "one", bucket, sends=True)))
+    (first,) = [file.getvalue() for file in MemoryFileSystem.store.values()]
+    put(opened(where(tmp_path / "two", bucket, sends=True)))
+    (second,) = [file.getvalue() for file in MemoryFileSystem.store.values()]
+    assert first == second
+
+
+def altered(data: bytes) -> Iterator[bytes]:
+    yield from (data[:length] for length in range(0, len(data), 7))
+    for at in range(0, len(data), 3):
+        yield data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :]
+
+
+def test_whatever_lies_at_a_url_is_the_entry_or_none() -> None:
+    record: dict[str, Any] = {"format": 1, "kind": "unit", "about": "k"}
+    contents = {"value.json": b'{"b":0}', "0": b"code"}
+    data = remote.pack(NAME, record, contents)
+    assert remote.unpack(data, NAME) == (record, contents)
+    assert remote.unpack(data, OTHER) is None
+    for wrong in altered(data):
+        assert remote.unpack(wrong, NAME) in (None, (record, contents)), "times and such are of no matter"
+    assert remote.unpack(json.dumps(record).encode(), NAME) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nosuchthing://bucket", "nosuchthing"),
+        ("http://127.0.0.1:1/cache", "127.0.0.1"),
+        ("file:///proc/no/such", "/proc/no/such"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_said_once_and_the_folder_serves(tmp_path: Path, url: str, said: str) -> None:
+    store = opened(where(tmp_path / "cache", url, sends=True))
+    store.get([OTHER])
+    put(store)
+    put(store, OTHER)
+    assert len(store.problems) == 1
+    assert said in store.problems[0]
+    assert store.get([NAME]) == {NAME: VALUE}
+
+
+class Silent(MemoryFileSystem):  # type: ignore[misc]
+    """A store that takes every question and never answers."""
+
+    protocol = "silent"
+    answer = threading.Event()
+
+    def cat_file(self, *_: object, **__: object) -> bytes:
+        self.answer.wait()
+        raise FileNotFoundError
+
+
+def test_a_url_that_does_not_answer_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec.register_implementation("silent", Silent, clobber=True)
+    monkeypatch.setattr(remote, "PATIENCE", 0.05)
+    store = opened(where(tmp_path / "cache", "silent://bucket"))
+    assert store.get([NAME]) == {}
+    assert store.get([OTHER]) == {}
+    assert len(store.problems) == 1
+    assert "silent://bucket does not answer within" in store.problems[0]
+    Silent.answer.set()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", ("<home>/builds", None, True, False)),
+        ("relative", ("<here>/relative", None, True, False)),
+        ("s3://bucket/x", ("<home>/builds", "s3://bucket/x", True, False)),
+    ],
+)
+def test_where_the_cache_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, str | None, bool, bool]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "home"))
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", value)
+    found = settings.find(["numba-cuda"], ())
+    assert found is not None
+    folder = expected[0].replace("<home>", str(tmp_path / "home")).replace("<here>", str(tmp_path))
+    assert (found.folder, found.url, found.writes, found.sends) == (folder, *expected[1:])
+
+
+def test_zero_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    assert settings.find(["numba-cuda"], ()) is None
+
+
+def test_headers_that_nobody_follows_are_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CUDA_INCLUDE_PATH", "/somewhere")
+    assert settings.find(["numba-cuda"], ()) is None
+
+
+@pytest.mark.parametrize(("access", "writes", "sends"), [("read", True, False), ("read-write", True, True)])
+def test_who_writes_a_url(monkeypatch: pytest.MonkeyPatch, access: str, *, writes: bool, sends: bool) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "s3://bucket")
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", access)
+    found = settings.find([], ())
+    assert found is not None
+    assert (found.writes, found.sends) == (writes, sends)
+
+
+def test_a_folder_may_be_for_reading_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
+    put(opened(where(tmp_path / "cache")))
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", "read")
+    found = settings.find([], ())
+    assert found is not None
+    store = opened(found)
+    put(store, OTHER)
+    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("AOTCUDA_BUILD_CACHE_ACCESS", "write", "AOTCUDA_BUILD_CACHE_ACCESS is 'write'; write 'read' or 'read-write'"),
+        ("AOTCUDA_CACHE_SIZE", "big", "AOTCUDA_CACHE_SIZE is 'big'"),
+    ],
+)
+def test_variables_with_values_that_say_nothing_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=message):
+        settings.find([], ())
+
+
+@pytest.mark.parametrize("name", ["AOTCUDA_UNTESTED", "AOTCUDA_CACHE_KEY", "PYTHONOPTIMIZE"])
+def test_entries_are_for_the_variables_that_change_builds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
+    before, same = settings.find([], ()), settings.find([], ())
+    monkeypatch.setenv(name, "1")
+    assert before == same != settings.find([], ())
