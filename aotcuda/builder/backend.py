@@ -17,15 +17,17 @@ parsed (the table, the dependencies, the folders of packages) and builds inside
 
 from __future__ import annotations
 
+import ast
 import shutil
 import sysconfig
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import missing_hook
+from aotcuda import linkable, missing_hook
 from aotcuda.builder import api, output, progress, run_time_requirement, sbom, source_tree, temporary
 from aotcuda.errors import ConfigError
 
@@ -214,16 +216,44 @@ def named_files(table: Mapping[str, object], root: Path) -> list[str]:
     """The files of the project that the table names, by their paths from its folder; what an sdist needs besides code.
 
     Whatever key a path stands under counts: front ends have keys of their own. The folders of `include-dirs` count with
-    all that is in them, and headers beside a `.cu`. Nothing is checked, since an sdist is made without building.
+    all that is in them, and headers beside a `.cu`. What sources link is found by its name: a file below the folder
+    counts that is called as a string of the package ends, as in `declare_device(..., link=HERE / "csrc" / "norm.cu")`.
+    Nothing is checked, since an sdist is made without building.
     """
-    return sorted(
-        {
-            path.relative_to(root.resolve()).as_posix()
-            for key, text in _texts(table)
-            for path in _files(text, root.resolve(), folders=key == "include-dirs")
-            if "__pycache__" not in path.parts
-        }
-    )
+    root = root.resolve()
+    found = {path for key, text in _texts(table) for path in _files(text, root, folders=key == "include-dirs")}
+    for name in _linked_names(path for path in found if path.suffix == ".py"):
+        for path in root.rglob(name):
+            parts = path.relative_to(root).parts
+            if not any(part.startswith(".") or part in _NOT_SOURCES for part in parts[:-1]):
+                found.update(_files("/".join(parts), root, folders=False))
+    return sorted(path.relative_to(root).as_posix() for path in found if "__pycache__" not in path.parts)
+
+
+_NOT_SOURCES = frozenset(["build", "dist", "node_modules"])
+"""Folders that hold what builds have made."""
+
+
+def _linked_names(sources: Iterable[Path]) -> set[str]:
+    """The names of files that Python modules may link, and those of their packages: strings with such a suffix.
+
+    The modules are read and not run. One that does not parse is left to the build, which says what is wrong with it.
+    """
+    modules = set(sources)
+    for source in [*modules]:
+        if (source.parent / "__init__.py").is_file():
+            modules.update(source.parent.rglob("*.py"))
+    found: set[str] = set()
+    for module in modules:
+        try:
+            tree = ast.parse(module.read_bytes())
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue
+        texts = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        found.update(PurePosixPath(text).name for text in texts if PurePosixPath(text).suffix in linkable.KINDS)
+    return {name for name in found if not any(character in name for character in "*?[\0\n")}
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:

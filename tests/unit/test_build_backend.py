@@ -1,0 +1,56 @@
+"""What an sdist has to have for a build from it: what the table names, and what sources link."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotcuda.builder import backend
+
+TABLE = {"modules": {"pkg.kernels": {"source": "pkg._kernels", "link": ["csrc/table.cu"]}}}
+
+
+@pytest.fixture
+def project(tmp_path):
+    def write(name, text=""):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    write("src/pkg/__init__.py")
+    write("src/pkg/_kernels.py", "from pkg import deep\n")
+    for name in ("csrc/table.cu", "csrc/table.h", "csrc/other.cu", "csrc/notes.txt"):
+        write(name)
+    return tmp_path, write
+
+
+def test_the_table_names_files_and_modules_and_headers_lie_beside(project):
+    root, _ = project
+    assert backend.named_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "add = cuda.declare_device('add', 'int32(int32)', link='src/pkg/native/add.cu')",
+        "add = cuda.declare_device('add', 'int32(int32)', link=str(HERE / 'native' / 'add.cu'))",
+        "PATH = os.path.join(os.path.dirname(__file__), 'native', 'add.cu')",
+        "PATH = f'{HERE}/native/add.cu'",
+    ],
+)
+@pytest.mark.parametrize("module", ["src/pkg/_kernels.py", "src/pkg/sub/deep.py"])
+def test_what_sources_link_is_found_by_its_name(source, module, project):
+    root, write = project
+    write(module, f"{source}\n")
+    for name in ("src/pkg/native/add.cu", "src/pkg/native/add.h", "build/lib/pkg/native/add.cu", ".venv/x/add.cu"):
+        write(name)
+    found = backend.named_files(TABLE, root)
+    assert {"src/pkg/native/add.cu", "src/pkg/native/add.h"} <= {*found}
+    assert not [name for name in found if name.startswith(("build", ".venv"))]
+    assert "csrc/other.cu" not in found
+
+
+@pytest.mark.parametrize("source", ["def (", "x = 'nothing.cu'", "x = '*.cu'", "x = '.cu'", "x = 'a\\0b.cu'"])
+def test_sources_that_do_not_parse_or_name_nothing_are_no_harm(source, project):
+    root, write = project
+    write("src/pkg/_kernels.py", f"{source}\n")
+    assert backend.named_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
