@@ -30,7 +30,6 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda import system
 from aotcuda.data_folder import EDITABLE as EDITABLE
 from aotcuda.data_folder import FILE_NAME as FILE_NAME
 from aotcuda.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
@@ -351,6 +350,8 @@ class Kept:
         if not self._is_own():
             self._open()  # who becomes a daemon closes all files, and the next ones get their numbers
         try:
+            from aotcuda import system  # noqa: PLC0415 (few manifests are so long that a part of one is read)
+
             return system.read_at(self._descriptor, start, end - start)
         except OSError as error:
             raise _unreadable(self._path, str(error.strerror)) from None
