@@ -15,7 +15,7 @@ import pytest
 from integration import projects
 from support import front_ends
 
-pytestmark = pytest.mark.usefixtures("front_end")
+pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
 NUMBA_ALONE = pytest.mark.front_end(front_ends.NUMBA)
 MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 

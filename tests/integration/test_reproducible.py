@@ -16,7 +16,7 @@ from support.images import cuobjdump
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("front_end")
+pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
 
 # On one core, so that units are compiled one after the other, with permissions that let nobody else read.
 ALONE = """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Manifest
 
-pytestmark = pytest.mark.usefixtures("front_end")
+pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
 
 SOURCE = """
 from numba import cuda
