@@ -7,16 +7,26 @@ import sys
 
 from environments import ROOT, check_machine, make, run, say
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SITE = ROOT / "docs" / "_build" / "html"
+
 
 def main() -> None:
     """Make the environment and run Sphinx in it."""
     check_machine()
     say("The documentation's environment (0.1 GB on disk)")
     python = make("docs", "--editable", f"{ROOT}[docs]")
+    build(python, *sys.argv[1:])
+    say(f"the site is in {SITE / 'index.html'}")
+
+
+def build(python: Path, *options: str) -> None:
+    """Build the site by the Sphinx of an environment."""
     say("sphinx")
-    options = ("-b", "html", "-W", "--keep-going", "-q", *sys.argv[1:])
-    run(python, "-m", "sphinx", *options, ROOT / "docs", ROOT / "docs" / "_build" / "html")
-    say(f"the site is in {ROOT / 'docs' / '_build' / 'html' / 'index.html'}")
+    run(python, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", *options, ROOT / "docs", SITE)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from environments import ROOT, check_machine, make, run, say
 
+import docs
+
 
 def main() -> None:
     """Make the environment and run the checks; the first that fails ends the script."""
@@ -18,19 +20,7 @@ def main() -> None:
     run(python, "-m", "mypy")
     say("zizmor")
     run(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")
-    say("sphinx")
-    run(
-        python,
-        "-m",
-        "sphinx",
-        "-b",
-        "html",
-        "-W",
-        "--keep-going",
-        "-q",
-        ROOT / "docs",
-        ROOT / "docs" / "_build" / "html",
-    )
+    docs.build(python)
 
 
 if __name__ == "__main__":

@@ -168,8 +168,7 @@ class Launcher:
                 problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
                 driver.check(synchronize.settle(driver, stream), problem)
             attributes = configuration.for_driver(stream, cooperative=kernel.cooperative)
-            handed = (slot[1], None) if overload.starts else (None, slot[1])
-            code = driver.launch(attributes, kernel.kernel, *handed)
+            code = driver.launch(attributes, kernel.kernel, *overload.handed(slot))
             if code:
                 self._recover(code, loaded, kernel, selection)
             for ready, mutual in _streams(pending):
@@ -353,8 +352,7 @@ class Launcher:
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(loaded, overload.addresses_of(values))
             configuration = self.configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
-            handed = (slot[1], None) if overload.starts else (None, slot[1])
-            code = driver.launch(configuration, kernel.kernel, *handed)
+            code = driver.launch(configuration, kernel.kernel, *overload.handed(slot))
         if code:
             raise self._error(code, driver, kernel.device, stream, self.configuration.of(kernel))
 

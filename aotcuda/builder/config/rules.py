@@ -12,7 +12,7 @@ import re
 
 from aotcuda import linkable
 from aotcuda.builder.config import keys
-from aotcuda.builder.config.shapes import Text
+from aotcuda.builder.config.shapes import ListOf, Shape, TableOf, Text
 
 LINK_SUFFIXES = tuple(linkable.KINDS)
 
@@ -167,3 +167,20 @@ LINK_PATH = Text(
 SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", type_text)
 TYPE_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", type_name)
 TYPE = Text("a type, as signatures have it", r"\S", type_text)
+
+PYTHON_MODULES = ListOf(
+    item=PYTHON_MODULE,
+    expected="the dotted name of a Python module or a list of them",
+    shortest=1,
+    single=True,
+)
+
+
+def kernels(value: Shape) -> TableOf:
+    """A module's `kernels`, each of which has this shape."""
+    return TableOf(name=KERNEL_NAME, value=value, expected="a table of kernels", named=True)
+
+
+def functions(value: Shape) -> TableOf:
+    """A module's `functions`, likewise."""
+    return TableOf(name=C_NAME, value=value, expected="a table of functions", named=True)

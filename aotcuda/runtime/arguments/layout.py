@@ -87,6 +87,10 @@ class PackedOverload:
         except IndexError:
             return self.make_slot()
 
+    def handed(self, slot: Slot) -> tuple[Any, Any]:
+        """A slot as `Driver.launch` takes it: pointers to the parameters, or the block and its size."""
+        return (slot[1], None) if self.starts else (None, slot[1])
+
     def addresses_of(self, values: list[object]) -> list[int]:
         """The addresses of the arrays among a block's numbers."""
         return [value for index in self.addresses if isinstance(value := values[index], int)]

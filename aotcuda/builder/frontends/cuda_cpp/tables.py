@@ -163,17 +163,9 @@ SHAPES = {
         shortest=1,
         single=True,
     ),
-    "functions": TableOf(
-        name=rules.C_NAME,
-        value=Record(cls=Function, expected="a table or a signature", short="signature"),
-        expected="a table of functions",
-        named=True,
-    ),
-    "kernels": TableOf(
-        name=rules.KERNEL_NAME,
-        value=Record(cls=Kernel, expected="a table, an instance or a list of instances", short="instances"),
-        expected="a table of kernels",
-        named=True,
+    "functions": rules.functions(Record(cls=Function, expected="a table or a signature", short="signature")),
+    "kernels": rules.kernels(
+        Record(cls=Kernel, expected="a table, an instance or a list of instances", short="instances")
     ),
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import Entry
 from aotcuda.builder.config.settings import Record, setting
-from aotcuda.builder.config.shapes import Flag, Integer, ListOf, TableOf
+from aotcuda.builder.config.shapes import Flag, Integer, ListOf
 from aotcuda.builder.frontends.python_source import PythonUnit
 from aotcuda.errors import ConfigError
 
@@ -88,23 +88,10 @@ class Kernel(Entry):
 
 
 SHAPES = {
-    "source": ListOf(
-        item=rules.PYTHON_MODULE,
-        expected="the dotted name of a Python module or a list of them",
-        shortest=1,
-        single=True,
-    ),
-    "functions": TableOf(
-        name=rules.C_NAME,
-        value=Record(cls=Function, expected="a signature or a table", short="signature"),
-        expected="a table of functions",
-        named=True,
-    ),
-    "kernels": TableOf(
-        name=rules.KERNEL_NAME,
-        value=Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures"),
-        expected="a table of kernels",
-        named=True,
+    "source": rules.PYTHON_MODULES,
+    "functions": rules.functions(Record(cls=Function, expected="a signature or a table", short="signature")),
+    "kernels": rules.kernels(
+        Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
 }
 

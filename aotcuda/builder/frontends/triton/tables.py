@@ -291,17 +291,9 @@ class Kernel(Entry):
 
 
 SHAPES = {
-    "source": ListOf(
-        item=rules.PYTHON_MODULE,
-        expected="the dotted name of a Python module or a list of them",
-        shortest=1,
-        single=True,
-    ),
-    "kernels": TableOf(
-        name=rules.KERNEL_NAME,
-        value=Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures"),
-        expected="a table of kernels",
-        named=True,
+    "source": rules.PYTHON_MODULES,
+    "kernels": rules.kernels(
+        Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
     ),
 }
 
