@@ -79,7 +79,6 @@ _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
-_watching = False
 _RECORDS = "records"
 _lock = allocate_lock()
 """Of the making of `Records`: launchers that did not share them would not share what they learn."""
@@ -221,7 +220,6 @@ def learn(
         args: The arguments.
         shared: Bytes of dynamic shared memory, which a launch has opted in to already.
     """
-    global _watching  # noqa: PLW0603 (the hook cannot be taken back)
     try:
         families = [arrays.family(arg) for arg in args]
         kinds = [_kind(arg) for arg in args]
@@ -234,9 +232,7 @@ def learn(
         _use_cupy()
     if "torch" in families:
         in_use().set_torch_stream(arrays.torch_stream())
-    if not _watching:
-        system.after_fork(in_use().disable)
-        _watching = True
+    system.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if library.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
