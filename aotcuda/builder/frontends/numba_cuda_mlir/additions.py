@@ -50,6 +50,9 @@ PRIVATE_PARTS = {
 }
 
 
+_DYNAMIC_INDEX = -(2**31)
+"""What stands among the constant indices of `getelementptr` for one that is a value (LLVM dialect, `kDynamicIndex`)."""
+
 _DIVIDING = (
     *(operator.truediv, operator.floordiv, operator.mod),
     *(operator.itruediv, operator.ifloordiv, operator.imod),
@@ -112,7 +115,8 @@ def _converting(builder: Builder | None, wanted: dict[int, Any]) -> Builder | No
 def _converted(lower: Any, var: Any, ty: Any) -> Any:
     made = numba_ir.Var(scope=var.scope, name=f"$as_{ty}_of_{var.name}", loc=var.loc)
     lower.fndesc.typemap[made.name] = ty
-    signed = lowering_utilities.get_conversion_signedness(lower.get_numba_type(var.name), ty)
+    source = lower.get_numba_type(var.name)
+    signed = source.signed if isinstance(source, types.Integer) else not isinstance(source, types.Boolean)
     value = lowering_utilities.convert(lower.load_var(var), lower.get_value_type(ty), signed=signed)
     lower.store_var(made, value)
     return made
@@ -189,10 +193,20 @@ def _place_of_record(lower: Any, array_var: Any, index_var: Any) -> Any:
     for one, ty, size, stride in zip(indices, index_types, sizes, strides, strict=True):
         record = arith.addi(record, arith.muli(_wrapped(one, ty, _long(size)), _long(stride)))
     bytes_ = arith.muli(record, arith.constant(T.i64(), array_type.dtype.size))
-    # The compiler's own address of the data counts the offset as bytes.
-    return lowering_utilities.llvm_ptr_add_bytes(
-        lowering_utilities.memref_data_pointer(array), arith.subi(bytes_, _long(offset))
-    )
+    return _advanced(_data(array, _long(offset)), bytes_)
+
+
+def _data(array: Any, offset: Any) -> Any:
+    """The address of an array's data, without its offset."""
+    of_memref = getattr(lowering_utilities, "memref_data_pointer", None)
+    if of_memref is None:  # releases before 0.5.4
+        return llvm.inttoptr(llvm.PointerType.get(), _long(memref.extract_aligned_pointer_as_index(array)))
+    # With it, which counts bytes; it is what keeps the address space known.
+    return _advanced(of_memref(array), arith.subi(arith.constant(T.i64(), 0), offset))
+
+
+def _advanced(pointer: Any, bytes_: Any) -> Any:
+    return llvm.getelementptr(pointer.type, pointer, [bytes_], [_DYNAMIC_INDEX], T.i8(), None)
 
 
 def _long(value: Any, *, signed: bool = True) -> Any:
