@@ -256,7 +256,7 @@ def _build(arguments: argparse.Namespace) -> None:
             from aotcuda import frontends  # noqa: PLC0415
 
             wanted = frontends.requirement(frontends.DEFAULT)
-            message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
+            message = f"building needs compilers, which are not installed ({error}); run: pip install {wanted!r}"
             raise ToolchainError(message) from error
         interrupt.check()
         written = build_project(
