@@ -46,6 +46,11 @@ def operators(features, axpy):
     }
 
 
+def agree(got, wanted):
+    torch.testing.assert_close(got, wanted)
+    assert got.device == wanted.device
+
+
 def tensors(dtype=torch.float32):
     x = torch.linspace(-2, 2, N, dtype=dtype, device="cuda")
     return x, torch.ones_like(x)
@@ -53,18 +58,17 @@ def tensors(dtype=torch.float32):
 
 def test_opcheck(operators):
     x, y = tensors()
-    torch.library.opcheck(operators["axpy_"], (2.0, x, y, torch.empty_like(x)))
-    torch.library.opcheck(operators["axpy"], (2.0, x, y))
-    torch.library.opcheck(operators["square"], (x,))
+    for name, args in (("axpy_", (2.0, x, y, torch.empty_like(x))), ("axpy", (2.0, x, y)), ("square", (x,))):
+        assert {*torch.library.opcheck(operators[name], args).values()} == {"SUCCESS"}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_operator_launches_the_signature_of_its_arguments(operators, dtype):
     x, y = tensors(dtype)
-    torch.testing.assert_close(operators["axpy"](2.0, x, y), 2 * x + y)
+    agree(operators["axpy"](2.0, x, y), 2 * x + y)
     out = torch.empty_like(x)
     assert operators["axpy_"](2.0, x, y, out) is None
-    torch.testing.assert_close(out, 2 * x + y)
+    agree(out, 2 * x + y)
 
 
 def backends():
@@ -88,7 +92,7 @@ def test_compiled_without_a_break(operators, backend, dynamic):
     torch._dynamo.reset()
     for count in (N, N - 24):
         x, y = (each[:count].clone() for each in tensors())
-        torch.testing.assert_close(step(x, y), 3 * (4 * x + y).sin() + y + 1)
+        agree(step(x, y), 3 * (4 * x + y).sin() + y + 1)
 
 
 def test_gradients(operators):
@@ -104,7 +108,7 @@ def test_gradients(operators):
     torch.library.register_autograd(square, backward, setup_context=setup_context)
     x = tensors(torch.float64)[0].requires_grad_()
     square(x).sum().backward()
-    torch.testing.assert_close(x.grad, 2 * x.detach())
+    agree(x.grad, 2 * x.detach())
     torch.library.opcheck(square, (x,))
     small = torch.linspace(-1, 1, 8, dtype=torch.float64, device="cuda", requires_grad=True)
     torch.autograd.gradcheck(square, (small,))
@@ -125,7 +129,7 @@ def test_exported(operators, tmp_path):
     assert "gputests.axpy.default" in str(exported.graph)
     torch.export.save(exported, tmp_path / "model.pt2")
     again = torch.export.load(tmp_path / "model.pt2")
-    torch.testing.assert_close(again.module()(x, y), (2 * x + y).relu())
+    agree(again.module()(x, y), (2 * x + y).relu())
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
@@ -133,7 +137,7 @@ def test_by_aot_inductor(operators, tmp_path):
     x, y = tensors()
     exported = torch.export.export(Model(operators["axpy"]), (x, y))
     package = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
-    torch.testing.assert_close(torch._inductor.aoti_load_package(package)(x, y), (2 * x + y).relu())
+    agree(torch._inductor.aoti_load_package(package)(x, y), (2 * x + y).relu())
 
 
 def test_on_the_current_stream(operators):
@@ -149,7 +153,7 @@ def test_on_the_current_stream(operators):
             operators["axpy_"](2.0, x, y, out)
             x.zero_()
         stream.synchronize()
-        torch.testing.assert_close(out, torch.full_like(out, 2 * value + 1))
+        agree(out, torch.full_like(out, 2 * value + 1))
 
 
 def test_captured_into_a_graph(operators):
@@ -161,7 +165,7 @@ def test_captured_into_a_graph(operators):
         out = operators["axpy"](2.0, x, y)
     x.fill_(5)
     graph.replay()
-    torch.testing.assert_close(out, torch.full_like(out, 11))
+    agree(out, torch.full_like(out, 11))
 
 
 def test_what_is_no_tensor_of_cudas_is_refused_in_words(operators):
@@ -180,3 +184,22 @@ def test_a_dtype_that_is_not_packaged_is_refused_in_words(operators):
         torch.compile(operators["square"], fullgraph=True, backend="aot_eager")(
             torch.zeros(4, dtype=torch.int8, device="cuda")
         )
+
+
+def test_a_function_of_tvm_ffis_on_the_current_stream(axpy):
+    pytest.importorskip("tvm_ffi")
+    import aotcuda.tvm_ffi
+
+    function = aotcuda.tvm_ffi.function(axpy, forall=lambda a, x, y, out: x.shape[0], block=128)
+    x, y = tensors()
+    out = torch.empty_like(x)
+    function(2.0, x, y, out)
+    agree(out, 2 * x + y)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(CYCLES)
+        x.fill_(3)
+        function(2.0, x, y, out)
+        x.zero_()
+    stream.synchronize()
+    agree(out, torch.full_like(out, 7))
