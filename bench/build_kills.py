@@ -113,7 +113,7 @@ def _start(project: Path, route: str, temporary: Path, **environ: str) -> subpro
         [sys.executable, *ROUTES[route]],
         cwd=project,
         # Progress is lines that come on a slow machine alone.
-        env={**os.environ, **environ, "TMPDIR": str(temporary), "AOTCUDA_PROGRESS": "0", "AOTCUDA_BUILD_CACHE": "0"},
+        env={**os.environ, **environ, "TMPDIR": str(temporary), "AOTCUDA_PROGRESS": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
