@@ -42,6 +42,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
+autodoc_mock_imports = ["jax", "numpy", "torch", "tvm_ffi"]  # what the modules for them import
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": False}

@@ -399,8 +399,7 @@ OTHERWISE = {
     'dtype' ({F}:no_implementation)""",
     "undefined_name": """{M}.kernels.undefined: void(float32[:]): NameError: name 'nowhere' is not defined
     ({F}:undefined_name)""",
-    "recursion": """{M}.kernels.recurses: void(int32[:]): numba-cuda-mlir makes invalid MLIR of fib ({F}:24):
-    'func.call' op operand type mismatch: expected operand type 'i32', but provided 'i64' for operand number 0""",
+    "recursion": COMPILING["recursion"].said.replace("Numba-CUDA", "numba-cuda-mlir"),
 }
 # What that compiler takes: its shared arrays of a size of run time lie in the memory whose size the launch gives.
 TAKEN = ("keywords_only", *(name for name in COMPILING if name.startswith("a_shared_array_of_")))
