@@ -145,12 +145,12 @@ class UnitNames:
         self._kept = kept
         places = Places(root)
         python = {source["path"]: Path(source["path"]).read_bytes() for source in sources}
-        self._usable = trace is not None and _is_as_imported(trace, python)
         own = {path: data for path, data in python.items() if path.endswith(".py")}
         self._slices = Slices({places.name(path): data for path, data in own.items()})
         self._files = {places.name(path): names.digest(data) for path, data in python.items()}
+        self._digests: dict[tuple[tuple[str, ...], bool], str] = {}
         self._lines = any(word in data for data in own.values() for word in (b"lineinfo", b"debug"))
-        self._others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
+        others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
         asked = sorted(trace.reads) if trace is not None else ()
         reads = [
             (ask, places.name(path), places.answer(ask, places.name(path)))
@@ -158,7 +158,9 @@ class UnitNames:
             if not (ask == "content" and path in own)
         ]
         variables = sorted(trace.variables.items()) if trace is not None else ()
-        self._beside = (reads, variables, list(questions), beside)
+        # Once for all units; nothing if it cannot be named.
+        self._beside = kept.name(reads, variables, list(questions), beside, others)
+        self._usable = bool(self._beside) and trace is not None and _is_as_imported(trace, python)
 
     def of(self, unit: Unit, target: Target) -> tuple[str, ...]:
         """The names of a unit's code: one for code that says nowhere where it stands in its file, and one for all."""
@@ -166,10 +168,16 @@ class UnitNames:
             return ()
         found: tuple[str, ...] = ()
         for lines in (False, True):
-            sliced = self._slices.of(_texts(unit), lines=lines)
-            made_from = self._files if sliced is None else sliced
-            found += self._kept.name("unit", unit, target, lines, self._beside, self._others, made_from)
+            made_from = self._digest(tuple(_texts(unit)), lines=lines)
+            found += self._kept.name("unit", unit, target, lines, self._beside, made_from)
         return found if len(found) == 2 else ()
+
+    def _digest(self, called: tuple[str, ...], *, lines: bool) -> str:
+        """What of the project's Python a unit depends on that is `called` so; the same for all its targets."""
+        if (called, lines) not in self._digests:
+            sliced = self._slices.of(called, lines=lines)
+            self._digests[called, lines] = names.digest(self._files if sliced is None else sliced)
+        return self._digests[called, lines]
 
     def choose(self, built: object, *, in_place: bool) -> int | None:
         """By which of its names a compiled unit is kept; by none if it has read files that nobody saw it read."""
