@@ -148,7 +148,7 @@ class UnitNames:
         own = {path: data for path, data in python.items() if path.endswith(".py")}
         self._slices = Slices({places.name(path): data for path, data in own.items()})
         self._files = {places.name(path): names.digest(data) for path, data in python.items()}
-        self._digests: dict[tuple[tuple[str, ...], bool], str] = {}
+        self._units: dict[Unit, tuple[tuple[str, ...], str, str]] = {}
         self._lines = any(word in data for data in own.values() for word in (b"lineinfo", b"debug"))
         others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
         asked = sorted(trace.reads) if trace is not None else ()
@@ -166,18 +166,18 @@ class UnitNames:
         """The names of a unit's code: one for code that says nowhere where it stands in its file, and one for all."""
         if not self._usable:
             return ()
-        found: tuple[str, ...] = ()
-        for lines in (False, True):
-            made_from = self._digest(tuple(_texts(unit)), lines=lines)
-            found += self._kept.name("unit", unit, target, lines, self._beside, made_from)
-        return found if len(found) == 2 else ()
+        if unit not in self._units:
+            self._units[unit] = self._kept.name(unit), self._sliced(unit, lines=False), self._sliced(unit, lines=True)
+        named, *sliced = self._units[unit]
+        if not named:
+            return ()
+        every = (self._kept.name("unit", named, target, self._beside, made_from) for made_from in sliced)
+        return tuple(name for names in every for name in names)
 
-    def _digest(self, called: tuple[str, ...], *, lines: bool) -> str:
-        """What of the project's Python a unit depends on that is `called` so; the same for all its targets."""
-        if (called, lines) not in self._digests:
-            sliced = self._slices.of(called, lines=lines)
-            self._digests[called, lines] = names.digest(self._files if sliced is None else sliced)
-        return self._digests[called, lines]
+    def _sliced(self, unit: Unit, *, lines: bool) -> str:
+        """What of the project's Python a unit depends on; the same for all its targets."""
+        sliced = self._slices.of(_texts(unit), lines=lines)
+        return names.digest(lines, self._files if sliced is None else sliced)
 
     def choose(self, built: object, *, in_place: bool) -> int | None:
         """By which of its names a compiled unit is kept; by none if it has read files that nobody saw it read."""
