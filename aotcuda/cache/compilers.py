@@ -8,7 +8,7 @@ import sys
 from aotcuda import frontends
 from aotcuda import manifest as manifests
 
-_TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm")
+_TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm", "nvidia_nvfatbin")
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 
 
@@ -40,6 +40,13 @@ def toolkit() -> list[object]:
         path = os.path.realpath(folder) if folder else ""
         found.append([path, digest(os.path.join(path, "version.json")) if path else None])
     return found
+
+
+def machine_toolkits() -> list[str]:
+    """The folders of toolkits that are no Python packages, as far as they are there."""
+    folders = (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda")
+    paths = (os.path.realpath(folder) for folder in folders if folder)
+    return [path for path in dict.fromkeys(paths) if os.path.isfile(os.path.join(path, "version.json"))]
 
 
 def digest(path: str) -> str | None:

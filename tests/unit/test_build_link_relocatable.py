@@ -23,6 +23,8 @@ KERNELS = {
 }
 """Subroutines of ptxas's own; tables of the mathematical library; shared memory; constants."""
 
+Linked = tuple[bytes, dict[str, int]]
+
 LOSING = {
     "recursive": "static __device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2) * n; } "
     "extern __C__ __global__ void k(int *x) { *x = f(*x); }",
@@ -36,16 +38,16 @@ def ltoir(source: str, target: str, options: Options) -> LinkInput:
     return LinkInput(kind="ltoir", name="k", data=nvrtc.compile_source(item, parse(target), options, [], lto=True))
 
 
-def both_ways(target: str, options: Options) -> tuple[bytes, bytes]:
-    """The kernels linked in one step, and one by one."""
+def both_ways(target: str, options: Options) -> tuple[Linked, Linked]:
+    """The kernels linked in one step, and one by one; and what each spilled."""
     code = {name: ltoir(source, target, options) for name, source in KERNELS.items()}
     whole = nvjitlink.link("m", code.values(), parse(target), options, [])
-    one_by_one = [
-        LinkInput(kind="cubin", name=name, data=nvjitlink.relocatable("m", [item], parse(target), options, []))
-        for name, item in code.items()
-    ]
-    assert all(item.data for item in one_by_one)
-    return whole, nvjitlink.link("m", one_by_one, parse(target), options, [])
+    made = [nvjitlink.relocatable("m", [item], parse(target), options, []) for item in code.values()]
+    assert all(data for data, _ in made)
+    linked, _ = nvjitlink.link(
+        "m", [LinkInput(kind="cubin", name="k", data=data) for data, _ in made], parse(target), options, []
+    )
+    return whole, (linked, {name: size for _, spills in made for name, size in spills.items()})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,9 @@ def both_ways(target: str, options: Options) -> tuple[bytes, bytes]:
     ],
 )
 def test_they_take_the_same_resources(target: str, options: Options) -> None:
-    whole, linked = both_ways(target, options)
+    (whole, spilled), (linked, spilled_one_by_one) = both_ways(target, options)
+    assert spilled_one_by_one == spilled
+    assert spilled.keys() >= KERNELS.keys()
     assert images.resource_usage(linked) == images.resource_usage(whole)
     assert cubin.read(linked, "image").arch == cubin.read(whole, "image").arch == target
     kernels = [{kernel.name: kernel for kernel in cubin.read(data, "image").kernels} for data in (whole, linked)]
@@ -68,7 +72,7 @@ def test_they_take_the_same_resources(target: str, options: Options) -> None:
 @pytest.mark.parametrize("target", images.ARCHS)
 def test_code_without_tables_in_memory_is_the_same(target: str) -> None:
     """The addresses of tables come from a constant bank when a program is whole, and from the loader otherwise."""
-    listings = [instructions(data) for data in both_ways(target, Options())]
+    listings = [instructions(data) for data, _ in both_ways(target, Options())]
     assert listings[0].keys() == listings[1].keys()
     differing = {name for name in listings[0] if listings[0][name] != listings[1][name]}
     assert differing <= {"angles", "looked_up"}
@@ -83,17 +87,17 @@ def instructions(data: bytes) -> dict[str, list[str]]:
 @pytest.mark.parametrize("source", LOSING.values(), ids=LOSING)
 @pytest.mark.parametrize("target", images.ARCHS)
 def test_what_would_lose_by_it_is_not_made(target: str, source: str) -> None:
-    assert nvjitlink.relocatable("m", [ltoir(source, target, Options())], parse(target), Options(), []) == b""
+    assert nvjitlink.relocatable("m", [ltoir(source, target, Options())], parse(target), Options(), [])[0] == b""
 
 
 @pytest.mark.parametrize(("target", "made"), [("sm_75", False), ("sm_120", True)])
 def test_nor_what_calls_a_function_in_place_of_an_instruction(target: str, made: bool) -> None:
     source = "extern __C__ __global__ void k(int *x) { x[threadIdx.x] = __shfl_down_sync(x[99], *x, 1); }"
     item = ltoir(source, target, Options())
-    assert bool(nvjitlink.relocatable("m", [item], parse(target), Options(), [])) == made
+    assert bool(nvjitlink.relocatable("m", [item], parse(target), Options(), [])[0]) == made
 
 
 def test_line_information_outlives_the_second_link() -> None:
     options = Options(lineinfo=True)
-    tables = [images.cuobjdump(data, "-elf").count(".debug_line") for data in both_ways("sm_90", options)]
+    tables = [images.cuobjdump(data, "-elf").count(".debug_line") for data, _ in both_ways("sm_90", options)]
     assert tables[0] == tables[1] > 0

@@ -125,7 +125,7 @@ def is_of_project(file: str, roots: Sequence[str]) -> bool:
 
 
 def _resolved(roots: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{Path(root).resolve()}/" for root in roots)
+    return tuple(f"{str(Path(root).resolve()).rstrip('/')}/" for root in roots)
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:

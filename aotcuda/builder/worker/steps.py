@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
     Apart = dict[tuple[str, Target], list[LinkInput]]
     """The code of kernels that become machine code by themselves, by symbol, for each target."""
-    Objects = dict[tuple[str, Target], bytes]
-    """Their machine code; empty where it cannot be linked with others."""
+    Objects = dict[tuple[str, Target], tuple[bytes, dict[str, int]]]
+    """Their machine code, which is empty where it cannot be linked with others, and what it spilled."""
 
 
 _HEAD = 4096
@@ -328,8 +328,8 @@ class Steps:
         titles = {(name, target): f"{plan.config.name}.{name}, machine code for {target}" for name, target in made}
         self.kept.keep(made, named, titles, "step")
         every = {key: have[key] if key in have else made[key] for key in parts}
-        whole = {target for (_, target), data in every.items() if not data}
-        return {(name, target): data for (name, target), data in every.items() if target not in whole}
+        whole = {target for (_, target), (data, _) in every.items() if not data}
+        return {(name, target): built for (name, target), built in every.items() if target not in whole}
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
         """Whether a module's kernels have nothing in common, so that each becomes machine code by itself."""
@@ -358,7 +358,10 @@ class Steps:
             if self._assemble is not None:
                 run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
             else:
-                run = partial(_link, plan.config.name, inputs, target, *self._settings(plan))
+                spills = {
+                    name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()
+                }
+                run = partial(_link, plan.config.name, inputs, target, *self._settings(plan), spills=spills)
             tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
         return tasks
 
@@ -438,7 +441,8 @@ class Steps:
     def _image(self, target: Target, made: Any) -> Image:
         linker = nvjitlink.number()
         if self._assemble is None:
-            return described(target, made, linker)
+            data, spills = made
+            return described(target, data, linker, spills)
         return described(target, made.data, made.cuda)._replace(linker=linker)
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
@@ -503,7 +507,7 @@ def _compile_source(*arguments: Any, lto: bool) -> bytes:
 
 def _objects_of(target: Target, objects: Objects) -> list[LinkInput]:
     """The machine code of a module's kernels for a target; nothing where it is linked of other code."""
-    found = ((name, data) for (name, of), data in objects.items() if of == target)
+    found = ((name, data) for (name, of), (data, _) in objects.items() if of == target)
     return [LinkInput(kind="cubin", name=f"machine code of {name}", data=data) for name, data in found]
 
 
@@ -528,7 +532,8 @@ def _relocatable(module: str, kernels: Apart, *settings: Any) -> Objects:
     }
 
 
-def _link(*arguments: Any) -> bytes:
+def _link(*arguments: Any, spills: Mapping[str, int]) -> tuple[bytes, dict[str, int]]:
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
-    return nvjitlink.link(*arguments)
+    data, found = nvjitlink.link(*arguments)
+    return data, {**found, **spills}
