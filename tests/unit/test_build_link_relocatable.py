@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from aotcuda.arch import parse
+from aotcuda.arch import Target, parse
 from aotcuda.binary import cubin
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink, nvrtc
+from aotcuda.builder.worker import steps
 from support import images
 
 KERNELS = {
@@ -101,3 +102,17 @@ def test_line_information_outlives_the_second_link() -> None:
     options = Options(lineinfo=True)
     tables = [images.cuobjdump(data, "-elf").count(".debug_line") for data, _ in both_ways("sm_90", options)]
     assert tables[0] == tables[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("kernels", "targets", "jobs"), [(0, 1, 2), (1, 5, 2), (1, 1, 8), (3, 2, 8), (50, 5, 2), (7, 5, 3)]
+)
+def test_kernels_are_shared_out_once_each_and_some_for_every_process(kernels: int, targets: int, jobs: int) -> None:
+    archs = [parse(f"sm_{number}") for number in (75, 80, 90, 100, 120)][:targets]
+    given: list[dict[tuple[str, Target], list[LinkInput]]] = [
+        {(f"k{number}", target): [] for target in archs} for number in range(kernels)
+    ]
+    shares = steps._shares(given, jobs)
+    assert sorted(f"{key}" for share in shares for key in share) == sorted(f"{key}" for one in given for key in one)
+    assert all(shares)
+    assert len(shares) >= min(jobs, kernels * targets)
