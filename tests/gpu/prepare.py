@@ -1,9 +1,9 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
 With `--mlir` behind the folder: only those of the second front end, for environments that have no other; `--triton`
-likewise for Triton's, `--nvmath` for the one with nvmath-python's device functions, which no other way builds. With
-`--without foreign`: all of the first one's but that, whose binaries are of the nvcc that is installed, and too new for
-the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
+likewise for Triton's, `--all` for those with modules of every front end, `--nvmath` for the one with nvmath-python's
+device functions, which no other way builds. With `--without foreign`: all of the first one's but that, whose binaries
+are of the nvcc that is installed, and too new for the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
 
 The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
 A machine that was given wheels needs no compiler.
@@ -55,6 +55,9 @@ CPP_WHEELS = {"cudacpp": (REPOSITORY / "tests" / "packages" / "cudacpp", "")}
 TRITON_WHEELS = {"tritonkernels": (REPOSITORY / "tests" / "packages" / "tritonkernels", "")}
 """As WHEELS, for Triton's kernels; where Triton is installed."""
 
+ALL_WHEELS = {"all-front-ends": (REPOSITORY / "examples" / "all_front_ends", "")}
+"""As WHEELS, with modules of every front end; where all compilers are installed."""
+
 
 NVMATH_WHEELS = {"mathdx": (REPOSITORY / "tests" / "packages" / "mathdx", "")}
 """As WHEELS, for environments with nvmath-python and libmathdx; the import of these asks for a driver."""
@@ -76,6 +79,7 @@ def build(folder: Path) -> None:
     build_mixed(folder)
     build_triton(folder)
     build_cpp(folder)
+    build_all(folder)
 
 
 def build_triton(folder: Path) -> None:
@@ -112,6 +116,13 @@ def build_cpp(folder: Path) -> None:
             build_one(project, folder / name, arch)
 
 
+def build_all(folder: Path) -> None:
+    """Build the wheels with modules of every front end; nothing where one of the compilers is not installed."""
+    if front_ends.installed() and all(find_spec(package) for package in ("numba_cuda", "triton", "elftools")):
+        for name, (project, arch) in ALL_WHEELS.items():
+            build_one(project, folder / name, arch)
+
+
 def build_mlir(folder: Path) -> None:
     """Build the wheels of the second front end likewise; nothing where it is not installed."""
     if not front_ends.installed():
@@ -138,4 +149,5 @@ if __name__ == "__main__":
     if options[:1] == ["--without"]:
         build_without(target, options[1])
     else:
-        {"--mlir": build_mlir, "--triton": build_triton, "--nvmath": build_nvmath}.get("".join(options), build)(target)
+        ways = {"--mlir": build_mlir, "--triton": build_triton, "--all": build_all, "--nvmath": build_nvmath}
+        ways.get("".join(options), build)(target)
