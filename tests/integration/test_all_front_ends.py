@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 
     from support.stand_in import StandIn
 
-pytestmark = pytest.mark.skipif(
-    any(find_spec(package) is None for package in ("numba_cuda", "numba_cuda_mlir", "triton", "elftools")),
-    reason="one of the compilers is not installed (extras cu13, mlir-cu13, cpp-cu13 and triton)",
-)
+pytestmark = [
+    pytest.mark.usefixtures("build_cache"),
+    pytest.mark.skipif(
+        any(find_spec(package) is None for package in ("numba_cuda", "numba_cuda_mlir", "triton", "elftools")),
+        reason="one of the compilers is not installed (extras cu13, mlir-cu13, cpp-cu13 and triton)",
+    ),
+]
 
 FRONT_ENDS = {
     "curves": "cuda-cpp",
@@ -44,7 +47,7 @@ ROOTS = {"numba", "numba_cuda", "numba_cuda_mlir", "triton", "elftools"}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = projects.example("all_front_ends", tmp_path_factory.mktemp("all") / "project")
     return build_wheel(project, AOTCUDA_ARCH="sm_80;sm_90;compute_80")
 
