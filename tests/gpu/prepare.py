@@ -1,9 +1,9 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
 With `--mlir` behind the folder: only those of the second front end, for environments that have no other; `--triton`
-likewise for Triton's, `--all` for those with modules of every front end. With `--without foreign`: all of the first
-one's but that, whose binaries are of the nvcc that is installed, and too new for the linker of an environment with
-CUDA 12 (`aotcuda[cu12]`).
+likewise for Triton's, `--all` for those with modules of every front end, `--nvmath` for the one with nvmath-python's
+device functions, which no other way builds. With `--without foreign`: all of the first one's but that, whose binaries
+are of the nvcc that is installed, and too new for the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
 
 The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
 A machine that was given wheels needs no compiler.
@@ -59,6 +59,10 @@ ALL_WHEELS = {"all-front-ends": (REPOSITORY / "examples" / "all_front_ends", "")
 """As WHEELS, with modules of every front end; where all compilers are installed."""
 
 
+NVMATH_WHEELS = {"mathdx": (REPOSITORY / "tests" / "packages" / "mathdx", "")}
+"""As WHEELS, for environments with nvmath-python and libmathdx; the import of these asks for a driver."""
+
+
 def make_binaries(project: Path) -> None:
     """Make the binaries that the project `foreign` links; nvcc is that of the package nvidia-cuda-nvcc, or on PATH."""
     from cuda.pathfinder import find_nvidia_binary_utility
@@ -83,6 +87,12 @@ def build_triton(folder: Path) -> None:
     if find_spec("triton") is not None:
         for name, (project, arch) in TRITON_WHEELS.items():
             build_one(project, folder / name, arch)
+
+
+def build_nvmath(folder: Path) -> None:
+    """Build the wheel with nvmath-python's device functions."""
+    for name, (project, arch) in NVMATH_WHEELS.items():
+        build_one(project, folder / name, arch)
 
 
 def build_without(folder: Path, left_out: str) -> None:
@@ -139,4 +149,5 @@ if __name__ == "__main__":
     if options[:1] == ["--without"]:
         build_without(target, options[1])
     else:
-        {"--mlir": build_mlir, "--triton": build_triton, "--all": build_all}.get("".join(options), build)(target)
+        ways = {"--mlir": build_mlir, "--triton": build_triton, "--all": build_all, "--nvmath": build_nvmath}
+        ways.get("".join(options), build)(target)

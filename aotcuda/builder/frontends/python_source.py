@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.builder.worker.imports import Placeholder
-from aotcuda.errors import SourceError
+from aotcuda.errors import SourceError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,19 +78,25 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
                 f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
                 "prelude, or import it where it is used"
             )
-        message = f"{key}: importing {name} failed: {type(error).__name__}: {_first_line(error)}"
-        msg = f"{message}{_place(error, root)}{advice}"
-        raise SourceError(msg) from error
+        message = f"{key}: importing {name} failed: {_said(error)}{_place(error, root)}{advice}"
+        raise SourceError(message) from error
 
 
 def attributes(module: ModuleType, path: str) -> list[object]:
-    """What the dotted `path` leads to in a module; nothing if it leads nowhere."""
+    """What the dotted `path` leads to in a module; nothing if it leads nowhere.
+
+    Raises:
+        SourceError: Something on the way raises what is no AttributeError.
+    """
     value: object = module
     for name in path.split("."):
         try:
             value = getattr(value, name)
         except AttributeError:
             return []
+        except Exception as error:
+            message = f"{module.__name__}: what {path} leads to cannot be read, since {name} raises {_said(error)}"
+            raise SourceError(message) from error
     return [value]
 
 
@@ -116,8 +122,12 @@ def _depth(module: ModuleType, names: Sequence[str]) -> int:
 
 
 def _callables(holder: object) -> list[str]:
-    names = vars(holder) if isinstance(holder, ModuleType) else dir(holder)
-    return [name for name in names if not name.startswith("__") and callable(getattr(holder, name, None))]
+    """What can be called of a module or an object; of a module what it has imported only where it has nothing else."""
+    if not isinstance(holder, ModuleType):
+        return [name for name in dir(holder) if not name.startswith("__") and callable(getattr(holder, name, None))]
+    found = {name: value for name, value in vars(holder).items() if not name.startswith("__") and callable(value)}
+    own = [name for name, value in found.items() if getattr(value, "__module__", None) == holder.__name__]
+    return own or list(found)
 
 
 def check_is_there(value: object, unit: PythonUnit, name: str) -> None:
@@ -138,10 +148,10 @@ def _is_prefix(name: str, source: str) -> bool:
     return source == name or source.startswith(f"{name}.")
 
 
-def _first_line(error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return str(error.msg)
-    return str(error).partition("\n")[0]
+def _said(error: BaseException) -> str:
+    """An exception's type, and the first line of what it says if it says something."""
+    text = str(error.msg) if isinstance(error, SyntaxError) else text_of(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _place(error: BaseException, root: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuda.bindings import nvjitlink
 
-from aotcuda.binary import fatbin
+from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.link import images, nvrtc
 from aotcuda.compatibility import tables
 from aotcuda.errors import CompileError, LinkError
@@ -60,11 +60,15 @@ def link(
     options: Options,
     include_dirs: Sequence[str],
     elsewhere: Mapping[str, str] = MappingProxyType({}),
-) -> bytes:
-    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
+    *,
+    more: Sequence[str] = (),
+) -> tuple[bytes, dict[str, int]]:
+    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`), and say what the assembler spilled.
+
+    The bytes of spilled registers are those of `spilled`; of PTX nothing is known.
 
     An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `elsewhere` has the
-    functions that other modules of the wheel export, for what is said of one that is missing.
+    functions that other modules of the wheel export, for what is said of one that is missing; `more` are options.
 
     Raises:
         LinkError: The linker refuses; the message carries its log.
@@ -87,11 +91,12 @@ def link(
         raise LinkError(message)
     arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
     arguments += ["-lto"] if lto else []
-    arguments += ["-ptx"] if as_ptx else []
+    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler tells of spilled registers nowhere else
     arguments += _OPTIMISATION[options.opt_level]
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
     arguments += ["-g"] if options.debug and not as_ptx else []
+    arguments += more
     handle = nvjitlink.create(len(arguments), arguments)
     try:
         for item in ready:
@@ -105,14 +110,36 @@ def link(
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
             text = bytes(buffer).rstrip(b"\x00 \n") + b"\n"
-            return images.for_older_drivers(text, functools.partial(_assembled, target))
+            return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
         buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, buffer)
-        return bytes(buffer)
+        return bytes(buffer), spilled(_told(handle))
     except nvjitlink.nvJitLinkError as error:
         raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+def relocatable(
+    module: str,
+    inputs: Iterable[LinkInput],
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[bytes, dict[str, int]]:
+    """Link `inputs`, which are LTOIR, into a cubin that `link` takes; empty if an image of it would not be as good.
+
+    ptxas's `-c` would do for any code, but has calls of its own functions (division, sines of large numbers) follow the
+    ABI, at the price of registers. Code that nothing else calls can be optimised as a whole program is, and linked
+    all the same (`-ewp`). What is lost by that, `is_closed` tells.
+
+    Raises:
+        LinkError: As for `link`.
+    """
+    more = ["-Xptxas=--extensible-whole-program"]
+    data, spills = link(module, inputs, target, options, include_dirs, elsewhere, more=more)
+    return (data, spills) if cubin.is_closed(data, f"{module} for {target}") else (b"", {})
 
 
 def _assembled(target: Target, text: bytes) -> bytes | None:
@@ -164,6 +191,28 @@ def _log(handle: int) -> str:
     if buffer:
         nvjitlink.get_error_log(handle, buffer)
     return bytes(buffer).rstrip(b"\x00").decode(errors="replace").strip()
+
+
+def _told(handle: int) -> str:
+    """What the linker and its assembler say of what went well."""
+    buffer = bytearray(nvjitlink.get_info_log_size(handle))
+    if buffer:
+        nvjitlink.get_info_log(handle, buffer)
+    return bytes(buffer).rstrip(b"\x00").decode(errors="replace")
+
+
+_SPILLED = re.compile(
+    r"Function properties for (\S+)\n[^\n]*?(\d+) bytes spill stores, (\d+) bytes spill loads", re.ASCII
+)
+"""As ptxas writes it for each function under `--verbose`."""
+
+
+def spilled(log: str) -> dict[str, int]:
+    """By symbol the bytes that a function's code stores and loads because registers ran out, counted in its text.
+
+    A function that is called and was not inlined has a number of its own.
+    """
+    return {name: int(stores) + int(loads) for name, stores, loads in _SPILLED.findall(log)}
 
 
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
