@@ -41,9 +41,8 @@ _PACKAGES = (
 _VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_FORCE_PTX_JIT"),
     *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"),
-    *("NUMBA_ENABLE_CUDASIM", "NUMBA_FORCE_CUDA_CC"),
 )
-"""What changes builds or launches, beside `AOTCUDA_*`."""
+"""What changes builds or launches, beside `AOTCUDA_*` and what sets compilers."""
 
 
 def examine() -> dict[str, Any]:
@@ -202,7 +201,8 @@ def _release() -> str | None:
 
 
 def _is_asked(name: str) -> bool:
-    return name in _VARIABLES or name.startswith("AOTCUDA_")
+    compilers = [prefix for item in frontends.BUILT_IN.values() for prefix in item.variables.prefixes]
+    return name in _VARIABLES or name.startswith(("AOTCUDA_", *compilers))
 
 
 def _open(value: str) -> str:

@@ -230,7 +230,7 @@ def _holes(
 
 
 def _extension() -> Any:
-    module = extension.accelerator()
+    module = extension.in_use()
     if module is None:
         message = f"XLA's programs launch by aotcuda's extension, and there is none: {extension.why_not()}"
         raise DependencyError(message)

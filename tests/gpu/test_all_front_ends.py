@@ -55,38 +55,38 @@ def blended(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return relaxed(x) * y + relaxed(y) * x
 
 
-def agrees(out: object, expected: np.ndarray) -> None:
+def assert_close(out: object, expected: np.ndarray) -> None:
     np.testing.assert_allclose(cupy.asnumpy(out), expected, rtol=2e-5, atol=2e-6)
 
 
 def test_c_plus_plus_alone(k: SimpleNamespace) -> None:
     x = cupy.asarray(X)
     k.curves.squash.forall(N)(x)
-    agrees(x, logistic(X))
+    assert_close(x, logistic(X))
 
 
 def test_numba_cuda_calls_c_plus_plus(k: SimpleNamespace) -> None:
     x = cupy.asarray(X)
     k.steps.relax.forall(N)(RATE, x)
-    agrees(x, relaxed(X))
+    assert_close(x, relaxed(X))
 
 
 def test_numba_cuda_mlir_calls_numba_cuda(k: SimpleNamespace) -> None:
     out = cupy.zeros(N, "float32")
     k.blends.blend.forall(N)(RATE, cupy.asarray(X), cupy.asarray(Y), out)
-    agrees(out, blended(X, Y))
+    assert_close(out, blended(X, Y))
 
 
 def test_numba_cuda_calls_numba_cuda_mlir(k: SimpleNamespace) -> None:
     out = cupy.zeros(N, "float32")
     k.trails.trail.forall(N)(RATE, cupy.asarray(X), out)
-    agrees(out, blended(X, np.ones(N, "float32")))
+    assert_close(out, blended(X, np.ones(N, "float32")))
 
 
 def test_c_plus_plus_calls_all_of_them(k: SimpleNamespace) -> None:
     out = cupy.zeros(N, "float32")
     k.sums.sums.forall(N)(RATE, cupy.asarray(X), cupy.asarray(Y), out)
-    agrees(out, logistic(X) + relaxed(X) + blended(X, Y))
+    assert_close(out, logistic(X) + relaxed(X) + blended(X, Y))
 
 
 @pytest.mark.parametrize("columns", [100, 1000])
@@ -95,7 +95,7 @@ def test_triton_beside_them(k: SimpleNamespace, columns: int) -> None:
     out = cupy.zeros_like(x)
     k.rows.softmax[(N // columns,)](x, out, columns)
     raised = np.exp(X.reshape(-1, columns).astype("float64"))
-    agrees(out, raised / raised.sum(axis=1, keepdims=True))
+    assert_close(out, raised / raised.sum(axis=1, keepdims=True))
 
 
 def test_kernels_of_all_take_turns_on_one_array(k: SimpleNamespace) -> None:
@@ -109,4 +109,4 @@ def test_kernels_of_all_take_turns_on_one_array(k: SimpleNamespace) -> None:
         expected = relaxed(logistic(expected))
         raised = np.exp(blended(expected, expected).reshape(10, 1000))
         expected = (raised / raised.sum(axis=1, keepdims=True)).ravel()
-    agrees(x, expected)
+    assert_close(x, expected)

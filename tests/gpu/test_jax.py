@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # what JA
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # beside other tests' libraries
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
-if extension.accelerator() is None:
+if extension.in_use() is None:
     pytest.skip(f"XLA's launches need the extension: {extension.why_not()}", allow_module_level=True)
 
 N = 1000

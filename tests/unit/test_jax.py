@@ -27,9 +27,9 @@ X = np.arange(4, dtype="float32")
 
 
 @pytest.fixture(scope="module")
-def registered(accelerator_module):
+def registered(extension_module):
     """The extension, with its handlers known to JAX, which keeps the first for ever."""
-    return accelerator_module
+    return extension_module
 
 
 @pytest.fixture

@@ -177,10 +177,10 @@ def _attributes(numbers, kept):
 
 
 @pytest.fixture
-def module(accelerator_module, monkeypatch):
+def module(extension_module, monkeypatch):
     """The extension."""
-    monkeypatch.setattr(extension, "_found", [accelerator_module])
-    return accelerator_module
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    return extension_module
 
 
 @pytest.fixture
