@@ -77,13 +77,13 @@ class Place:
         self.is_result = is_result
 
 
-def handlers() -> tuple[Any, Any]:
-    """The extension's two handlers of XLA's FFI: that of NVIDIA's GPUs, and the one that refuses on other devices.
+def handlers() -> tuple[Any, Any, Any]:
+    """The extension's handlers of XLA's FFI: for launches, for those that are pinned, and for other devices.
 
     Raises:
         DependencyError: The extension is not there.
     """
-    found: tuple[Any, Any] = _extension().xla_handlers()
+    found: tuple[Any, Any, Any] = _extension().xla_handlers()
     return found
 
 
@@ -93,8 +93,11 @@ def prepare(
     where: str,
     args: Sequence[object],
     places: Sequence[Place | None],
+    counts: tuple[int, int],
     configuration: tuple[object, object, int],
     n: int | None,
+    *,
+    pinned: bool,
 ) -> tuple[int, int]:
     """Prepare a launch: its number, and what tells it from launches of other processes.
 
@@ -106,8 +109,10 @@ def prepare(
         where: The same with its module's.
         args: The arguments in the kernel's order, arrays as `Shaped`.
         places: For each argument where XLA has it; None for those that are packed now.
+        counts: How many arguments and results XLA has.
         configuration: Grid, block and bytes of dynamic shared memory.
         n: If it is not None, in place of the grid: how many threads are needed. The block may then be None.
+        pinned: Whether XLA may record it: its images then stay loaded for as long as the process lives.
 
     Raises:
         ArgumentError: No packaged signature takes the arguments.
@@ -138,12 +143,9 @@ def prepare(
         holes = _holes(overload.parameters, values, given, places)
     finally:
         overload.slots.append(slot)
-    results = {place.index for place in places if place is not None and place.is_result}
-    buffers = {place.index for place in places if place is not None and not place.is_result}
     dimensions = (*wanted.grid, *wanted.block, wanted.shared)
     starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-    counts = max(buffers, default=-1) + 1, max(results, default=-1) + 1
-    described = where, kernel.kernel.value, dimensions, counts, packed, holes, starts
+    described = where, kernel.kernel.value, dimensions, (pinned, *counts), packed, holes, starts
     return _noted(module, loaded, described)
 
 
