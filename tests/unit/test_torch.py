@@ -103,6 +103,16 @@ def test_there_is_one_configuration(kernels, options):
         make(kernels.axpy, mutates=("z",), **options)
 
 
+def test_kernels_that_are_launched_otherwise_are_refused(kernels):
+    from aotcuda.in_place.kernel import PackagedKernel
+    from aotcuda.runtime.grid_kernel import GridKernel
+
+    for kind in (GridKernel, PackagedKernel, kernels.axpy[1, 1]):
+        kernel = kind("axpy", kernels.axpy.loader) if isinstance(kind, type) else kind
+        with pytest.raises(ArgumentError, match=r"aotcuda\.torch\.op takes kernels of modules that the build made"):
+            make(kernel, mutates=("z",))
+
+
 def test_tensors_that_are_on_no_gpu_are_refused(kernels):
     x = torch.zeros(4)
     with pytest.raises(
