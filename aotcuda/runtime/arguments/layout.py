@@ -75,7 +75,8 @@ class PackedOverload:
         self.forms = [parameters.form(parameter) for parameter in self.parameters]
         self.pack_into = block.pack_into if order is None else _reordered(block, order)
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
-        offsets = [part["offset"] for each in self.parameters for part in (each, *each.get("sizes", ()))]
+        packed = [each for each in self.parameters if each["kind"] != "constant"]
+        offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
         self.starts = sorted(offsets) if overload.get("one_by_one") else []
         self.slots: list[Slot] = []
         self.made: list[None] = []

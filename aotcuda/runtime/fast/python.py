@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from aotcuda.manifest import Parameter
+    from aotcuda.manifest import Parameter, Size
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Group
     from aotcuda.runtime.driver import Driver, Mark
@@ -64,7 +64,7 @@ _ATTEMPT = """
                 except Exception:
                     pass
                 else:
-                    return launch(configurations{n}[stream], kernel{n}, None, slot[1])
+                    return launch(configurations{n}[stream], kernel{n}, {handed})
             finally:
                 give_back{n}(slot)
 """
@@ -130,8 +130,6 @@ def specialise(
         place: What has to be asked about where it is launched.
         given: Whether the stream is given; otherwise it is the one that `arrays.current_stream` says.
     """
-    if any(overload.starts for overload in overloads):
-        return None
     writer = Writer(several=place.several, single=len(overloads) == 1, given=given)
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
@@ -148,7 +146,8 @@ def specialise(
             condition = writer.condition()
             block, order = overload.fast_struct()
             values = writer.values if order is None else [writer.values[at] for at in order]
-            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(values)))
+            handed = "slot[1], None" if overload.starts else "None, slot[1]"  # as PackedOverload.handed has it
+            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(values), handed))
             scope |= {
                 f"take{n}": overload.slots.pop,
                 f"give_back{n}": overload.slots.append,
@@ -168,8 +167,8 @@ def specialise(
         targets=", ".join(f"(configurations{n}, kernel{n})" for n, *_ in attempts),
         checks="\n            ".join(writer.checks) or "pass",
         attempts="".join(
-            _ATTEMPT.format(n=n, condition=condition, late=late, place=places, values=values)
-            for n, condition, late, values in attempts
+            _ATTEMPT.format(n=n, condition=condition, late=late, place=places, values=values, handed=handed)
+            for n, condition, late, values, handed in attempts
         ),
     )
     scope |= writer.names
@@ -393,7 +392,20 @@ class Writer:
         numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
         numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
         self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
-        self.values += [numbers[size["word"]] for size in parameter.get("sizes", ())]
+        if "divisor" in parameter:
+            self.check(f"not {found.address} % {parameter['divisor']}")
+        for size in parameter.get("sizes", ()):
+            self._promise(size, numbers[size["word"]], late=layout == "A" and size["word"].startswith("st"))
+            self.values.append(numbers[size["word"]])
+
+    def _promise(self, size: Size, number: str, *, late: bool) -> None:
+        """Write what a size must be beyond its type's bounds; extents are never negative, nor what is made of them."""
+        broken = [f"({number}) % {size['divisor']}"] if size.get("divisor", 1) > 1 else []
+        if late:
+            broken += [f"({number}) < 0"] if "least" in size else []
+            self.late += [f"if {' or '.join(broken)}: raise ValueError"] if broken else []
+        elif broken:
+            self.check(f"not {broken[0]}")
 
     def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of CuPy's."""
