@@ -1,7 +1,7 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
 With `--mlir` behind the folder: only those of the second front end, for environments that have no other; `--triton`
-likewise for Triton's. With
+and `--cutile` likewise for Triton's and cuTile's. With
 `--without foreign`: all of the first one's but that, whose binaries are of the nvcc that is installed, and too new for
 the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
 
@@ -55,6 +55,9 @@ CPP_WHEELS = {"cudacpp": (REPOSITORY / "tests" / "packages" / "cudacpp", "")}
 TRITON_WHEELS = {"tritonkernels": (REPOSITORY / "tests" / "packages" / "tritonkernels", "")}
 """As WHEELS, for Triton's kernels; where Triton is installed."""
 
+CUTILE_WHEELS = {"cutilekernels": (REPOSITORY / "tests" / "packages" / "cutilekernels", "")}
+"""Likewise for cuTile's kernels; where cuda-tile is installed, which has an environment of its own (extra `cutile`)."""
+
 
 def make_binaries(project: Path) -> None:
     """Make the binaries that the project `foreign` links; nvcc is that of the package nvidia-cuda-nvcc, or on PATH."""
@@ -79,6 +82,12 @@ def build_triton(folder: Path) -> None:
     if find_spec("triton") is not None:
         for name, (project, arch) in TRITON_WHEELS.items():
             build_one(project, folder / name, arch)
+
+
+def build_cutile(folder: Path) -> None:
+    """Build the wheels of cuTile's kernels."""
+    for name, (project, arch) in CUTILE_WHEELS.items():
+        build_one(project, folder / name, arch)
 
 
 def build_without(folder: Path, left_out: str) -> None:
@@ -128,4 +137,4 @@ if __name__ == "__main__":
     if options[:1] == ["--without"]:
         build_without(target, options[1])
     else:
-        {"--mlir": build_mlir, "--triton": build_triton}.get("".join(options), build)(target)
+        {"--mlir": build_mlir, "--triton": build_triton, "--cutile": build_cutile}.get("".join(options), build)(target)
