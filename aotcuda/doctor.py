@@ -34,7 +34,7 @@ def examine() -> dict[str, Any]:
         },
         "fast_path": {
             "in": "C" if problem is None else "Python",
-            "path": extension.accelerator().__file__ if problem is None else None,
+            "path": extension.in_use().__file__ if problem is None else None,
             "why_not_c": problem,
         },
         "driver": _driver(),

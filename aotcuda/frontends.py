@@ -66,7 +66,8 @@ class Registration:
         tested: The releases of its compiler that it was tested with (tools/matrix.py), the newest last; others are
             refused. The extras of pyproject.toml accept them all.
         beside: What else pip is told for those that do not work with the newest of what they require, by release.
-        distributions: How the names of the installed distributions begin whose versions decide what is compiled.
+        distributions: How the names of the installed distributions begin whose versions decide what is compiled; those
+            of `package` and of `internals` are among them.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
         internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
             imported is not what the sources ask.
@@ -136,7 +137,8 @@ class Registration:
         self.package = package
         self.tested = tested
         self.beside = beside
-        self.distributions = distributions
+        own = (package.replace("-", "_"), *internals)
+        self.distributions = tuple(dict.fromkeys(name for name in (*own, *distributions) if name))
         self.packages = packages
         self.internals = internals
         self.imports = imports
@@ -231,7 +233,6 @@ BUILT_IN: Mapping[str, Registration] = {
         compiler="aotcuda.builder.frontends.cutile.compiler:FRONT_END",
         requires="aotcuda[cutile]",
         package="cuda_tile",
-        distributions=("cuda_tile", "nvidia_cuda_tileiras"),
         packages=("cuda.tile",),
         internals=("cutile_cache",),
         imports="cuda.tile",

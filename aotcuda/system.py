@@ -26,10 +26,13 @@ def why_not(what: str) -> str | None:
 
 
 if sys.platform == "linux":
+    _after_fork: set[Callable[[], None]] = set()
 
     def after_fork(function: Callable[[], None]) -> None:
-        """Have `function` called in processes that this one forks."""
-        os.register_at_fork(after_in_child=function)
+        """Have `function` called in processes that this one forks: once in each, however often this was asked for."""
+        if function not in _after_fork:  # what Python was told to call cannot be taken back
+            _after_fork.add(function)
+            os.register_at_fork(after_in_child=function)
 
     def read_at(descriptor: int, start: int, size: int) -> bytes:
         """Up to `size` bytes of a file from `start` on, wherever other threads read."""

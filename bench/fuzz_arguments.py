@@ -154,21 +154,21 @@ def _fuzz(folder: Path, *, sanitize: bool) -> Any:
 
     library = folder / "libcuda.so.1"
     _compile(ROOT / "tests" / "support" / "fake_libcuda.c", library, ["-lpthread"])
-    extension = folder / "_launch.so"
+    compiled = folder / "_launch.so"
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     options = [*stable, f"-I{sysconfig.get_path('include')}", *(_SANITIZERS if sanitize else [])]
-    _compile(ROOT / "aotcuda" / "runtime" / "fast" / "launch.c", extension, options)
-    spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", extension)
+    _compile(ROOT / "aotcuda" / "runtime" / "fast" / "launch.c", compiled, options)
+    spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", compiled)
     assert spec is not None
     assert spec.loader is not None
-    accelerator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(accelerator)
+    extension = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extension)
     driver.LIBRARY = str(library)
     manifests.write(folder, [manifests.kernel("k", "void()")])
     sys.path.insert(0, str(folder))
     packaged = importlib.import_module("mypkg.kernels")
     packaged.k[1, 1]()
-    return argument_fuzz.Fuzz(packaged.__aotcuda__, ctypes.CDLL(str(library)), accelerator)
+    return argument_fuzz.Fuzz(packaged.__aotcuda__, ctypes.CDLL(str(library)), extension)
 
 
 def _compile(source: Path, library: Path, options: list[str]) -> None:

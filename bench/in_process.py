@@ -5,8 +5,9 @@ time and the driver lies a library that hands the calls on and adds up what they
 subtracted. So is what the program does for itself: its context and its arrays. `import ctypes` is the run time's to
 pay, unless an array library has imported it.
 
-States of aotcuda, each a folder that holds the package `aotcuda`, take turns in one run. CPU time is that of the one
-thread there is.
+States of aotcuda, each a folder that holds the package `aotcuda`, take turns in one run. They import the same packages,
+so a newer state reads what an older one built; packages in a folder of a state's name below `--packages` are its own.
+CPU time is that of the one thread there is.
 
     python bench/in_process.py                                # this state alone; building packages takes minutes
     python bench/in_process.py --packages DIR --states before=OLDER after=.
@@ -241,7 +242,8 @@ def _measure(
             for load in _LOADS:
                 for library in libraries:
                     for state, folder in states.items():
-                        path = os.pathsep.join([str(packages), str(folder), os.environ.get("PYTHONPATH", "")])
+                        search = [str(packages / state), str(packages), str(folder), os.environ.get("PYTHONPATH", "")]
+                        path = os.pathsep.join(search)
                         more = {"PYTHONPATH": path, "AOTCUDA_LOAD": load, **environment}
                         if library == "none":
                             more["LD_LIBRARY_PATH"] = str(Path(environment["CLOCK"]).parent)

@@ -220,7 +220,7 @@ def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
     from aotcuda.runtime.launcher import Launcher
 
     def fast() -> Callable[..., object]:
-        if extension.accelerator() is None:
+        if extension.in_use() is None:
             message = f"no fast path in C: {extension.why_not()}"
             raise MissingError(message)
         made: Callable[..., object] = case.packaged[GRID, BLOCK]

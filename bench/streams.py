@@ -46,7 +46,7 @@ def main() -> int:
     here = machine.describe()
     from aotcuda.runtime.fast import extension
 
-    path = "C" if extension.accelerator() is not None else "Python"
+    path = "C" if extension.in_use() is not None else "Python"
     kernels = importlib.import_module("benchkernels.kernels")
     figures: dict[str, dict[str, dict[str, float]]] = {}
     missing: dict[str, str] = {}

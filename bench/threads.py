@@ -127,7 +127,7 @@ def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
 
     plain([ctypes.c_void_p()])[0](2)  # loads everything
     ways = {"aotcuda, Python": plain}
-    if extension.accelerator() is not None:
+    if extension.in_use() is not None:
         ways["aotcuda, C"] = fast
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:

@@ -1,8 +1,11 @@
 """Packaged Triton kernels beside Triton's own launches: host time of a launch, GPU time, first result in a process.
 
-Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold.
+Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold. GPU
+times are those of a batch that is long enough for launches not to matter, by either way in turn; the ratio is the
+median of the pairs'. C launches Numba's axpy, a scalar and three arrays, as a measure of what a launch takes there.
 
-    python -m build --wheel tests/packages/tritonkernels && pip install tests/packages/tritonkernels/dist/*.whl
+    python bench/prepare.py /tmp/bench
+    python -m build --wheel tests/packages/tritonkernels --outdir /tmp/bench && pip install /tmp/bench/*.whl
     python bench/triton_launch.py                     # on a machine with a GPU, Triton and PyTorch
 """
 
@@ -10,11 +13,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import machine
+import peers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 _BATCH = 256  # the queue of a stream holds about a thousand
 _LIMIT = 1.0  # of GPU time, ours over Triton's
 _NOISE = 0.02
+_OVER_C = 1.0  # microseconds of host time
+_PAIRS = 12
 
 _FIRST = """
 import time; start = time.perf_counter()
@@ -46,24 +54,30 @@ def main() -> int:
     import triton
 
     cases = _cases(torch)
-    host = {
-        name: {way: median(_batch(launch, synchronize) for _ in range(arguments.turns)) for way, launch in ways.items()}
-        for name, ways in cases.items()
-    }
-    gpu = {name: {way: _gpu_time(torch, launch) for way, launch in ways.items()} for name, ways in cases.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        host, over_c = _host_times(cases, synchronize, arguments.turns, Path(folder))
+    gpu = {name: _gpu_times(torch, ways) for name, ways in cases.items()}
     first = {way: median(_first(launch) for _ in range(5)) for way, launch in _FIRSTS.items()}
+    print(f"C: {host['C']['C']:.2f} us a launch")
     machine.table(
-        ("kernel", "aotcuda, us", "Triton, us", "GPU aotcuda, us", "GPU Triton, us"),
-        [(name, *host[name].values(), *gpu[name].values()) for name in cases],
+        ("kernel", "over C, us", "Triton's over C, us", "GPU, us", "Triton's GPU, us", "ratio"),
+        [(name, *over_c[name].values(), *gpu[name].values()) for name in cases],
     )
-    ratios = {name: times["aotcuda"] / times["Triton"] for name, times in gpu.items()}
-    met = {f"{name}: GPU time at most {_LIMIT} of Triton's": ratio <= _LIMIT + _NOISE for name, ratio in ratios.items()}
+    print({way: f"first result after {seconds:.3f} s" for way, seconds in first.items()})
+    met = {
+        f"{name}: GPU time at most {_LIMIT} of Triton's": found["ratio"] <= _LIMIT + _NOISE
+        for name, found in gpu.items()
+    }
+    met |= {
+        f"{name}: a launch at most {_OVER_C} us over C": found["aotcuda"] <= _OVER_C for name, found in over_c.items()
+    }
     machine.verdicts(met, {})
     machine.write(
         arguments.out,
         here,
         triton=triton.__version__,
         host_microseconds=host,
+        over_c_microseconds=over_c,
         gpu_microseconds=gpu,
         first_result_seconds=first,
         measures=met,
@@ -104,6 +118,35 @@ def _cases(torch: Any) -> dict[str, dict[str, Callable[[], object]]]:
     }
 
 
+def _host_times(
+    cases: dict[str, dict[str, Callable[[], object]]],
+    synchronize: Callable[[], object],
+    turns: int,
+    folder: Path,
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """Microseconds of host time for a launch: the medians, and those of the differences to C in the same turn."""
+    import benchkernels.kernels  # type: ignore[import-not-found]
+
+    case = peers.Case(benchkernels.kernels, "axpy", 3, folder)
+    _, by_c = next(peers.c_batches(case, case.torch()))
+    found: dict[tuple[str, str], list[float]] = {}
+    for _ in range(turns):
+        synchronize()
+        found.setdefault(("C", "C"), []).append(by_c(_BATCH) / _BATCH * 1e6)
+        for name, ways in cases.items():
+            for way, launch in ways.items():
+                found.setdefault((name, way), []).append(_batch(launch, synchronize))
+    in_c = found["C", "C"]
+    times: dict[str, dict[str, float]] = {}
+    differences: dict[str, dict[str, float]] = {}
+    for (name, way), values in found.items():
+        times.setdefault(name, {})[way] = median(values)
+        if name in cases:
+            pairs = (value - base for value, base in zip(values, in_c, strict=True))
+            differences.setdefault(name, {})[way] = median(pairs)
+    return times, differences
+
+
 def _batch(launch: Callable[[], object], synchronize: Callable[[], object]) -> float:
     """Microseconds of host time for a launch, in a batch that begins with an idle GPU."""
     launch()
@@ -116,19 +159,34 @@ def _batch(launch: Callable[[], object], synchronize: Callable[[], object]) -> f
     return taken / _BATCH * 1e6
 
 
-def _gpu_time(torch: Any, launch: Callable[[], object]) -> float:
-    """Microseconds of the GPU's, by events around twenty launches; the median of ten."""
-    found = []
-    for _ in range(10):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        begin.record()
-        for _ in range(20):
-            launch()
-        end.record()
-        end.synchronize()
-        found.append(begin.elapsed_time(end) * 1000 / 20)
-    return median(found)
+def _gpu_times(torch: Any, ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Microseconds of the GPU's for a launch by each way, in turn, and the median of the first's ratios to the second.
+
+    The GPU waits until a batch is queued, so that it does not wait for the host in between.
+    """
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(_PAIRS + 1):
+        for way in [*ways][:: -1 if turn % 2 else 1]:
+            value = _gpu_time(torch, ways[way], _BATCH)
+            if turn:
+                found[way].append(value)
+    ours, theirs = found.values()
+    return {
+        **{way: median(values) for way, values in found.items()},
+        "ratio": median(mine / other for mine, other in zip(ours, theirs, strict=True)),
+    }
+
+
+def _gpu_time(torch: Any, launch: Callable[[], object], most: int) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    torch.cuda._sleep(20_000_000)  # cycles, about ten milliseconds: longer than queueing takes
+    begin.record()
+    for _ in range(most):
+        launch()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1000 / most
 
 
 def _first(launch: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 # that are to be interrupted would never hear of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Some tests crash copies of this process, which may be large by then.
+resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
 # Which of the two launch paths the tests go, and whether they go with a compiler that may become a tested one.

@@ -8,7 +8,7 @@ import sys
 from aotcuda import frontends
 from aotcuda import manifest as manifests
 
-_TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm")
+_TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm", "nvidia_nvfatbin")
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 
 

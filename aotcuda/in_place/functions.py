@@ -96,7 +96,7 @@ class HostFunction(Function):
 class DeviceFunction(Function):
     """A function for kernels to call."""
 
-    def __call__(self, *_args: object) -> NoReturn:
+    def __call__(self, *_args: object, **_named: object) -> NoReturn:
         """Say what it is.
 
         Raises:
@@ -152,7 +152,7 @@ class Kernel(Function):
         """As in brackets."""
         return self[griddim, blockdim, stream, sharedmem]
 
-    def __call__(self, *_args: object) -> NoReturn:
+    def __call__(self, *_args: object, **_named: object) -> NoReturn:
         """Say how a kernel is launched.
 
         Raises:

@@ -376,11 +376,15 @@ class ForAll:
 
     else:
 
-        def __call__(self, *args: object) -> None:
+        def __call__(self, *args: object, **named: object) -> None:
             """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
-            self._again(self._launch, args)
+            if named:
+                from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
 
-        __call__.__qualname__ = "a kernel's arguments are given by position: kernel.forall(n)"  # as in Launcher
+                name = self._kernel.__name__
+                record = self._loader.launched.kernel(name)
+                raise mismatch.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
+            self._again(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
@@ -388,7 +392,8 @@ class ForAll:
         group = loaded.table(name).group(args)
         known = loaded.block(group, self._shared) if group is not None and self._n > 0 else None
         if known is not None:
-            self._kernel[self._grid(known)](*args)
+            block = self._block or known  # as _grid, of which the call would be a hundredth of the launch
+            self._kernel[-(-self._n // block), block, self._stream, self._shared](*args)
             return
         loader.ready()  # which says what stands against a launch
         if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0 and self._launch_copies(loaded, args):

@@ -69,11 +69,11 @@ class Launcher:
 
     else:
 
-        def __call__(self, *args: object) -> None:
+        def __call__(self, *args: object, **named: object) -> None:
             """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
 
             Raises:
-                ArgumentError: No packaged signature takes the arguments.
+                ArgumentError: No packaged signature takes the arguments, or some are given by name.
                 LaunchError: The GPU cannot take the configuration.
                 RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
                 StaleBuildError: The package is installed as editable and its sources were edited after the build.
@@ -81,6 +81,8 @@ class Launcher:
                 CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
                 CudaError: The driver reports an error.
             """
+            if named:
+                self._refuse_names(named)
             code = self._fast(args)
             if not code:
                 return
@@ -88,9 +90,6 @@ class Launcher:
                 self.fail(code, args)
                 return
             self.launch(args)
-
-        # Python's words for a keyword argument begin with this. To take such arguments and refuse them costs 27 ns.
-        __call__.__qualname__ = "a kernel's arguments are given by position: kernel[grid, block]"
 
     @property
     def grid(self) -> Dimensions:
@@ -115,6 +114,12 @@ class Launcher:
     def launch(self, args: tuple[object, ...]) -> None:
         """As a call, where the fast path that took the last arguments does not take these."""
         again(self._launch, args)
+
+    def _refuse_names(self, named: dict[str, object]) -> NoReturn:
+        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+        record = self._loader.launched.kernel(self.name)
+        raise mismatch.by_name(self.where, f"{self.name}[grid, block]", record, named)
 
     def _launch(self, args: tuple[object, ...]) -> None:
         loader = self._loader
@@ -410,9 +415,9 @@ class Held:
         self._launcher = launcher
         self._owner = owner
 
-    def __call__(self, *args: object) -> None:
+    def __call__(self, *args: object, **named: object) -> None:
         """As for `Launcher`."""
-        self._launcher(*args)
+        self._launcher(*args, **named)
 
     def __reduce__(self) -> NoReturn:
         self._launcher.reduced()

@@ -15,7 +15,7 @@ from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceEr
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.arguments.layout import PackedOverload
@@ -108,6 +108,7 @@ class SimulatedKernel:
         self.signatures = [overload["signature"] for overload in record["overloads"]] if record is not None else []
         self._kernel = kernel
         self._fallback = fallback
+        self._record = record
         self._table: Any = None
         if record is not None:
             from aotcuda.runtime import driver  # noqa: PLC0415 (no driver is loaded by it)
@@ -128,20 +129,37 @@ class SimulatedKernel:
             )
             raise LaunchError(message)
         grid, block, _, shared = (*configuration, 0, 0)[:4]
-
-        def launch(*args: object) -> None:
-            self._kernel[grid, block, 0, shared](*self._taken(args))
-
-        return launch
+        return self._launcher((grid, block, 0, shared), "[grid, block]")
 
     def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> Callable[..., None]:
         """The kernel over `n` threads."""
         threads = block or 1  # as Numba's simulator has it: each of them is a thread of the processor's
-        return self[-(-n // threads), threads, stream, shared] if n else self._check
+        del stream
+        return self._launcher((-(-n // threads), threads, 0, shared) if n else None, ".forall(n)")
 
-    def _check(self, *args: object) -> None:
-        """A launch over no elements."""
-        self._taken(args)
+    def __call__(self, *_args: object, **_named: object) -> NoReturn:
+        """Say how a kernel is launched.
+
+        Raises:
+            TypeError: Always.
+        """
+        name = self.__name__
+        message = f"{self} needs a configuration: {name}[grid, block](...) or {name}.forall(n)(...)"
+        raise TypeError(message)
+
+    def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
+        """What launches it with a configuration, which is written as `how` says; None for no launch."""
+
+        def launch(*args: object, **named: object) -> None:
+            if named:
+                from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+                raise mismatch.by_name(str(self), f"{self.__name__}{how}", self._record, named)
+            taken = self._taken(args)
+            if configuration is not None:
+                self._kernel[configuration](*taken)
+
+        return launch
 
     def configure(self, grid: object, block: object, *, stream: object = 0, shared: int = 0, **_: object) -> Any:
         """As in brackets; what else can be said of a launch means nothing here."""

@@ -19,12 +19,12 @@ import pytest
 
 from gpu import prepare
 from support import front_ends
-from support.quick import accelerator_module, general, path, quick
+from support.quick import extension_module, general, path, quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["accelerator_module", "general", "path", "quick"]
+__all__ = ["extension_module", "general", "path", "quick"]
 
 REPOSITORY = Path(__file__).parents[2]
 GIVEN = os.environ.get("AOTCUDA_GPU_WHEELS")  # tests run with an environment that says nothing to aotcuda

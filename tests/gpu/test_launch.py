@@ -20,13 +20,13 @@ X = np.linspace(-3, 3, N, dtype="float32")
 SQUARE = "void(float32[::1], float32[::1])"
 
 
-@pytest.fixture(params=["python", "accelerator"])
+@pytest.fixture(params=["python", "extension"])
 def path(request, monkeypatch):
     """Which quick path launches have; what no overload takes is an error."""
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     if request.param == "python":
         monkeypatch.setattr(extension, "_found", [None])
-    elif extension.accelerator() is None:
+    elif extension.in_use() is None:
         pytest.skip(f"there is no fast path in C: {extension.why_not()}")
     return request.param
 

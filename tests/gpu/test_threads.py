@@ -36,12 +36,12 @@ def quickstart(installed):
     return quickstart.kernels
 
 
-@pytest.fixture(params=["python", "accelerator"])
+@pytest.fixture(params=["python", "extension"])
 def axpy(request, quickstart, monkeypatch):
     """The kernel with one of the fast paths, not loaded and with nothing learnt yet."""
     if request.param == "python":
         monkeypatch.setattr(extension, "_found", [None])
-    elif extension.accelerator() is None:
+    elif extension.in_use() is None:
         pytest.skip(f"there is no fast path in C: {extension.why_not()}")
     buffers.primary_context()
     buffers.check(buffers.cuda.cuCtxSynchronize())

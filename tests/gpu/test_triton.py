@@ -122,7 +122,8 @@ def test_without_triton_and_pytorch(run_clean, installed: Path) -> None:
     script = """
 import json, sys
 import tritonkernels.kernels as k
-from gpu.buffers import Buffer
+from gpu.buffers import Buffer, primary_context
+primary_context()
 x = Buffer("f", range(4096))
 k.scale[(64,)](x, 0.5, 4096)
 print(json.dumps([x.read()[-1], sorted({"triton", "torch", "numpy"} & {*sys.modules})]))

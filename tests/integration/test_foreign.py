@@ -119,12 +119,14 @@ def test_what_exported_functions_call_is_packaged_for_those_who_link_them(foreig
     assert "CALL" not in kernel_code(cuobjdump(linked, "--dump-sass"), "probe")
 
 
+@pytest.mark.alike
 def test_a_link_item_in_the_configuration_serves_kernels(tmp_path):
     project = build(tmp_path, files={"csrc/f.cu": CU}, module=KERNEL + 'link = ["csrc/f.cu"]')
     files = projects.content(projects.build_wheel(project))
     assert next(source["path"] for source in projects.manifest_of(files, "pkg.k")["sources"]) == "csrc/f.cu"
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     "search", ["options.include-dirs", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS", "config.CUDA_NVRTC_EXTRA_SEARCH_PATHS"]
 )
@@ -141,6 +143,7 @@ def test_headers_are_searched_where_the_user_says(tmp_path, search):
     projects.build_wheel(build(tmp_path, source, headers, **tables), **environ)
 
 
+@pytest.mark.alike
 def test_defines_and_options_reach_the_compiler(tmp_path):
     source = '#if WIDTH != 16 || !defined(FLAG) || __cplusplus < 202002L\n#error "not given"\n#endif\n' + CU
     options = 'options = { defines = { WIDTH = 16, FLAG = "" }, nvrtc-options = ["--std=c++20"] }'
@@ -175,13 +178,64 @@ def j(x):
 NO_INCLUDE = '#include "gone.h"\n'
 IN_NUMBA = SOURCE.replace(', abi="c"', "")
 
-REFUSED = {
+OF_THE_FRONT_END = {
+    "the other ABI": (
+        IN_NUMBA,
+        {"f.cu": "\n// not in the first line\n" + CU},
+        'link = ["f.cu"]',
+        (
+            "f.cu: twice is defined as float twice(float x) (f.cu:3), and Python declares it as int twice(T *, float) "
+            "(pkg/_k.py:3)"
+        ),
+    ),
+    "a source of declare_device that later GPUs compile": (
+        f"from numba import cuda\ncode = cuda.CUSource({CU + FOR_LATER!r}, name='m.cu')\n"
+        + SOURCE.replace(', abi="c"', ', abi="c", link=code'),
+        {},
+        "",
+        f"{MODULE}.kernels.k: m.cu does not compile for sm_80: ",
+    ),
+    "definitions that two kernels bring": (
+        TWO,
+        {},
+        'kernels.j = "void(float32[::1])"',
+        (
+            f"pkg.k: twice is defined twice, in first.cu (for {MODULE}.kernels.k) and in second.cu (for "
+            f"{MODULE}.kernels.j); a module's kernels are linked into one image, so rename one of the two "
+            "functions, or make the kernels that call them two modules"
+        ),
+    ),
+    "a lambda as callback": (
+        SOURCE.replace(', abi="c"', ", abi=\"c\", link=cuda.CUSource('', name='m.cu', setup_callback=lambda code: 0)"),
+        {},
+        "",
+        "the setup callback <lambda> of pkg._k cannot be packaged",
+    ),
+    "a file that declare_device names and is not there": (
+        SOURCE.replace(', abi="c"', ', abi="c", link="csrc/none.cu"'),
+        {},
+        "",
+        "it links csrc/none.cu",
+    ),
     "a symbol that nothing defines": (
         SOURCE,
         {"f.cu": CU.replace("twice", "twyce")},
         'link = ["f.cu"]',
         f"pkg.k: nothing defines twice, which {MODULE}.kernels.k calls (searched: f.cu; the nearest names are twyce)",
     ),
+    "a parameter of another kind": (
+        SOURCE,
+        {"f.cu": CU.replace("float x", "int x")},
+        'link = ["f.cu"]',
+        (
+            "f.cu: twice is defined as float twice(int x) (f.cu:1), and Python declares it as float twice(float) "
+            "(pkg/_k.py:3); make the two agree"
+        ),
+    ),
+}
+"""What depends on how a front end names and declares functions, or finds what they link."""
+
+OF_THE_LINK = {
     "a symbol with nothing linked": (SOURCE, {}, "", "pkg.k: nothing defines twice"),
     "two definitions in sources": (
         SOURCE,
@@ -195,15 +249,6 @@ REFUSED = {
         'link = ["f.cu"]',
         "pkg.k: k is defined twice, in the module's own kernels and functions and in f.cu",
     ),
-    "a parameter of another kind": (
-        SOURCE,
-        {"f.cu": CU.replace("float x", "int x")},
-        'link = ["f.cu"]',
-        (
-            "f.cu: twice is defined as float twice(int x) (f.cu:1), and Python declares it as float twice(float) "
-            "(pkg/_k.py:3); make the two agree"
-        ),
-    ),
     "another number of parameters": (
         SOURCE,
         {"f.cu": CU.replace("float x", "float x, float y")},
@@ -211,15 +256,6 @@ REFUSED = {
         (
             "f.cu: twice is defined as float twice(float x, float y) (f.cu:1), and Python declares it as float "
             "twice(float) (pkg/_k.py:3)"
-        ),
-    ),
-    "the other ABI": (
-        IN_NUMBA,
-        {"f.cu": "\n// not in the first line\n" + CU},
-        'link = ["f.cu"]',
-        (
-            "f.cu: twice is defined as float twice(float x) (f.cu:3), and Python declares it as int twice(T *, float) "
-            "(pkg/_k.py:3)"
         ),
     ),
     "a source that does not compile": (
@@ -242,23 +278,6 @@ REFUSED = {
             f'{MODULE}.link[0]: f.cu does not compile for sm_80: #error directive: "for later GPUs" (f.cu:4); it '
             "compiles for sm_90: list that and later ones in arch, or leave the code out for older GPUs by "
             "#if __CUDA_ARCH__ >= 900"
-        ),
-    ),
-    "a source of declare_device that later GPUs compile": (
-        f"from numba import cuda\ncode = cuda.CUSource({CU + FOR_LATER!r}, name='m.cu')\n"
-        + SOURCE.replace(', abi="c"', ', abi="c", link=code'),
-        {},
-        "",
-        f"{MODULE}.kernels.k: m.cu does not compile for sm_80: ",
-    ),
-    "definitions that two kernels bring": (
-        TWO,
-        {},
-        'kernels.j = "void(float32[::1])"',
-        (
-            f"pkg.k: twice is defined twice, in first.cu (for {MODULE}.kernels.k) and in second.cu (for "
-            f"{MODULE}.kernels.j); a module's kernels are linked into one image, so rename one of the two "
-            "functions, or make the kernels that call them two modules"
         ),
     ),
     **{
@@ -310,26 +329,24 @@ REFUSED = {
         'link = [{ path = "f.cu", teardown = "pkg._k:number" }]',
         f"{MODULE}.link[0].teardown: pkg._k:number is a int, which cannot be called",
     ),
-    "a lambda as callback": (
-        SOURCE.replace(', abi="c"', ", abi=\"c\", link=cuda.CUSource('', name='m.cu', setup_callback=lambda code: 0)"),
-        {},
-        "",
-        "the setup callback <lambda> of pkg._k cannot be packaged",
-    ),
-    "a file that declare_device names and is not there": (
-        SOURCE.replace(', abi="c"', ', abi="c", link="csrc/none.cu"'),
-        {},
-        "",
-        "it links csrc/none.cu",
-    ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=[name.replace(" ", "_") for name in REFUSED])
-def test_what_cannot_be_linked_is_refused_by_name(tmp_path, case):
-    source, files, link, said = REFUSED[case]
-    done = refused(build(tmp_path, source, files, module=KERNEL + link))
+def check_refusal(folder: Path, case: tuple[str, dict[str, bytes | str], str, str]) -> None:
+    source, files, link, said = case
+    done = refused(build(folder, source, files, module=KERNEL + link))
     assert said in done.err.splitlines()[0], done.err
+
+
+@pytest.mark.parametrize("case", OF_THE_FRONT_END, ids=[name.replace(" ", "_") for name in OF_THE_FRONT_END])
+def test_what_cannot_be_declared_is_refused_by_name(tmp_path, case):
+    check_refusal(tmp_path, OF_THE_FRONT_END[case])
+
+
+@pytest.mark.alike
+@pytest.mark.parametrize("case", OF_THE_LINK, ids=[name.replace(" ", "_") for name in OF_THE_LINK])
+def test_what_cannot_be_linked_is_refused_by_name(tmp_path, case):
+    check_refusal(tmp_path, OF_THE_LINK[case])
 
 
 WITH_CALLBACKS = """
@@ -354,6 +371,7 @@ def test_callbacks_of_an_object_in_memory_are_kept_by_name_and_once(tmp_path):
     assert projects.manifest_of(files, "pkg.k")["callbacks"] == [kept]
 
 
+@pytest.mark.alike
 def test_the_compilers_own_message_is_shown_with_file_and_line(tmp_path):
     done = refused(build(tmp_path, files={"csrc/f.cu": CU + "\nint f( {\n"}, module=KERNEL + 'link = ["csrc/f.cu"]'))
     assert "csrc/f.cu(3): error:" in done.err
@@ -402,22 +420,26 @@ def cubin(arch: str) -> bytes:
     return cuda_cpp.compile_source(CU, "CUBIN", f"--gpu-architecture={arch}", "-rdc=true")
 
 
+@pytest.mark.alike
 def test_a_binary_for_another_gpu_is_refused_with_its_arch_and_the_target(tmp_path):
     project = build(tmp_path, files={"f.cubin": cubin("sm_90")}, module=KERNEL + 'link = ["f.cubin"]')
     assert "f.cubin holds code for sm_90, which cannot be linked for sm_80" in refused(project).said
 
 
+@pytest.mark.alike
 def test_a_binary_of_an_older_minor_version_is_linked(tmp_path):
     tables = {"module": KERNEL + 'link = ["f.cubin"]', "aotcuda": 'arch = ["sm_86"]'}
     projects.build_wheel(build(tmp_path, files={"f.cubin": cubin("sm_80")}, **tables))
 
 
+@pytest.mark.alike
 def test_machine_code_among_the_inputs_of_ptx_is_refused(tmp_path):
     tables = {"module": KERNEL + 'link = ["f.cubin"]', "aotcuda": 'arch = ["compute_80"]'}
     done = refused(build(tmp_path, files={"f.cubin": cubin("sm_80")}, **tables))
     assert "compute_80 cannot be built, because f.cubin (cubin) is linked" in done.said
 
 
+@pytest.mark.alike
 def test_ltoir_newer_than_the_linker_is_named(tmp_path):
     code = cuda_cpp.compile_source(CU, "LTOIR", "--gpu-architecture=compute_80", "-dlto", "-rdc=true")
     newer = code[:6] + b"\x63" + code[7:]  # the version of the format

@@ -5,6 +5,7 @@ Mistakes of one kind are put into one project, since a build tells all of them a
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from integration.projects import MODULE, lines_of, refused, write
 from support import front_ends
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -361,8 +363,18 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def refused_by_the_compiler(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return told(tmp_path_factory.mktemp("compiling"), REFUSED[front_end])
+def _told_by_the_compiler(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+    @functools.cache
+    def build(front_end: str) -> list[str]:
+        return told(tmp_path_factory.mktemp("compiling"), REFUSED[front_end])
+
+    return build
+
+
+@pytest.fixture
+def refused_by_the_compiler(front_end: str, _told_by_the_compiler: Callable[[str], list[str]]) -> list[str]:
+    """What a front end's build said; a fixture of the module would build anew for each of the pairs below."""
+    return _told_by_the_compiler(front_end)
 
 
 @pytest.mark.parametrize(

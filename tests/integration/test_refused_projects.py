@@ -94,12 +94,14 @@ def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return found
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("name", [name for name, (_, said) in IMPORTS.items() if said])
 def test_the_line_shows_its_own_error_and_place(name: str, lines: dict[str, str]) -> None:
     said = " ".join(str(IMPORTS[name][1]).split())
     assert lines[f'tool.aotcuda.modules."pkg.{name}".source'] == f"importing pkg._{name} failed: {said}"
 
 
+@pytest.mark.alike
 def test_a_module_that_is_not_there_is_said_to_be_missing(lines: dict[str, str]) -> None:
     said = lines['tool.aotcuda.modules."pkg.absent".source']
     assert said.startswith("there is no module pkg._absent in ")
@@ -119,10 +121,12 @@ def f(x):
 """
 
 
+@pytest.mark.alike
 def test_functions_made_by_vectorize_may_lie_beside_packaged_kernels(tmp_path: Path) -> None:
     projects.build_wheel(write(tmp_path / "project", VECTORIZED, module=KERNEL))
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(("name", "line"), [("wide", 3), ("general", 6)])
 def test_one_of_them_is_no_kernel(name: str, line: int, tmp_path: Path) -> None:
     project = write(tmp_path / "project", VECTORIZED, module=f'kernels.{name} = "void(float32[:], float32[:])"')
@@ -197,6 +201,7 @@ CONFIGURATION = {
 }
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("name", CONFIGURATION)
 def test_a_configuration_that_cannot_be_built_is_refused(name: str, tmp_path: Path) -> None:
     arguments, said = CONFIGURATION[name]
@@ -239,6 +244,7 @@ def helper(x):
 """
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("kernel", "name", "line"), [("by_module", "k in by_module", 6), ("by_name", "renamed in helper", 12)]
 )
@@ -284,6 +290,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.alike
 def test_a_bad_variable_is_named_instead_of_the_key(tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", GOOD, module=KERNEL), AOTCUDA_ARCH="sm_80;sm_35")
     assert done.err.startswith(
@@ -311,6 +318,7 @@ def test_a_module_that_exists_already_is_not_replaced(name: str, tmp_path: Path)
     )
 
 
+@pytest.mark.alike
 def test_shared_memory_beyond_every_gpu_is_refused_with_the_linkers_reason(tmp_path: Path) -> None:
     source = """
 from numba import cuda, float64
@@ -327,6 +335,7 @@ def f(x):
     )
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize(
     ("code", "how"),
     [
@@ -339,6 +348,7 @@ def test_a_source_that_takes_the_build_down_is_named(code: str, how: str, tmp_pa
     assert refused(project).said == f"the build ended while importing pkg._k ({how}); what was printed stands above"
 
 
+@pytest.mark.alike
 def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     project = write(tmp_path / "project", "import not_installed\n", module=KERNEL)
     done = run(project, *projects.command(), AOTCUDA_DEBUG="1")

@@ -113,8 +113,25 @@ def test_an_import_touches_no_driver(installed: Path) -> None:
 
 
 def test_what_is_no_kernel_and_a_source_that_is_gone_are_said(installed: Path) -> None:
-    code = "import pkg.k\npkg.k.axpy[1]"
-    assert "LaunchError: pkg.k.axpy cannot be launched: write [grid, block]" in simulated(installed, code).err
+    code = """
+import pkg.k
+for launch in (lambda k: k[1], lambda k: k(a=1), lambda k: k[1, 1](a=1), lambda k: k.forall(0)(a=1)):
+    try:
+        launch(pkg.k.axpy)
+    except TypeError as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    configurations = "[grid, block], [grid, block, stream] or [grid, block, stream, shared]"
+    assert simulated(installed, code).out.splitlines() == [
+        f"LaunchError pkg.k.axpy cannot be launched: write {configurations}, not [1]",
+        "TypeError pkg.k.axpy needs a configuration: axpy[grid, block](...) or axpy.forall(n)(...)",
+        *(
+            f"ArgumentError pkg.k.axpy takes its arguments by position, not by name ('a'): write axpy{how}(a, x, out)"
+            for how in ("[grid, block]", ".forall(n)")
+        ),
+    ]
     source = installed / "pkg" / "_k.py"
     away = source.rename(source.with_suffix(".away"))
     done = simulated(installed, "import pkg.k\npkg.k.axpy")

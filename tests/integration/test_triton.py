@@ -132,7 +132,7 @@ fp32 = ["*fp32", "*fp32", "*fp32", "i32"]
 compiled("add__0_0", _kernels.add, fp32, {"BLOCK": 128}, ["x", "y", "out", "n"])
 compiled("add__1_2", _kernels.add, fp32, {"BLOCK": 1024}, [])
 compiled("softmax__0_0", _kernels.softmax, ["*fp32", "*fp32", "i32", "i32", "i32"], {"BLOCK": 1024},
-         ["out", "x", "out_stride", "stride"], num_warps=8)
+         ["out", "x", "out_stride", "stride", "columns"], num_warps=8)
 compiled("matmul__0_0", _tensor_cores.matmul,
          ["*fp16"] * 3 + ["i32", "i32", "i32", "i32", "one", "i32", "one", "i32", "one"],
          {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, ["a", "b", "c", "m", "n", "k", "am", "bk", "cm"],

@@ -2,7 +2,7 @@
 
 A case is a kernel of some overloads, and tuples of arguments that are launched one after the other. Each path has a
 kernel of its own, and objects that are made from the same descriptions: `general` learns nothing, `python` and
-`accelerator` learn as they do anywhere. All have to launch the same overload with the same bytes after waiting as
+`extension` learn as they do anywhere. All have to launch the same overload with the same bytes after waiting as
 often, or raise the same ArgumentError. Where an object changes from reading to reading, a path has to do what the
 general one does with an object that is one of its states for good, or raise an ArgumentError.
 """
@@ -34,7 +34,7 @@ from support.libraries import Array, Raises, State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATHS = ("general", "python", "accelerator")
+PATHS = ("general", "python", "extension")
 STEPS = 25
 
 
@@ -132,7 +132,7 @@ class Fuzz:
     def launcher(self, path: str, case: Case) -> Any:
         """A launcher of a new kernel, which takes one of the paths."""
         _learning[:] = [path != "general"]
-        fast_extension._found[:] = [self._extension if path == "accelerator" else None]
+        fast_extension._found[:] = [self._extension if path == "extension" else None]
         loader = Loader(self._module._loader.source)
         outline = manifest.Outline.of({**self._module.manifest, "kernels": [case.record]})
         loader._launch(self._module.ready(), outline)
@@ -144,7 +144,7 @@ class Fuzz:
         return [self._outcome(path, launcher, (item,), count=False) for item in (*before, last)][-1]
 
     def _outcome(self, path: str, launcher: Any, described: tuple[Any, ...], *, count: bool = True) -> tuple[Any, ...]:
-        fast_extension._found[:] = [self._extension if path == "accelerator" else None]
+        fast_extension._found[:] = [self._extension if path == "extension" else None]
         _learning[:] = [path != "general"]
         args = tuple([make(item) for item in described])
         last = self._last
@@ -157,7 +157,7 @@ class Fuzz:
             return ("raised", type(error).__name__, str(error))
         if last.launches != launches + 1:
             return ("raised", f"{last.launches - launches} launches", "")
-        taken = "general" if _submitted[0] > submitted else "python" if last.extended > extended else "accelerator"
+        taken = "general" if _submitted[0] > submitted else "python" if last.extended > extended else "extension"
         if count:
             self.taken[path][taken] += 1
         return ("launched", last.name, bytes(last.parameters[: last.size]).hex(), last.stream, last.waits - waits)

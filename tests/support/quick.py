@@ -28,7 +28,7 @@ NAME = "aotcuda.runtime.fast._launch"
 
 
 @pytest.fixture(scope="session")
-def accelerator_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def extension_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The fast path in C, compiled for this Python."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     headers = Path(sysconfig.get_path("include"))
@@ -47,11 +47,11 @@ def accelerator_module(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return module
 
 
-@pytest.fixture(params=["python", "accelerator"])
+@pytest.fixture(params=["python", "extension"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which quick path launches have: the one in Python, or the compiled one."""
     name: str = request.param
-    module = request.getfixturevalue("accelerator_module") if name == "accelerator" else None
+    module = request.getfixturevalue("extension_module") if name == "extension" else None
     monkeypatch.setattr(extension, "_found", [module])
     return name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.late_builds import builder
-from support.quick import accelerator_module, general, path, quick
+from support.quick import extension_module, general, path, quick
 from support.stand_in import cuda, stand_in_library
 
-__all__ = ["accelerator_module", "builder", "cuda", "general", "path", "quick", "stand_in_library"]
+__all__ = ["builder", "cuda", "extension_module", "general", "path", "quick", "stand_in_library"]

@@ -12,6 +12,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from aotcuda import frontends
 from aotcuda.builder.build_cache import remote, settings
 from aotcuda.builder.build_cache import store as stores
 from aotcuda.builder.build_cache.settings import Settings
@@ -315,3 +316,19 @@ def test_entries_are_for_the_variables_that_change_builds(
     before, same = settings.find([], ()), settings.find([], ())
     monkeypatch.setenv(name, "1")
     assert before == same != settings.find([], ())
+
+
+@pytest.mark.parametrize("name", sorted(frontends.BUILT_IN))
+def test_another_release_of_a_compiler_has_entries_of_its_own(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each distribution that a front end is, or is made of."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
+    registered = frontends.BUILT_IN[name]
+    for package in sorted({registered.package, *registered.internals, "nvidia_nvfatbin"}):
+        before = settings.find([name], ())
+        assert before is not None
+        release = tmp_path / package / f"{package.replace('-', '_')}-99.0.dist-info"
+        release.mkdir(parents=True)
+        monkeypatch.syspath_prepend(str(release.parent))
+        assert before != settings.find([name], ()), package

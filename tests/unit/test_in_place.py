@@ -287,9 +287,13 @@ def test_kernels_and_functions_are_pickled_by_name(cuda: StandIn) -> None:
 def test_a_device_function_is_for_kernels(cuda: StandIn) -> None:
     s = solver(cuda)
     with pytest.raises(TypeError, match=r"mypkg.solver.twice is a device function: kernels call it"):
-        s.twice(1)
+        s.twice(1, b=1)
     with pytest.raises(ValueError, match=r"mypkg.solver.add needs a configuration: add\[grid, block\]"):
-        s.add(1)
+        s.add(1, b=1)
+    refused = r"^mypkg.solver.add takes its arguments by position, not by name \('b'\): write add"
+    for launch, how in ((s.add[1, 8], r"\[grid, block\]"), (s.add.forall(8), r"\.forall\(n\)")):
+        with pytest.raises(ArgumentError, match=refused + how):
+            launch(1, b=1)
 
 
 def test_another_module_may_launch_and_import_its_kernels(cuda: StandIn) -> None:

@@ -25,13 +25,13 @@ EXAMPLES = settings(
 
 
 @pytest.fixture
-def fuzz(cuda, accelerator_module, monkeypatch):
+def fuzz(cuda, extension_module, monkeypatch):
     """The three paths over one module."""
     monkeypatch.delenv("FAKE_CUDA_LOG")
     module = cuda.package(kernel("k", "void()")).__aotcuda__
     module.attribute("k")[1, 1]()
     with argument_fuzz.patched():
-        yield argument_fuzz.Fuzz(module, ctypes.CDLL(str(cuda.library)), accelerator_module)
+        yield argument_fuzz.Fuzz(module, ctypes.CDLL(str(cuda.library)), extension_module)
 
 
 def test_the_paths_agree(fuzz):
@@ -42,7 +42,7 @@ def test_the_paths_agree(fuzz):
 
     run()
     assert fuzz.tuples > 1000
-    for path in ("python", "accelerator"):
+    for path in ("python", "extension"):
         assert fuzz.taken[path][path] > 50
     assert fuzz.errors > 50
 

@@ -41,14 +41,14 @@ class TestWhichFastPath:
     def test_the_extension_is_used_where_it_is(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(self.OWN)
-        assert extension.accelerator() is self.OWN
+        assert extension.in_use() is self.OWN
         assert extension.why_not() is None
         assert module.__aotcuda__.fast_path == "in C"
 
     def test_of_another_state_it_is_left_alone(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(types.SimpleNamespace(VERSION=99, __file__="/there/_launch.abi3.so"))
-        assert extension.accelerator() is None
+        assert extension.in_use() is None
         assert module.__aotcuda__.fast_path == (
             "in Python: /there/_launch.abi3.so is of another state of aotcuda; install aotcuda again"
         )
@@ -58,13 +58,13 @@ class TestWhichFastPath:
         module = cuda.package(kernel("k", "void(int32)"))
         looking(self.OWN)
         monkeypatch.setenv(name, "0")
-        assert extension.accelerator() is None
+        assert extension.in_use() is None
         assert module.__aotcuda__.fast_path == f"in Python: {name} is 0"
 
     def test_the_pure_wheel_has_none(self, cuda, looking):
         module = cuda.package(kernel("k", "void(int32)"))
         looking(None)
-        assert extension.accelerator() is None
+        assert extension.in_use() is None
         assert module.__aotcuda__.fast_path.startswith("in Python: this installation of aotcuda has none for cpython-")
 
     def test_one_that_cannot_be_loaded_says_why(self, cuda, looking, monkeypatch, tmp_path):
@@ -72,7 +72,7 @@ class TestWhichFastPath:
         (tmp_path / "_launch.so").write_bytes(b"no library")
         monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
         monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
-        assert extension.accelerator() is None
+        assert extension.in_use() is None
         assert extension.why_not().startswith(f"it cannot be imported: {tmp_path}/_launch.so: ")
 
     def test_launches_that_wait_have_none(self, cuda, monkeypatch):

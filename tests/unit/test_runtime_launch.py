@@ -10,9 +10,16 @@ import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
 from support import loaded
-from support.manifests import kernel
+from support.manifests import kernel, overload
 
 pytestmark = pytest.mark.usefixtures("path")
+
+
+class Stream:
+    """A stream by the protocol."""
+
+    def __cuda_stream__(self):
+        return 0, 77
 
 
 @pytest.fixture
@@ -87,15 +94,33 @@ class TestConfiguration:
             with pytest.raises(TypeError, match=r"^mypkg.kernels.k needs a configuration: k\[grid, block\]\(...\) or "):
                 call()
 
-    def test_keyword_arguments_are_refused_in_words(self, cuda, k):
-        for launch, how in ((k[1, 32], "kernel[grid, block]()"), (k.forall(32), "kernel.forall(n)()")):
-            for _ in range(2):
-                with pytest.raises(TypeError) as caught:
-                    launch(a=1)
-                words = f"a kernel's arguments are given by position: {how} got an unexpected keyword argument 'a'"
-                assert str(caught.value) == words
-                launch(1)
-        assert len(cuda.launches()) == 4
+    @pytest.mark.parametrize(
+        ("launch", "how", "launches"),
+        [
+            (lambda k: k[1, 32], "k[grid, block]", 8),
+            (lambda k: k[1, 32, Stream()], "k[grid, block]", 8),
+            (lambda k: k.configure(1, 32, priority=0), "k[grid, block]", 8),
+            (lambda k: k.forall(32), "k.forall(n)", 8),
+            (lambda k: k.forall(0), "k.forall(n)", 0),
+        ],
+        ids=["brackets", "held", "configured", "forall", "none"],
+    )
+    def test_arguments_by_name_are_refused_in_words(self, cuda, launch, how, launches):
+        overloads = [overload("void(float32[::1])", "k_0", names="x"), overload("void(int32, int32)", "k_1")]
+        ready = launch(cuda.package({**kernel("k"), "overloads": overloads}, load="first-use").k)
+        for names, called in (({"b": 2}, "(a, b)"), ({"b": 2, "\n": 1}, "(x)")):
+            for _ in range(2):  # before anything was launched and learnt, and after it
+                with pytest.raises(ArgumentError) as caught:
+                    ready(1, **names)
+                given = ", ".join(map(repr, names))
+                assert str(caught.value).splitlines() == [
+                    f"mypkg.kernels.k takes its arguments by position, not by name ({given}): write {how}{called}",
+                    "  packaged: void(float32[::1])",
+                    "  packaged: void(int32, int32)",
+                ]
+                for _ in range(2):
+                    ready(1, 2)
+        assert len(cuda.launches()) == launches
 
     @pytest.mark.parametrize(
         "n", ["10", 1.5, None, (4, 4), np.zeros(4)], ids=["text", "float", "nothing", "shape", "array"]

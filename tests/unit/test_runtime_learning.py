@@ -77,14 +77,14 @@ class TestWhatTheExtensionIsTaught:
     """It reads what it is taught from, and holds it against what the overloads take."""
 
     @pytest.fixture
-    def teach(self, accelerator_module, installed, monkeypatch):
-        monkeypatch.setattr(extension, "_found", [accelerator_module])
+    def teach(self, extension_module, installed, monkeypatch):
+        monkeypatch.setattr(extension, "_found", [extension_module])
 
         def teach(parameter, arg, code=None):
-            plan = accelerator_module.Plan(64, (parameter,))
+            plan = extension_module.Plan(64, (parameter,))
             codes = bytes([extension._kind(arg) if code is None else code])
             rest = ([True], -1, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
-            return accelerator_module.Records().learn((arg,), codes, ((plan, 1),), *rest)
+            return extension_module.Records().learn((arg,), codes, ((plan, 1),), *rest)
 
         return teach
 
@@ -110,9 +110,9 @@ class TestWhatTheExtensionIsTaught:
     def test_an_array_is_no_number(self, teach):
         assert teach(("s", "i", 0, "C", 0, 0, 0, b"", ""), array("interface", F4)) is False
 
-    def test_words_of_dimensions_that_there_are_not_are_no_plan(self, accelerator_module):
+    def test_words_of_dimensions_that_there_are_not_are_no_plan(self, extension_module):
         with pytest.raises(ValueError, match="only the general path"):
-            accelerator_module.Plan(64, (("a", "Q", 0, "C", 1, 4, 1, bytes([17]), "<f4"),))
+            extension_module.Plan(64, (("a", "Q", 0, "C", 1, 4, 1, bytes([17]), "<f4"),))
 
 
 VALUES = [name for name in argument_fuzz.NUMBERS if not name.startswith("turns")]

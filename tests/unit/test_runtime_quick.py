@@ -291,7 +291,7 @@ def test_unloading_ends_what_was_quick_and_the_next_launch_loads_again(cuda):
 
 
 def test_types_that_were_learnt_before_an_unload_take_no_room(cuda, general):
-    """The accelerator keeps as many as 32 at a time; those of images that are gone come back one by one."""
+    """The extension keeps as many as 32 at a time; those of images that are gone come back one by one."""
     module = cuda.package(kernel("k", "void(float32[::1])"))
     run = module.k[1, 1]
     plain = cuda.array(F4)
@@ -417,7 +417,7 @@ class TestSeveralGpus:
         assert [call["device"] for call in cuda.launches()] == [0, 1, 0, 1]
         assert len(general) == 2
 
-    def test_the_accelerator_is_quick_on_streams_of_the_current_gpu(self, cuda, general):
+    def test_the_extension_is_quick_on_streams_of_the_current_gpu(self, cuda, general):
         cuda.set(devices="9.0,9.0", streams="119=1")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         driver.get().make_current(1)
@@ -573,7 +573,7 @@ def test_launches_leave_the_memory_as_it_was(cuda, monkeypatch):
 
 
 class TestTorchExchange:
-    """PyTorch's tensors through DLPack's exchange in C, which the accelerator reads."""
+    """PyTorch's tensors through DLPack's exchange in C, which the extension reads."""
 
     @pytest.fixture(autouse=True)
     def _torch(self, libraries):
@@ -592,7 +592,7 @@ class TestTorchExchange:
             k[1, 1](tensor)
         assert len({launch["parameters"] for launch in cuda.launches()}) == 1
         assert len(general) == 1
-        assert (libraries.EXCHANGED[0] > 0) == (path == "accelerator")
+        assert (libraries.EXCHANGED[0] > 0) == (path == "extension")
 
     def test_strided_tensors(self, cuda, general):
         k = cuda.package(kernel("k", "void(float32[:,:])")).k

@@ -290,7 +290,7 @@ def test_events_are_kept_where_launches_wait_for_streams_in_c(cuda, current, pat
         k[1, 1, 55](array("exchange"))
     used = {call["event"] for call in cuda.calls("cuEventRecord")}
     destroyed = used & {call["event"] for call in cuda.calls("cuEventDestroy")}  # what other tests left goes any time
-    assert (len(used), len(destroyed)) == ((2, 1) if path == "accelerator" else (10, 10))
+    assert (len(used), len(destroyed)) == ((2, 1) if path == "extension" else (10, 10))
     assert ordered(cuda) == [(55, TORCH), ("launch", 55)] * 10
 
 

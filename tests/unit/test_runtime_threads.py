@@ -281,19 +281,19 @@ def test_threads_that_meet_at_a_kernels_first_launch_make_its_overloads_once(cud
     assert len(made) == 1
 
 
-def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, accelerator_module, monkeypatch):
+def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, extension_module, monkeypatch):
     arrived, turns = threading.Semaphore(0), itertools.count()
 
     def patient_records():
         if next(turns) == 0:  # until every thread is about to make a launcher
             for _ in range(THREADS):
                 assert arrived.acquire(timeout=30)
-        return accelerator_module.Records()
+        return extension_module.Records()
 
     patient = types.SimpleNamespace(
         Records=patient_records,
-        Launcher=accelerator_module.Launcher,
-        Configurations=accelerator_module.Configurations,
+        Launcher=extension_module.Launcher,
+        Configurations=extension_module.Configurations,
     )
     monkeypatch.setattr(extension, "_found", [patient])
     k = cuda.package(kernel("k", "void(int64)")).k
@@ -307,9 +307,9 @@ def test_launchers_that_are_made_at_once_share_what_they_learn(cuda, accelerator
     assert {id(run.records) for run in made} == {id(k._kept.shared["records"].table)}
 
 
-def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, accelerator_module, general, monkeypatch):
+def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_module, general, monkeypatch):
     """Reading an argument can run any code, and so other threads."""
-    monkeypatch.setattr(extension, "_found", [accelerator_module])
+    monkeypatch.setattr(extension, "_found", [extension_module])
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     plain = cuda.array(np.zeros(9, "<f4"))
     learning = []
@@ -372,7 +372,7 @@ def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypa
             k[1, 1, stream](value, array)
 
     def learn():
-        if path == "accelerator":
+        if path == "extension":
             extension._use_cupy()  # what matters here of all that learning does
         else:
             k[1, 1, 77](0, type("ndarray", (Streamed.ndarray,), {})(plain))
@@ -409,8 +409,8 @@ def test_an_interface_may_change_while_it_is_read(cuda, path):
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a GIL at all times")
-def test_the_fast_path_in_c_leaves_the_gil_off(cuda, accelerator_module):
-    folder = Path(accelerator_module.__file__).parent
+def test_the_fast_path_in_c_leaves_the_gil_off(cuda, extension_module):
+    folder = Path(extension_module.__file__).parent
     code = f"""
 import json, sys
 before = sys._is_gil_enabled()

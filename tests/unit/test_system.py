@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 
 import pytest
@@ -39,6 +40,16 @@ def test_another_one_is_refused_in_a_line(windows: object, monkeypatch: pytest.M
 def test_what_only_linux_has_is_refused_likewise_and_not_missing(windows: object) -> None:
     with pytest.raises(AotcudaError, match=r"^aotcuda launches kernels and keeps what it compiled on Linux alone"):
         windows.machine()
+
+
+def test_what_is_to_be_called_after_forks_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of drivers are started in a run of these tests, and each fork would call what each has asked for."""
+    noted = []
+    monkeypatch.setattr(os, "register_at_fork", lambda *, after_in_child: noted.append(after_in_child))
+    here = [].clear
+    for _ in range(3):
+        system.after_fork(here)
+    assert noted == [here]
 
 
 def test_a_process_is_told_from_a_later_one_of_its_number() -> None:

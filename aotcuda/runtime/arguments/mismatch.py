@@ -9,7 +9,9 @@ from aotcuda.runtime.arguments import arrays, parameters, reading, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Parameter
+    from collections.abc import Iterable
+
+    from aotcuda.manifest import Kernel, Parameter
     from aotcuda.runtime.arguments.layout import PackedOverload
 
 
@@ -49,6 +51,24 @@ def unreadable(
     which = f"argument {at + 1}, {names[0]}," if at is not None and names else "an argument"
     problem = error if isinstance(error, views.UnreadableError) else views.UnreadableError.of(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
+
+
+def by_name(where: str, launch: str, record: Kernel | None, names: Iterable[str]) -> ArgumentError:
+    """The error for arguments given by name, to a kernel that has none by name.
+
+    Args:
+        where: The kernel.
+        launch: How it is launched, up to its arguments.
+        record: What is packaged of it; None if that is not known.
+        names: The names that were given.
+    """
+    overloads = record["overloads"] if record is not None else []
+    called = [[parameter["name"] for parameter in overload["parameters"]] for overload in overloads]
+    nearest = next((known for known in called if {*names} <= {*known}), called[0] if called else ["..."])
+    given = ", ".join(map(repr, names))
+    lists = "".join(f"\n  packaged: {overload['signature']}" for overload in overloads)
+    way = f"write {launch}({', '.join(nearest)})"
+    return ArgumentError(f"{where} takes its arguments by position, not by name ({given}): {way}{lists}")
 
 
 def _lists(overloads: list[PackedOverload], args: tuple[object, ...]) -> str:

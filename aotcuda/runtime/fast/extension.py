@@ -80,13 +80,12 @@ _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
-_watching = False
 _RECORDS = "records"
 _lock = allocate_lock()
 """Of the making of `Records`: launchers that did not share them would not share what they learn."""
 
 
-def accelerator() -> Any:
+def in_use() -> Any:
     """The extension module, None if it is not installed or not wanted."""
     if not _found:
         module, problem = _find()
@@ -97,7 +96,7 @@ def accelerator() -> Any:
 
 def why_not() -> str | None:
     """Why launches go without the extension, None if they do not."""
-    return None if accelerator() is not None else " ".join(_missing)
+    return None if in_use() is not None else " ".join(_missing)
 
 
 def _find() -> tuple[Any, str]:
@@ -146,7 +145,7 @@ class Records:
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
                 starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-                self._overloads[overload] = accelerator().Plan(overload.size, described, starts)
+                self._overloads[overload] = in_use().Plan(overload.size, described, starts)
             except (LookupError, ValueError, GeneralOnlyError):
                 self._overloads[overload] = None
         return self._overloads[overload]
@@ -154,7 +153,7 @@ class Records:
 
 def records(shared: dict[object, Any], configuration: Configuration) -> Records | None:
     """A kernel's records, which `shared` holds; None where launches of this configuration go without the extension."""
-    module = accelerator()
+    module = in_use()
     if module is None or drivers.forked or configuration.largest() > _MOST:  # no grid has so many; a launch says so
         return None
     if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
@@ -173,24 +172,24 @@ def in_front(
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
-    return accelerator().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded, *(named or ()))
+    return in_use().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded, *(named or ()))
 
 
 def hold(launcher: object, stream: object) -> Any:
     """A launcher like this one of the extension's, which keeps a stream alive; None if it is another one."""
-    module = accelerator()
+    module = in_use()
     return module.hold(launcher, stream) if module is not None and type(launcher) is module.Launcher else None
 
 
 def configurations(launchers: dict[object, Any]) -> Any:
     """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
-    module = accelerator()
+    module = in_use()
     return launchers if module is None else module.Configurations(launchers)
 
 
 def know_stream(stream: object, handle: int) -> None:
     """Let `configurations` read streams of this one's type, of which `handle` was read."""
-    module, kind = accelerator(), type(stream)
+    module, kind = in_use(), type(stream)
     attribute = _HANDLES.get(kind.__module__.partition(".")[0])
     if module is None:
         return
@@ -220,7 +219,6 @@ def learn(
         args: The arguments.
         shared: Bytes of dynamic shared memory, which a launch has opted in to already.
     """
-    global _watching  # noqa: PLW0603 (the hook cannot be taken back)
     try:
         families = [arrays.family(arg) for arg in args]
         kinds = [_kind(arg) for arg in args]
@@ -232,10 +230,8 @@ def learn(
     if "cupy" in families:
         _use_cupy()
     if "torch" in families:
-        accelerator().set_torch_stream(arrays.torch_stream())
-    if not _watching:
-        system.after_fork(accelerator().disable)
-        _watching = True
+        in_use().set_torch_stream(arrays.torch_stream())
+    system.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if library.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
@@ -313,7 +309,7 @@ def _use_cupy() -> None:
     source: Any = getattr(streams, "__pyx_capi__", {}).get("get_current_stream_ptr")
     if type(source).__name__ != "PyCapsule" or not _has_signature(source):
         source = arrays.cupy_stream()
-    accelerator().set_cupy_stream(source, arrays.cupy_says_stream())
+    in_use().set_cupy_stream(source, arrays.cupy_says_stream())
 
 
 def _has_signature(capsule: object) -> bool:

@@ -39,6 +39,7 @@ _TEMPLATE = """
 def bind(launch, targets, stream, context, device):
     [{targets}] = targets
     same = stream or 1
+    {bound}
     def fast(args):
         try:
             {checks}
@@ -64,7 +65,7 @@ _ATTEMPT = """
                 except Exception:
                     pass
                 else:
-                    return launch(configurations{n}[stream], kernel{n}, {handed})
+                    return launch({configuration}, kernel{n}, {handed})
             finally:
                 give_back{n}(slot)
 """
@@ -163,11 +164,21 @@ def specialise(
         gone = "ask_cuStreamIsCapturing(stream, slot[4]) or ask_cuStreamGetCtx(stream, slot[4])"
         writer.places.append(f"if stream > 2 and ({gone} or slot[3].value != context): raise LookupError")
     places = "\n                    ".join(writer.places)
+    configuration = "configurations{}[stream]" if writer.asks_stream else "configuration{}"
     source = _TEMPLATE.format(
         targets=", ".join(f"(configurations{n}, kernel{n})" for n, *_ in attempts),
+        bound="; ".join(f"configuration{n} = configurations{n}[stream]" for n, *_ in attempts),
         checks="\n            ".join(writer.checks) or "pass",
         attempts="".join(
-            _ATTEMPT.format(n=n, condition=condition, late=late, place=places, values=values, handed=handed)
+            _ATTEMPT.format(
+                n=n,
+                condition=condition,
+                late=late,
+                place=places,
+                values=values,
+                configuration=configuration.format(n),
+                handed=handed,
+            )
             for n, condition, late, values, handed in attempts
         ),
     )
@@ -238,6 +249,11 @@ class Writer:
         self._bounded: dict[int, list[str]] = {}
         self._products: list[str] = []
         self._small: dict[int, list[str]] = {}
+
+    @property
+    def asks_stream(self) -> bool:
+        """Whether each launch asks a library which stream it is on."""
+        return bool(self._leader)
 
     def begin(self) -> None:
         """Begin an overload."""
