@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,6 @@ from aotcuda.errors import AotcudaError, CompileError, ConfigError, SourceError,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 KEY = 'tool.aotcuda.modules."pkg.k"'
 ADD = "float32[::1], float32[::1], int32"
@@ -322,6 +322,30 @@ def test_a_missing_tileiras_is_named_with_what_installs_it(front: Any, monkeypat
     monkeypatch.setattr(_compile, "_find_compiler_bin", nowhere)
     with pytest.raises(ToolchainError, match=re.escape("pip install 'aotcuda[cutile]'")):
         type(front)().prepare("")
+
+
+def test_a_tileiras_on_path_takes_what_lies_beside_it_whatever_toolkit_builds(
+    front: Any, build: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from cuda.tile import _compile
+
+    found = Path(_compile._find_compiler_bin().path)
+    (code,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})[0].code
+    for folder in ("bin", "nvvm/bin", "lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "bin" / "ptxas").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "ptxas").chmod(0o755)
+    monkeypatch.setattr(_compile, "_find_pip_tileiras", lambda: None)
+    monkeypatch.setenv("PATH", str(found.parent))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    _compile._find_compiler_bin.cache_clear()
+    try:
+        front.prepare("")
+        options = units(ADD)[0].options
+        made = front.assemble("pkg.k", [code], tables.target(target_of("sm_80")), options)
+    finally:
+        _compile._find_compiler_bin.cache_clear()
+    assert made.cuda >= (13, 4)
 
 
 def test_another_release_of_cuda_tile_is_refused(front: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,10 @@ class CutileFrontEnd:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it tells of wheels that do not belong together, and looks elsewhere
             try:
-                tileiras = compiling._find_compiler_bin().path
+                binary = compiling._find_compiler_bin()  # which cuda-tile keeps
+                # The build's own toolkit: tileiras would take its ptxas and libNVVM in place of those beside it.
+                binary.pass_cuda_home_var = False
+                tileiras = binary.path
                 release = _RELEASE.search(_said(tileiras, "--version"))
             except OSError as error:
                 message = f"{_DISTRIBUTION} finds no tileiras ({error}); install it: pip install 'aotcuda[cutile]'"
