@@ -223,6 +223,7 @@ class Overload(TypedDict):
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone
     one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
+    apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
 

@@ -46,7 +46,11 @@ def test_add_in_every_variant(t: SimpleNamespace, n: int, tile: int, shift: int)
     assert t.torch.equal(out, x + y)
 
 
-def test_arrays_may_be_the_same(t: SimpleNamespace) -> None:
+def test_arrays_may_overlap_where_the_table_says_so(t: SimpleNamespace) -> None:
+    rows = t.torch.zeros(16, 1024, device="cuda")
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="overlap, and the kernel was compiled for arrays that do not"):
+            t.kernels.softmax[16](rows, rows)
     x = t.torch.arange(5000, device="cuda", dtype=t.torch.float32)
     t.kernels.add[20](x, x, x, TILE=256)
     assert t.torch.equal(x, 2 * t.torch.arange(5000, device="cuda", dtype=t.torch.float32))

@@ -142,7 +142,7 @@ def export(symbol, kernel, parameters):
 
 export("add__1_0", _kernels.add, [array(ct.float32, 1, 16, 16)] * 3 + [1024])
 export("add__0_2", _kernels.add, [array(ct.float32, 1, 1, 1)] * 3 + [256])
-export("softmax__0_1", _kernels.softmax, [array(ct.float32, 2, 16, 1)] * 2 + [1024])
+export("softmax__0_1", _kernels.softmax, [array(ct.float32, 2, 16, 1, several=False)] * 2 + [1024])
 """
 
 

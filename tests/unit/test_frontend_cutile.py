@@ -251,6 +251,16 @@ REFUSED = [
         CompileError,
         f"{KEY}.kernels.add.constants.m: m is no parameter of add, and no ct.Constant; its constants are TILE",
     ),
+    (
+        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x", "n"]},
+        CompileError,
+        f"{KEY}.kernels.add.overlap: n is no array of add; name two or more of its arrays (x, out), or leave it out",
+    ),
+    (
+        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x"]},
+        CompileError,
+        f"{KEY}.kernels.add.overlap: one array alone overlaps no other; name two or more of its arrays (x, out), or",
+    ),
     ({"python": "ad", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source has no function ad; did you"),
     ({"python": "plain", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source.plain is function, and no"),
     ({"python": "pairs", "signature": ADD}, CompileError, f"{KEY}.kernels.add: pairs takes a tuple, x; packaged"),
@@ -297,6 +307,12 @@ def test_what_the_compiler_is_told_is_what_launches_check(build: Any) -> None:
         x = found.parameters[0]
         assert x["divisor"] == 16
         assert [size.get("divisor") for size in x["sizes"]] == [extents, extents, 8, None]
+
+
+@pytest.mark.parametrize(("overlap", "wanted"), [((), ((0, 1),)), (("x", "out"), ())])
+def test_arrays_that_are_not_said_to_overlap_are_to_lie_apart(build: Any, overlap: Any, wanted: Any) -> None:
+    found = build({"signature": ADD, "constants": {"TILE": 64}, "overlap": [*overlap]})
+    assert {one.apart for one in found} == {wanted}
 
 
 def test_an_array_that_is_indexed_with_64_bits_has_such_sizes(build: Any) -> None:

@@ -120,3 +120,76 @@ def test_what_breaks_a_promise_is_refused_in_words(cuda, package, monkeypatch, p
             k[1, 1](given(cuda, shape, shift=shift, strides=strides))
         k[1, 1](given(cuda, right))
     assert len(cuda.launches()) == 3
+
+
+def two_arrays(cuda, layout="C"):
+    """A kernel of two arrays that must not overlap, and behind that another for those that do."""
+    first = {**array(1, layout), "name": "x"}
+    second = {**array(1, layout), "name": "out", "offset": 16}
+    second["sizes"] = [{**size, "offset": size["offset"] + 16} for size in second["sizes"]]
+    constant = {"name": "c", "type": "c=5", "kind": "constant", "offset": 0, "value": 5}
+    found = kernel("k", "void()", "void()")
+    for at, overload in enumerate(found["overloads"]):
+        overload |= {
+            "parameters": [first, constant, second],
+            "parameter_bytes": 32,
+            "symbol": f"k_{at}",
+            "one_by_one": True,
+            **({"apart": [[0, 2]]} if at == 0 else {}),
+        }
+    cuda.set(sizes="8,4,4,8,4,4")
+    return found
+
+
+APART = [(0, 8, 32, 8), (32, 8, 0, 8), (0, 8, 4096, 8), (0, 1, 4, 1)]
+OVERLAPPING = [(0, 8, 0, 8), (0, 8, 28, 8), (28, 8, 0, 8), (0, 100, 16, 1), (16, 1, 0, 100)]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("places", "wanted"), [*((one, "k_0") for one in APART), *((one, "k_1") for one in OVERLAPPING)], ids=str
+)
+def test_arrays_that_overlap_go_to_a_variant_for_them(cuda, places, wanted):
+    k = cuda.package(two_arrays(cuda)).k
+    memory = cuda.array(np.zeros(4096, "<f4"))
+    start, count, other, others = places
+    x, out = view_of(cuda, memory, start, count), view_of(cuda, memory, other, others)
+    for _ in range(2):
+        k[1, 1](x, 5, out)
+        assert launched(cuda) == wanted
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize(
+    ("stride", "start", "count", "wanted"),
+    [(8, 16, 3, "k_1"), (8, 20, 3, "k_0"), (400, 16, 3, "k_1"), (400, 804, 3, "k_0"), (400, 16, 0, "k_0")],
+)
+def test_arrays_of_any_strides_reach_as_far_as_their_last_elements(cuda, stride, start, count, wanted):
+    k = cuda.package(two_arrays(cuda, "A")).k
+    memory = cuda.array(np.zeros(4096, "<f4"))
+    x, out = view_of(cuda, memory, 0, 3, stride), view_of(cuda, memory, start, count, 8)
+    for _ in range(3):
+        k[1, 1](x, 5, out)
+        assert launched(cuda) == wanted
+
+
+@pytest.mark.usefixtures("path")
+def test_arrays_that_overlap_are_refused_by_name(cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+    found = two_arrays(cuda)
+    del found["overloads"][1]
+    k = cuda.package(found).k
+    memory = cuda.array(np.zeros(4096, "<f4"))
+    for _ in range(3):
+        k[1, 1](view_of(cuda, memory, 0, 8), 5, view_of(cuda, memory, 64, 8))
+        with pytest.raises(ArgumentError, match=r"argument 1, x, and argument 3, out, overlap, and the kernel was"):
+            k[1, 1](view_of(cuda, memory, 0, 8), 5, view_of(cuda, memory, 4, 8))
+    assert len(cuda.launches()) == 3
+
+
+def view_of(cuda, memory, start, count, stride=4):
+    """An array of `count` elements, `start` bytes into another one."""
+    found = cuda.array(0)
+    strides = None if stride == 4 else (stride,)
+    found.interface |= {"shape": (count,), "strides": strides, "data": (memory.address + start, False)}
+    return found

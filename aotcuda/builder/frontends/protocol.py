@@ -173,6 +173,7 @@ class CompiledKernel:
         one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
             them all is; of `layout` the order and the sizes hold.
         has_functions: Its code has the exported functions of its module in it, so these are not linked again.
+        apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
     """
 
     code: tuple[LinkInput, ...]
@@ -195,6 +196,7 @@ class CompiledKernel:
     arguments: tuple[Argument, ...] | None = None
     one_by_one: bool = False
     has_functions: bool = False
+    apart: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 10
+_VERSION = 11
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -145,7 +145,8 @@ class Records:
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
                 starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-                self._overloads[overload] = in_use().Plan(overload.size, described, starts)
+                apart = bytes([at for pair in overload.apart for at in pair])
+                self._overloads[overload] = in_use().Plan(overload.size, described, starts, apart)
             except (LookupError, ValueError, GeneralOnlyError):
                 self._overloads[overload] = None
         return self._overloads[overload]

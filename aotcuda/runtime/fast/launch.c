@@ -110,7 +110,7 @@ static SHARED(int) disabled = 0;
 /* ---------------------------------------------------------------------------------------------------------------- plans */
 
 enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHAPE = 16, WORD_STRIDE = 32, WORD_STEP = 48 };
-enum { MOST_WORDS = 40, MOST_SIZES = 10, SIZE_BYTES = 9, MOST_STARTS = 128, ANY_DIMENSIONS = 255 };
+enum { MOST_WORDS = 40, MOST_SIZES = 10, SIZE_BYTES = 9, MOST_STARTS = 128, MOST_PAIRS = 64, ANY_DIMENSIONS = 255 };
 
 /* A number that a kernel takes from an array, as a parameter of its own. */
 typedef struct {
@@ -141,6 +141,8 @@ typedef struct {
     Parameter *parameters;
     int starts_count; /* 0: the driver is handed the block; else a pointer to each of these places in it */
     int *starts;
+    int pairs_count; /* of arrays that must not overlap, by their number among the arrays */
+    unsigned char pairs[MOST_PAIRS][2];
 } Plan;
 
 /* Whether all words are of dimensions that there are. */
@@ -181,13 +183,31 @@ static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes,
     return 1;
 }
 
+static int is_array(const Parameter *parameter) { return parameter->kind == 'a' || parameter->kind == 'e'; }
+
+/* 0 if there are too many pairs, or one names what is no array. */
+static int read_pairs(Plan *plan, const unsigned char *numbers, Py_ssize_t bytes) {
+    if (bytes % 2 || bytes / 2 > MOST_PAIRS)
+        return 0;
+    plan->pairs_count = (int)(bytes / 2);
+    for (Py_ssize_t i = 0; i < bytes; i++) {
+        if (numbers[i] >= plan->count || !is_array(&plan->parameters[numbers[i]]))
+            return 0;
+        int before = 0;
+        for (int j = 0; j < numbers[i]; j++)
+            before += is_array(&plan->parameters[j]);
+        plan->pairs[i / 2][i % 2] = (unsigned char)before;
+    }
+    return 1;
+}
+
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
     int size;
     PyObject *parameters;
-    const char *starts = "";
-    Py_ssize_t starts_bytes = 0;
-    if (!PyArg_ParseTuple(args, "iO!|y#", &size, &PyTuple_Type, &parameters, &starts, &starts_bytes))
+    const char *starts = "", *apart = "";
+    Py_ssize_t starts_bytes = 0, apart_bytes = 0;
+    if (!PyArg_ParseTuple(args, "iO!|y#y#", &size, &PyTuple_Type, &parameters, &starts, &starts_bytes, &apart, &apart_bytes))
         return NULL;
     Py_ssize_t count = PyTuple_Size(parameters), starts_count = starts_bytes / (Py_ssize_t)sizeof(int32_t);
     if (size > MOST_BYTES || count > MOST_ARGUMENTS || starts_count > MOST_STARTS) {
@@ -255,6 +275,11 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         memcpy(parameter->words, words, words_count);
         for (Py_ssize_t j = 0; j < words_count; j++)
             parameter->counts_elements |= parameter->words[j] >= WORD_STEP;
+    }
+    if (!read_pairs(self, (const unsigned char *)apart, apart_bytes)) {
+        Py_DECREF(self);
+        PyErr_SetString(PyExc_ValueError, "pairs of arrays that only the general path takes");
+        return NULL;
     }
     return (PyObject *)self;
 }
@@ -1046,6 +1071,31 @@ static const Record *find(Table *table, const Shape *shape, void *context, const
     }
 }
 
+/* The lowest address of an array that has elements, and the first one after it. */
+static void reach(const View *view, int itemsize, uint64_t *low, uint64_t *high) {
+    *low = *high = view->address;
+    if (!view->has_strides)
+        *high += (uint64_t)view->items * (uint64_t)itemsize;
+    for (int i = 0; view->has_strides && i < view->ndim; i++)
+        *(view->strides[i] < 0 ? low : high) += (uint64_t)(view->shape[i] - 1) * (uint64_t)view->strides[i];
+    *high += view->has_strides ? (uint64_t)itemsize : 0;
+}
+
+/* Whether no two arrays overlap that must not. */
+static int are_apart(const Plan *plan, const View *views, const int *itemsizes) {
+    for (int i = 0; i < plan->pairs_count; i++) {
+        int a = plan->pairs[i][0], b = plan->pairs[i][1];
+        uint64_t low, high, other_low, other_high;
+        if (!views[a].items || !views[b].items)
+            continue;
+        reach(&views[a], itemsizes[a], &low, &high);
+        reach(&views[b], itemsizes[b], &other_low, &other_high);
+        if (low < other_high && other_low < high)
+            return 0;
+    }
+    return 1;
+}
+
 /* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none, or if one of
  * the arguments is not for this path: which plan it would fit is not known then. */
 static int pack(const Record *record, PyObject *const *args, View *views, unsigned char *block) {
@@ -1070,7 +1120,7 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
                                        : !pack_number(parameter, &numbers[i], block))
                 break;
         }
-        if (i == plan->count)
+        if (i == plan->count && are_apart(plan, views, record->itemsizes))
             return number;
     }
     return -1;
@@ -2074,7 +2124,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 10) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 11) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -144,6 +144,8 @@ def specialise(
             writer.begin()
             for name, parameter, arg in zip(names, overload.parameters, args, strict=True):
                 parameters.of(parameter).write(writer, name, parameter, arg)
+            for first, second in overload.apart:
+                writer.apart(*[(names[at], overload.parameters[at]) for at in (first, second)])
             condition = writer.condition()
             block, order = overload.fast_struct()
             values = writer.values if order is None else [writer.values[at] for at in order]
@@ -403,16 +405,36 @@ class Writer:
                 self.late.append(read)
             if parameters.in_elements(parameter) and steps:
                 self.late.append(f"if {' or '.join(f'{step} % {itemsize}' for step in steps)}: raise ValueError")
+        if "divisor" in parameter:
+            self._start(found)
         numbers = {"items": " * ".join(extents) or "1", "itemsize": str(itemsize), "data": found.address}
         numbers |= {f"shape{axis}": extent for axis, extent in enumerate(extents)}
         numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
         numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
         self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
         if "divisor" in parameter:
-            self.check(f"not {found.address} % {parameter['divisor']}")
+            self.check(f"not {self._start(found)} % {parameter['divisor']}")
         for size in parameter.get("sizes", ()):
             self._promise(size, numbers[size["word"]], late=layout == "A" and size["word"].startswith("st"))
             self.values.append(numbers[size["word"]])
+
+    def apart(self, first: tuple[str, Parameter], second: tuple[str, Parameter]) -> None:
+        """Write that two arrays do not overlap; those without elements may go the general way."""
+        ends = []
+        for name, parameter in (first, second):
+            found = self._arrays.get(name)
+            if found is None or parameter.get("layout", "A") == "A":
+                raise GeneralOnlyError
+            size = " * ".join([str(views.item_bytes(parameter["dtype"])), *found.extents])
+            ends.append((self._start(found), size))
+        (start, size), (other, others) = ends
+        self.check(f"{start} >= {other} + {others} or {other} >= {start} + {size}")
+
+    def _start(self, found: _Array) -> str:
+        """An array's address, asked for once."""
+        if not found.address.isidentifier():
+            found.address = self.compute("p", found.address)
+        return found.address
 
     def _promise(self, size: Size, number: str, *, late: bool) -> None:
         """Write what a size must be beyond its type's bounds; extents are never negative, nor what is made of them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import re
 import subprocess
 import tempfile
@@ -162,6 +163,7 @@ class CutileFrontEnd:
             doc=inspect.getdoc(_function(loaded)) or "",
             launch=_LAUNCH,
             arguments=tuple(_arguments(loaded)),
+            apart=tuple(_apart(unit, parameters)),
             one_by_one=True,  # the driver may add tensor maps of its own to the block
         )
 
@@ -320,6 +322,7 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
             f"{unit.python} takes {len(names)} arguments beside constants: {', '.join(names) or 'none'}"
         )
         raise CompileError(message)
+    _check_overlap(unit, [name for name, kind in zip(names, unit.types, strict=True) if kind.ndim])
     given = dict(unit.constants)
     for parameter in constant:
         if parameter.name not in given and not _has_value(parameter):
@@ -335,6 +338,23 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
             what = "an argument" if name in names else "no parameter"
             message = f"{unit.key}.constants.{name}: {name} is {what} of {unit.python}, and no ct.Constant; {hint}"
             raise CompileError(message)
+
+
+def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
+    """Refuse names of what is no array, and of a single one.
+
+    Raises:
+        CompileError: There are such.
+    """
+    if not unit.overlap:
+        return
+    wrong = next((name for name in unit.overlap if name not in arrays), None)
+    if wrong is not None or len(set(unit.overlap)) < 2:
+        problem = f"{wrong} is no array of {unit.python}" if wrong else "one array alone overlaps no other"
+        message = (
+            f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or leave it out"
+        )
+        raise CompileError(message)
 
 
 def _has_value(parameter: inspect.Parameter) -> bool:
@@ -364,7 +384,6 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
     import cuda.tile as ct  # noqa: PLC0415 (as in prepare)
     from cuda.tile import compilation  # noqa: PLC0415
 
-    several = sum(bool(kind.ndim) for kind in unit.types) > 1
     found: list[Any] = []
     for parameter, annotation, kind in _typed(unit, loaded):
         if kind is None:
@@ -379,7 +398,7 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
                     kind.ndim,
                     index_dtype=ct.int64 if _index(annotation) == "q" else ct.int32,
                     stride_lower_bound_incl=0,
-                    alias_groups=["arrays"] if several else [],  # nothing keeps a launch from giving one twice
+                    alias_groups=["overlap"] if parameter.name in unit.overlap else [],
                     may_alias_internally=kind.layout == "A",  # strides may be zero
                     stride_constant=[1 if axis == _unit_axis(kind) else None for axis in range(kind.ndim)],
                     stride_divisible_by=_stride_divisors(kind),
@@ -450,6 +469,14 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
                 one["divisor"] = tables.DIVISOR
         found.append(one)
     return found, layout
+
+
+def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[int, int]]:
+    """The pairs of arguments whose arrays the compiler takes to lie apart."""
+    arrays = [at for at, parameter in enumerate(parameters) if parameter["kind"] == "array"]
+    for first, second in itertools.combinations(arrays, 2):
+        if not {parameters[first]["name"], parameters[second]["name"]} <= {*unit.overlap}:
+            yield first, second
 
 
 def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:

@@ -174,6 +174,9 @@ class ConstantShape:
         return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
 
 
+_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(Entry):
     """A kernel that the module offers for launching."""
@@ -214,12 +217,21 @@ class Kernel(Entry):
         default=(),
         metadata=setting(
             TableOf(
-                name=Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name),
+                name=_NAME,
                 value=ConstantShape(),
                 expected="a table of constants",
             ),
             "Values of `ct.Constant` parameters; with lists, a variant for each combination.",
             "{ TILE = [128, 1024] }",
+        ),
+    )
+    overlap: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            ListOf(item=_NAME, expected="a list of names of parameters"),
+            "Parameters whose arrays may overlap each other, or be the same. Of all others the compiler takes for "
+            "granted that they do not, and launches check it.",
+            '["x", "out"]',
         ),
     )
 
@@ -243,6 +255,7 @@ class CutileUnit(PythonUnit):
         types: Types of the parameters that are no constants.
         constants: Values of those that are, by name.
         chosen: Names of constants that a launch need not give.
+        overlap: Names of parameters whose arrays may overlap each other.
         specialise: As the table has it.
     """
 
@@ -250,6 +263,7 @@ class CutileUnit(PythonUnit):
     types: tuple[Type, ...]
     constants: tuple[tuple[str, Constant], ...]
     chosen: frozenset[str]
+    overlap: tuple[str, ...]
     specialise: str
 
 
@@ -333,6 +347,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
             types=types,
             constants=constants,
             chosen=frozenset(name for name, values in given if len(values) == 1),
+            overlap=kernel.overlap,
             specialise=kernel.specialise,
         )
         for number, (types, constants) in enumerate(itertools.product(kernel.signatures, combinations))
