@@ -218,6 +218,12 @@ class _Array:
         self.strides = strides
         self.readonly = readonly
 
+    def start(self, writer: Writer) -> str:
+        """The variable that has its address, which is asked for once from now on."""
+        if not self.address.isidentifier():
+            self.address = writer.compute("p", self.address)
+        return self.address
+
 
 class Writer:
     """Writes the checks of arguments, and the expressions of the numbers to pack.
@@ -406,14 +412,14 @@ class Writer:
             if parameters.in_elements(parameter) and steps:
                 self.late.append(f"if {' or '.join(f'{step} % {itemsize}' for step in steps)}: raise ValueError")
         if "divisor" in parameter:
-            self._start(found)
+            found.start(self)
         numbers = {"items": " * ".join(extents) or "1", "itemsize": str(itemsize), "data": found.address}
         numbers |= {f"shape{axis}": extent for axis, extent in enumerate(extents)}
         numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
         numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
         self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
         if "divisor" in parameter:
-            self.check(f"not {self._start(found)} % {parameter['divisor']}")
+            self.check(f"not {found.start(self)} % {parameter['divisor']}")
         for size in parameter.get("sizes", ()):
             self._promise(size, numbers[size["word"]], late=layout == "A" and size["word"].startswith("st"))
             self.values.append(numbers[size["word"]])
@@ -426,15 +432,9 @@ class Writer:
             if found is None or parameter.get("layout", "A") == "A":
                 raise GeneralOnlyError
             size = " * ".join([str(views.item_bytes(parameter["dtype"])), *found.extents])
-            ends.append((self._start(found), size))
+            ends.append((found.start(self), size))
         (start, size), (other, others) = ends
         self.check(f"{start} >= {other} + {others} or {other} >= {start} + {size}")
-
-    def _start(self, found: _Array) -> str:
-        """An array's address, asked for once."""
-        if not found.address.isidentifier():
-            found.address = self.compute("p", found.address)
-        return found.address
 
     def _promise(self, size: Size, number: str, *, late: bool) -> None:
         """Write what a size must be beyond its type's bounds; extents are never negative, nor what is made of them."""
