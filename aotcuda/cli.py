@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+_NARROWEST = 60
+"""Columns below which nothing is broken any further."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, or the process's own; returns the exit code."""
     try:
@@ -62,11 +67,15 @@ def _parser() -> argparse.ArgumentParser:
 
     inspect = commands.add_parser("inspect", help="show what a wheel, a module, a folder or a fatbin holds")
     inspect.add_argument(
-        "target", metavar="TARGET", help="wheel, importable module or package, folder, fatbin or cubin"
+        "target", metavar="TARGET", nargs="+", help="wheel, importable module or package, folder, fatbin or cubin"
     )
     form = inspect.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     form.add_argument("--header", action="store_true", help="print the C headers instead of a table")
+    form.add_argument("--summary", action="store_true", help="print a line for each kernel, over all its targets")
+    keys = ("name", "bytes", "registers", "spills", "shared", "local")
+    inspect.add_argument("--sort", metavar="KEY", choices=keys, help=f"kernels by one of {', '.join(keys)}")
+    inspect.add_argument("--filter", metavar="GLOB", help="kernels and functions of these names alone: 'axpy*'")
     inspect.set_defaults(run=_inspect)
 
     _add_build(commands)
@@ -118,6 +127,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     _add_cache(commands.add_parser("cache", help="what builds and the JIT fallback compiled on this machine"))
+
+    completion = commands.add_parser("completion", help="print a script by which a shell completes this command")
+    completion.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    completion.set_defaults(run=_completion)
     return parser
 
 
@@ -150,21 +163,36 @@ def _inspect(arguments: argparse.Namespace) -> None:
     if arguments.header:
         from aotcuda.binary.targets import headers  # noqa: PLC0415 (as below)
 
-        print("\n".join(headers(arguments.target)), end="")
+        print("\n".join(header for target in arguments.target for header in headers(target)), end="")
         return
     import json  # noqa: PLC0415 (here and below: a command loads what it needs, and no more)
 
+    from aotcuda.inspect import colours, summary, table  # noqa: PLC0415
     from aotcuda.inspect.collect import collect  # noqa: PLC0415
-    from aotcuda.inspect.table import render  # noqa: PLC0415
+    from aotcuda.inspect.report import Report  # noqa: PLC0415
 
-    report = collect(arguments.target)
+    found = Report(modules=tuple(module for target in arguments.target for module in collect(target).modules))
+    report = summary.chosen(found, pattern=arguments.filter, sort=arguments.sort)
     _set_errors("backslashreplace")  # a terminal may lack letters
     if not arguments.json:
-        print(render(report))
+        width = _columns()
+        if arguments.summary:
+            colours.write(summary.render(report, sort=arguments.sort, width=width), sys.stdout)
+        else:
+            colours.write(table.render(report, width or table.WIDTH), sys.stdout)
         return
     for part in json.JSONEncoder(indent=2).iterencode(report.json()):
         sys.stdout.write(part)
     print()
+
+
+def _columns() -> int | None:
+    """The width of the terminal that standard output is; None if it is none."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # noqa: PLC0415 (as above)
+
+    return max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST)
 
 
 def _set_errors(errors: str) -> None:
@@ -228,7 +256,7 @@ def _build(arguments: argparse.Namespace) -> None:
             from aotcuda import frontends  # noqa: PLC0415
 
             wanted = frontends.requirement(frontends.DEFAULT)
-            message = f"building needs {error.name}, which is not installed; run: pip install {wanted!r}"
+            message = f"building needs compilers, which are not installed ({error}); run: pip install {wanted!r}"
             raise ToolchainError(message) from error
         interrupt.check()
         written = build_project(
@@ -272,6 +300,12 @@ def _doctor(arguments: argparse.Namespace) -> None:
     found = doctor.examine()
     _set_errors("backslashreplace")
     print(json.dumps(found, indent=2) if arguments.json else doctor.render(found))
+
+
+def _completion(arguments: argparse.Namespace) -> None:
+    from aotcuda import completion  # noqa: PLC0415
+
+    print(completion.script(_parser(), arguments.shell))
 
 
 def _warm(arguments: argparse.Namespace) -> None:

@@ -66,8 +66,8 @@ class Registration:
         tested: The releases of its compiler that it was tested with (tools/matrix.py), the newest last; others are
             refused. The extras of pyproject.toml accept them all.
         beside: What else pip is told for those that do not work with the newest of what they require, by release.
-        distributions: How the names of the installed distributions begin whose versions decide what is compiled; those
-            of `package` and of `internals` are among them.
+        distributions: How the names of the installed distributions begin whose versions decide what is compiled;
+            `package` and `internals` are among them.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
         internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
             imported is not what the sources ask.

@@ -9,11 +9,12 @@ from pathlib import Path
 from aotcuda.builder.build_cache import settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
-from aotcuda.errors import TargetError
+from aotcuda.errors import AotcudaError, TargetError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from aotcuda.cache.entries import Entry
 
@@ -49,9 +50,9 @@ def cache_list() -> Iterator[str]:
     for size, used, target, kernel, key in rows if found else ():
         columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
         yield "  ".join(columns)
-    cap = _size(entries.size_cap())
+    cap = shown_size(entries.size_cap())
     total = sum(entry.bytes for entry in found)
-    yield f"{len(found)} entries, {_size(total)} of at most {cap}, in {_root()}"
+    yield f"{len(found)} entries, {shown_size(total)} of at most {cap}, in {_root()}"
     builds = settings.shown()
     if builds is None:
         return
@@ -59,7 +60,8 @@ def cache_list() -> Iterator[str]:
     kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
     total = sum(entry.bytes for entry in listed)
     what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
-    yield f"{len(listed)} entries of builds{f' ({what})' if what else ''}, {_size(total)} of at most {cap}, in {builds}"
+    kept = f" ({what})" if what else ""
+    yield f"{len(listed)} entries of builds{kept}, {shown_size(total)} of at most {cap}, in {builds}"
 
 
 def cache_clear() -> Iterator[str]:
@@ -69,11 +71,28 @@ def cache_clear() -> Iterator[str]:
         TargetError: There is no folder.
     """
     count, size = entries.clear(_cache())
-    yield f"{count} entries, {_size(size)}, removed from {_root()}"
+    yield f"{count} entries, {shown_size(size)}, removed from {_root()}"
     builds = settings.shown()
     if builds is not None:
         count, size = entries.clear(_files(builds))
-        yield f"{count} entries of builds, {_size(size)}, removed from {builds}"
+        yield f"{count} entries of builds, {shown_size(size)}, removed from {builds}"
+
+
+def totals() -> dict[str, dict[str, Any]]:
+    """Of the fallback's cache and of what builds keep: folder, entries and bytes, and what is wrong with it."""
+    return {"fallback": _totals(folder.folder()), "builds": _totals(settings.shown())}
+
+
+def _totals(root: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"folder": root, "entries": None, "bytes": None, "problem": None}
+    if root is not None:
+        try:
+            listed = entries.entries(_files(root))
+        except AotcudaError as error:
+            found["problem"] = str(error)
+        else:
+            found |= {"entries": len(listed), "bytes": sum(entry.bytes for entry in listed)}
+    return found
 
 
 def _root() -> str:
@@ -99,14 +118,21 @@ def _files(root: str) -> Files:
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     record = entry.record
     if record is None:
-        return _size(entry.bytes), _age(entry.used), "?", "damaged, to be replaced when it is next needed", entry.key
+        return (
+            shown_size(entry.bytes),
+            _age(entry.used),
+            "?",
+            "damaged, to be replaced when it is next needed",
+            entry.key,
+        )
     kernel = f"{record['module']}, all kernels"
     if record["kernel"] is not None:
         kernel = f"{record['module']}.{record['kernel']} {record['signature']}"
-    return _size(entry.bytes), _age(entry.used), record["target"], kernel, entry.key
+    return shown_size(entry.bytes), _age(entry.used), record["target"], kernel, entry.key
 
 
-def _size(count: float) -> str:
+def shown_size(count: float) -> str:
+    """A number of bytes as people read it: `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

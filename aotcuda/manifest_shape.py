@@ -197,6 +197,7 @@ class Resources(TypedDict):
     shared: int  # static, a block
     local: int | None  # a thread; None when the code itself cannot say (recursion)
     constant: int
+    spills: NotRequired[int]  # bytes stored and loaded for want of registers; absent where no linker's log told
 
 
 class Raised(TypedDict):

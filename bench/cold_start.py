@@ -115,12 +115,14 @@ def _measure(
                 notes[name] = noted
             if turn:  # the first one warms the file cache, and the peers' own
                 found[name].append(parts)
-    figures = {
-        name: {part: round(median([item[part] for item in items]), 2) for part in items[0]}
-        for name, items in found.items()
-        if items
-    }
-    return figures, notes
+    return {name: _figures(items) for name, items in found.items() if items}, notes
+
+
+def _figures(items: list[Parts]) -> Parts:
+    """The median of each part, and the quartiles of what matters."""
+    spread = machine.summary([item["beyond"] for item in items])
+    medians = {part: round(median([item[part] for item in items]), 2) for part in items[0]}
+    return {**medians, "beyond_q1": round(spread["q1"], 2), "beyond_q3": round(spread["q3"], 2)}
 
 
 class _FailedError(Exception):

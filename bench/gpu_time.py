@@ -91,13 +91,13 @@ def main() -> int:
     cuda: Any = cupy.RawModule(code=_CUDA, backend=compiler, options=("-O3",) if compiler == "nvcc" else ())
 
     figures: dict[str, dict[str, float]] = {}
-    for name, (grid, block, ours, pointers, out) in _cases(cupy, arguments.scale).items():
-        ways: dict[str, Callable[[], object]] = {"packaged": _call(getattr(kernels, name)[grid, block], ours)}
+    for name, (grid, block, ours, pointers, out) in cases(cupy, arguments.scale).items():
+        ways: dict[str, Callable[[], object]] = {"packaged": call(getattr(kernels, name)[grid, block], ours)}
         if jit is not None:
-            ways["numba-cuda"] = _call(getattr(jit, name)[grid, block], _for_numba(ours))
+            ways["numba-cuda"] = call(getattr(jit, name)[grid, block], _for_numba(ours))
         ways["CUDA C++"] = _call_raw(cuda.get_function(name), grid, block, pointers)
-        _agree(cupy, name, ways, out)
-        figures[name] = _measure(cupy, ways, arguments.turns)
+        agree(cupy, name, ways, out)
+        figures[name] = measure(cupy, ways, arguments.turns)
 
     rows = []
     met = {}
@@ -121,7 +121,7 @@ def main() -> int:
     return 0 if all(met.values()) else 1
 
 
-def _cases(cupy: Any, scale: int) -> dict[str, tuple[Any, Any, tuple[Any, ...], tuple[Any, ...], Any]]:
+def cases(cupy: Any, scale: int) -> dict[str, tuple[Any, Any, tuple[Any, ...], tuple[Any, ...], Any]]:
     """By kernel: grid, block, the arguments of Python kernels, those of CUDA C++, and the array of the result."""
     line, side, sheet = 2**26 // scale, 2048 // scale, 8192 // scale
     x, y, out = (cupy.random.random(line, dtype="float32") for _ in range(3))
@@ -157,7 +157,7 @@ def _for_numba(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([float32(value) if isinstance(value, float) else value for value in arguments])
 
 
-def _call(launcher: Callable[..., object], arguments: tuple[object, ...]) -> Callable[[], object]:
+def call(launcher: Callable[..., object], arguments: tuple[object, ...]) -> Callable[[], object]:
     return lambda: launcher(*arguments)
 
 
@@ -166,19 +166,20 @@ def _call_raw(function: Any, grid: Any, block: Any, arguments: tuple[object, ...
     return lambda: function(whole, threads, arguments)
 
 
-def _agree(cupy: Any, name: str, ways: dict[str, Callable[[], object]], out: Any) -> None:
+def agree(cupy: Any, name: str, ways: dict[str, Callable[[], object]], out: Any) -> None:
     """End the program if the results differ by more than rounding."""
     results = {}
     for way, launch in ways.items():
         out.fill(0)
         launch()
         results[way] = out.copy()
+    first = next(iter(results))
     for way, result in results.items():
-        if not cupy.allclose(result, results["packaged"], rtol=1e-3):
-            sys.exit(f"{name}: the result of {way} is not that of the packaged kernel")
+        if not cupy.allclose(result, results[first], rtol=1e-3):
+            sys.exit(f"{name}: the result of {way} is not that of {first}")
 
 
-def _measure(cupy: Any, ways: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
+def measure(cupy: Any, ways: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
     """Microseconds a launch, by way."""
     times: dict[str, list[float]] = {way: [] for way in ways}
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()

@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -88,8 +88,15 @@ def write(path: Path, machine: dict[str, Any], **figures: object) -> None:
 
 
 def summary(values: list[float]) -> dict[str, Any]:
-    """Median and minimum of some measurements, and how many there were."""
-    return {"median": round(median(values), 3), "min": round(min(values), 3), "runs": len(values)}
+    """Median, minimum and quartiles of some measurements, and how many there were."""
+    first, _, third = quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return {
+        "median": round(median(values), 3),
+        "min": round(min(values), 3),
+        "q1": round(first, 3),
+        "q3": round(third, 3),
+        "runs": len(values),
+    }
 
 
 def table(header: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:

@@ -1,46 +1,172 @@
-"""Draws the launch times of `bench/launch.py` as bars: `python bench/plot.py launch.json`, an SVG beside it."""
+"""Draws the pictures of the documentation, all of them: `python bench/plot.py`, into docs/pictures.
+
+Figures come from the files in docs/results, what GPUs take from the run time's own choice.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from html import escape
 from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
 
-_BAR, _GAP, _LABEL, _WIDTH = 16, 6, 330, 900
-_COLOURS = (("C,", "#666666"), ("aotcuda", "#2a7de1"), ("", "#c9c9c9"))
+import diagrams
+from drawing import Bar, Picture, bars
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+RESULTS, PICTURES = DOCS / "results", DOCS / "pictures"
 
 
 def main() -> None:
-    source = Path(sys.argv[1])
-    result = json.loads(source.read_text(encoding="utf-8"))
-    target = source.with_suffix(".svg")
-    times = {name: item["median"] for name, item in result["figures"]["axpy"].items()}
-    title = f"Host time of one launch, microseconds: 1 scalar, 3 arrays ({result['machine'].get('gpu', '')})"
-    target.write_text(draw(title, times), encoding="utf-8")
-    print(target)
+    """Write those that have changed."""
+    PICTURES.mkdir(exist_ok=True)
+    for name, text in drawn().items():
+        path = PICTURES / f"{name}.svg"
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(path)
 
 
-def draw(title: str, times: dict[str, float]) -> str:
-    """The bars, shortest first."""
-    rows = sorted(times.items(), key=lambda item: item[1])
-    scale = (_WIDTH - _LABEL - 60) / rows[-1][1]
-    parts = [f'<text x="8" y="20" font-weight="bold">{escape(title)}</text>']
-    for number, (name, value) in enumerate(rows):
-        top = 34 + number * (_BAR + _GAP)
-        middle = top + _BAR - 4
-        colour = next(colour for start, colour in _COLOURS if name.startswith(start))
-        length = value * scale
-        parts += [
-            f'<text x="{_LABEL - 8}" y="{middle}" text-anchor="end">{escape(name)}</text>',
-            f'<rect x="{_LABEL}" y="{top}" width="{length:.1f}" height="{_BAR}" fill="{colour}"/>',
-            f'<text x="{_LABEL + length + 6:.1f}" y="{middle}">{value:.2f}</text>',
-        ]
-    height = 44 + len(rows) * (_BAR + _GAP)
-    style = 'font-family="sans-serif" font-size="12"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" {style}>'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>\n"])
+def drawn() -> dict[str, str]:
+    """The text of each picture, by its name."""
+    return {
+        "launch": launch(_result("streams")),
+        "cold_start": cold_start(_result("cold_start")),
+        "build_time": build_time(_result("build_time")),
+        "package": package(_result("xarray_spatial")),
+        "way": diagrams.way(),
+        "wheel": diagrams.wheel(),
+        "choice": diagrams.choice(),
+    }
+
+
+def launch(result: dict[str, Any]) -> str:
+    """Host time of a launch, C's part of it apart."""
+    kept, given = "aotcuda, k[grid, block] kept", "numba-cuda, k[grid, block, stream](...)"
+    wanted = [
+        ("aotcuda, PyTorch's tensors", "torch, default", kept),
+        ("aotcuda, CuPy's arrays", "cupy, default", kept),
+        ("aotcuda, Numba's arrays", "numba, default", kept),
+        ("apache-tvm-ffi, PyTorch's tensors", "torch, default", "apache-tvm-ffi"),
+        ("cuda.core, nothing checked", "cupy, default", "cuda.core.launch (pointers)"),
+        ("CuPy RawKernel, nothing checked", "cupy, default", "CuPy RawKernel (nothing checked)"),
+        ("Triton, PyTorch's tensors", "torch, default", "Triton"),
+        ("numba-cuda, its own arrays", "numba, default", given),
+    ]
+    rows = []
+    for label, case, way in wanted:
+        found, base = result["figures"][case][way], result["figures"][case]["C"]["median"]
+        kind = "own" if label.startswith("aotcuda") else "other"
+        spread = (base + found["q1"], base + found["q3"])
+        rows.append(Bar(label, base + found["over_c"], kind, spread, start=base))
+    rows.insert(0, Bar("C", rows[1].start, "base", start=rows[1].start))
+    what = (
+        f"One scalar, three arrays. Blue: what C takes for the same. Median of {result['blocks']} blocks paired with C"
+    )
+    notes = [f"{what}, and quartiles.", _machine(result, "cupy-cuda13x", "torch", "triton", "cuda-core", "numba-cuda")]
+    return bars("Host time of a launch", rows, notes, unit="µs", digits=1)
+
+
+def cold_start(result: dict[str, Any]) -> str:
+    """From the start of a process to its first result, less what the driver itself takes."""
+    wanted = [
+        ("C, the same image", "C, the same image", "base"),
+        ("aotcuda", "aotcuda, first-use", "own"),
+        ("cuda.core, compiled", "cuda.core, compiled", "other"),
+        ("Warp, from its cache", "Warp, from its cache", "other"),
+        ("CuPy RawKernel, from its cache", "CuPy RawKernel, from its cache", "other"),
+        ("numba-cuda, cache=True", "numba-cuda, cache=True", "other"),
+        ("PyTorch and Triton, from its cache", "PyTorch and Triton, from its cache", "other"),
+        ("numba-cuda-mlir", "numba-cuda-mlir", "other"),
+    ]
+    rows = []
+    for label, way, kind in wanted:
+        found = result["figures"][way]
+        spread = (found["beyond_q1"], found["beyond_q3"]) if "beyond_q1" in found else None
+        rows.append(Bar(label, found["beyond"], kind, spread))
+    kept = " with quartiles" if rows[1].spread else "; this run kept no spread"
+    notes = [
+        f"Medians of 9 processes (peers: 3){kept}. The driver's own start, 200 ms on this machine, is left out.",
+        _machine(result, "cupy-cuda13x", "torch", "triton", "cuda-core", "warp-lang", "numba-cuda", "numba-cuda-mlir"),
+    ]
+    return bars("From the start of a process to the first result", rows, notes, unit="ms", digits=0)
+
+
+def build_time(result: dict[str, Any]) -> str:
+    """Builds beside nvcc."""
+    wanted = [
+        ("nvcc, the same in C++", "fifty, nvcc", "base"),
+        ("aotcuda, cold", "fifty, cold", "own"),
+        ("aotcuda, one kernel edited", "fifty, one kernel edited", "own"),
+        ("aotcuda, nothing changed", "fifty, again", "own"),
+    ]
+    rows = []
+    for label, case, kind in wanted:
+        found = result["figures"][case]
+        low, high = found.get("q1", found["min"]), found.get("q3", found["median"])
+        rows.append(Bar(label, found["median"], kind, (low, high)))
+    runs = result["figures"]["fifty, cold"]["runs"]
+    has_quartiles = "q1" in result["figures"]["fifty, cold"]
+    spread = "and quartiles" if has_quartiles else "and down to the least"
+    notes = [f"Fifty kernels for five GPU generations. Median of {runs} runs, {spread}.", _machine(result)]
+    return bars("Building a wheel", rows, notes, unit="s", digits=1)
+
+
+def package(result: dict[str, Any]) -> str:
+    """The 33 kernels of a real package before and after: a dot for each, quartiles, on logarithmic scales."""
+    title = f"The {result['kernels']} kernels of xarray-spatial, compiled by the JIT and packaged"
+    picture = Picture(860, 300, title)
+    picture.text(12, 24, title, "strong")
+    left, right = 200.0, 830.0
+    for number, (name, key, unit) in enumerate((("First call", "first_call_ms", "ms"), ("Launch", "launch_us", "µs"))):
+        top = 44 + number * 112
+        pairs = list(result[key]["each"].values())
+        values = [value for pair in pairs for value in pair]
+        low, high = (10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values))))
+
+        def across(value: float, low: float = low, high: float = high) -> float:
+            return left + (right - left) * math.log(value / low) / math.log(high / low)
+
+        mark = low
+        while mark <= high:
+            picture.line([(across(mark), top), (across(mark), top + 70)], "rule")
+            picture.text(across(mark), top + 84, f"{mark:g} {unit}", "faint small", "middle")
+            mark *= 10
+        for which, (label, kind, at) in enumerate((("packaged", "own", 0), ("Numba's JIT", "other", 1))):
+            y = top + 20 + which * 32
+            each = [pair[at] for pair in pairs]
+            first, _, third = quantiles(each, n=4)
+            picture.text(left - 12, y + 4, f"{name}, {label}", "strong" if kind == "own" else "", "end")
+            for value in each:
+                picture.point(across(value), y, kind)
+            picture.line([(across(first), y + 9), (across(third), y + 9)], "spread")
+            for value in (first, median(each), third):
+                picture.line([(across(value), y + 5), (across(value), y + 13)], "spread")
+    notes = [
+        "A dot for each kernel; below the dots quartiles and median.",
+        f"{result['gpu']}; xarray_spatial.json",
+    ]
+    for number, note in enumerate(notes):
+        picture.text(12, 276 + number * 16, note, "faint small")
+    return picture.render()
+
+
+def _result(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded | {"name": name}
+
+
+def _machine(result: dict[str, Any], *packages: str) -> str:
+    """The machine and the versions in a line."""
+    machine, peers = result["machine"], result.get("peers", {})
+    versions = ", ".join(f"{name} {peers[name]}" for name in packages if name in peers)
+    gpu = machine.get("gpu", "").partition("(")[2].partition(",")[0]
+    where = f"{gpu}, {machine['driver']}" if gpu else f"{machine['cores']} cores of {machine['cpu']}, no GPU"
+    parts = [f"{where}, Python {machine['python']}", versions, f"{machine['date']}, {result['name']}.json"]
+    return "; ".join(part for part in parts if part)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

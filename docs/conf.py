@@ -5,8 +5,10 @@ import re
 import sys
 from pathlib import Path
 
+from docutils import nodes
 from pygments.lexers import TextLexer
 from sphinx.highlighting import lexers
+from sphinx.transforms import SphinxTransform
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -40,6 +42,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
+autodoc_mock_imports = ["jax", "numpy", "torch", "tvm_ffi"]  # what the modules for them import
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": False}
@@ -53,6 +56,30 @@ html_theme_options = {
 }
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
+
+
+class InlinePictures(SphinxTransform):
+    """Puts our own drawings into the page itself, where they take the ink and the paper of its theme, light or dark."""
+
+    default_priority = 500
+
+    def apply(self, **_: object) -> None:
+        """Replace each image that lies among the pictures."""
+        for image in list(self.document.findall(nodes.image)):
+            path = (Path(self.env.doc2path(self.env.docname)).parent / image["uri"]).resolve()
+            if path.parent == ROOT / "docs" / "pictures":
+                self.env.note_dependency(str(path))
+                text = path.read_text(encoding="utf-8")
+                image.replace_self(nodes.raw("", f'<span class="picture">{text}</span>', format="html"))
+
+
+def setup(app: object) -> None:
+    """Called by Sphinx."""
+    app.add_transform(InlinePictures)
+    app.add_css_file("pictures.css")
+
+
+html_static_path = ["_static"]
 llms_txt_summary = (
     "aotcuda compiles Numba kernels ahead of time, for every GPU its users have, into ordinary wheels; its run time "
     "launches them with no compiler."

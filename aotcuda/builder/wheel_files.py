@@ -262,7 +262,7 @@ def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
     """
     units = list(zip(module.plan.kernels, module.kernels, strict=True))
     found: dict[str, dict[str, manifest.Resources]] = {unit.symbol: {} for unit, _ in units}
-    for target, data, *_ in module.images:
+    for target, data, *_, spills in module.images:
         if target.kind != "sass":
             continue
         image = cubin.read(data, f"{module.plan.config.name} for {target}")
@@ -279,6 +279,8 @@ def _resources(module: BuiltModule) -> dict[str, dict[str, manifest.Resources]]:
                 "local": kernel.local,
                 "constant": kernel.constant,
             }
+            if spills is not None and unit.symbol in spills:
+                found[unit.symbol][str(target)]["spills"] = spills[unit.symbol]
     return found
 
 

@@ -42,6 +42,13 @@ def toolkit() -> list[object]:
     return found
 
 
+def machine_toolkits() -> list[str]:
+    """The folders of toolkits that are no Python packages, as far as they are there."""
+    folders = (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda")
+    paths = (os.path.realpath(folder) for folder in folders if folder)
+    return [path for path in dict.fromkeys(paths) if os.path.isfile(os.path.join(path, "version.json"))]
+
+
 def digest(path: str) -> str | None:
     """The digest of a file; None if it cannot be read."""
     try:

@@ -173,8 +173,16 @@ def _kernel(
         prototype=None,
         signature=overload["signature"],
         origin=kernel["origin"],
-        images=tuple(image.kernels[symbol] for image in found),
+        images=tuple(
+            replace(image.kernels[symbol], spills=_spills(overload["resources"].get(image.entry.arch)))
+            for image in found
+        ),
     )
+
+
+def _spills(told: manifest.Resources | None) -> int | None:
+    """What the linker told the build, which no image tells."""
+    return None if told is None else told.get("spills")
 
 
 def _kernel_abi(frontend: str) -> str:

@@ -24,6 +24,8 @@ class SymbolImage:
         shared: Static shared memory a block.
         local: Local memory a thread; None also where it cannot be known, as for a kernel that recurses.
         constant: Constant memory, parameters included.
+        spills: Bytes that its code stores and loads because registers ran out, as the linker told the build; None where
+            nobody told: the image was made by another tool, or by an aotcuda that did not ask.
     """
 
     arch: str
@@ -33,6 +35,7 @@ class SymbolImage:
     shared: int | None = None
     local: int | None = None
     constant: int | None = None
+    spills: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,4 +142,5 @@ def _image(image: SymbolImage) -> dict[str, object]:
         "shared": image.shared,
         "local": image.local,
         "constant": image.constant,
+        "spills": image.spills,
     }

@@ -1,4 +1,4 @@
-"""The report as text for people: one block a module, aligned, and readable at 100 columns."""
+"""The report as text for people: one block a module, aligned, and readable at 100 columns or the terminal's."""
 
 from __future__ import annotations
 
@@ -8,89 +8,118 @@ from typing import TYPE_CHECKING
 from aotcuda.binary.text import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from aotcuda.inspect.report import Module, Report, Symbol, SymbolImage
 
-_WIDTH = 100
+WIDTH = 100
+"""Columns, where no terminal says how many it has."""
+
+MOST_REGISTERS = 255
+"""What a thread may have, of all GPUs since Kepler; who uses them all most likely wants more."""
+
 _LABEL_WIDTH = 11
 _NOTE = (
-    "Sizes are in bytes. Of a kernel in a sass image: its machine code; otherwise the whole image before compression. "
-    "shared: static, a block. local: stack, a thread; ? where it cannot be known, as with recursion. -: decided when "
-    "the image is compiled."
+    "Sizes are in bytes; of a kernel that of its machine code. spills: stored and loaded because registers ran out; "
+    "? where the build was not told. shared: static, a block. local: stack, a thread; ? where it cannot be known, as "
+    "with recursion. -: decided when the image is compiled."
 )
+_MARKED = f" !: registers spilled, or all {MOST_REGISTERS} in use."
 
 
-def render(report: Report) -> str:
-    """The whole text, with no line break at its end."""
-    return "\n".join(_report(report))
+def render(report: Report, width: int = WIDTH) -> str:
+    """The whole text, with no line break at its end, in lines of at most `width` columns where they can be broken."""
+    return "\n".join(_report(report, width))
 
 
-def _report(report: Report) -> Iterator[str]:
+def numbers(image: SymbolImage) -> tuple[str, ...]:
+    """A kernel's bytes, registers, spills, shared, local and constant memory in an image, marked where they are bad."""
+    if image.kind != "sass":
+        return ("-",) * 6
+    registers = None if image.registers is None else _marked(image.registers, image.registers >= MOST_REGISTERS)
+    spills = None if image.spills is None else _marked(image.spills, image.spills > 0)
+    texts = (image.size, registers, spills, image.shared, image.local, image.constant)
+    return tuple("?" if text is None else str(text) for text in texts)
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Container[int]) -> Iterator[str]:
+    """Lines of columns as wide as their widest cell: those in `words` to the left, numbers to the right.
+
+    Numbers stay below each other where one of them is marked.
+    """
+    cells = [list(header), *map(list, rows)]
+    for at in range(len(header)):
+        if at not in words and any(row[at].endswith("!") for row in rows):
+            for row in cells[1:]:
+                row[at] += "" if row[at].endswith("!") else " "
+    widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
+    for row in cells:
+        aligned = (
+            cell.ljust(width) if at in words else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(aligned).rstrip()
+
+
+def _marked(number: int, bad: bool) -> str:
+    return f"{number}!" if bad else str(number)
+
+
+def _report(report: Report, width: int) -> Iterator[str]:
     for module in report.modules:
-        yield from _module(module)
+        yield from _module(module, width)
         yield ""
-    yield from textwrap.wrap(_NOTE, _WIDTH)
+    kernels = (image for module in report.modules for symbol in module.symbols for image in symbol.images)
+    marked = any("!" in text for image in kernels for text in numbers(image))
+    yield from textwrap.wrap(_NOTE + (_MARKED if marked else ""), width)
 
 
-def _module(module: Module) -> Iterator[str]:
+def _module(module: Module, width: int) -> Iterator[str]:
     yield brief(module.name)
-    yield from _field("in", module.where)
+    yield from _field("in", module.where, width)
     for number, versions in enumerate((module.toolchain, *module.toolchains)):
         text = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-        yield from _field("and" if number else "toolchain", text)
-    yield from _field("min driver", module.min_driver or "")
+        yield from _field("and" if number else "toolchain", text, width)
+    yield from _field("min driver", module.min_driver or "", width)
     for name, value in module.settings.items():
-        yield from _field(name, value)
+        yield from _field(name, value, width)
     yield ""
     rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
-    columns = ("image", "kind", "bytes", "packed", "by CUDA")
-    several = len(columns) if module.toolchains else -1  # of one toolkit there is no more to say
-    yield from _table(columns[:several], [row[:several] for row in rows], indent="  ")
+    header = ("image", "kind", "bytes", "packed", "by CUDA")
+    several = len(header) if module.toolchains else -1  # of one toolkit there is no more to say
+    yield from _table(header[:several], [row[:several] for row in rows], indent="  ")
     for symbol in module.symbols:
         yield ""
-        yield from _symbol(symbol)
+        yield from _symbol(symbol, width)
 
 
-def _symbol(symbol: Symbol) -> Iterator[str]:
+def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
     abi = f", {brief(symbol.abi)} ABI" if symbol.abi else ""
     linked = "" if symbol.images else "linked "
     yield f"  {brief(symbol.name)}  ({linked}{symbol.kind}{abi}, from {brief(symbol.origin)})"
     for text in (symbol.prototype, symbol.signature):
         if text:
-            yield from textwrap.wrap(brief(text), _WIDTH, initial_indent="    ", subsequent_indent="        ")
+            yield from textwrap.wrap(brief(text), width, initial_indent="    ", subsequent_indent="        ")
     if linked:
         return
     if symbol.symbol != symbol.name:
         yield f"    symbol {brief(symbol.symbol)}"
     if symbol.kind == "kernel":
-        header = ("arch", "kind", "bytes", "registers", "shared", "local", "constant")
-        yield from _table(header, [_resources(image) for image in symbol.images], indent="    ")
+        header = ("arch", "kind", "bytes", "registers", "spills", "shared", "local", "constant")
+        rows = [(image.arch, image.kind, *numbers(image)) for image in symbol.images]
+        yield from _table(header, rows, indent="    ")
     else:
-        rows = [(image.arch, image.kind, str(image.size)) for image in symbol.images]
-        yield from _table(("arch", "kind", "bytes"), rows, indent="    ")
+        found = ", ".join(f"{image.arch} ({image.kind})" for image in symbol.images)
+        yield from textwrap.wrap(found, width, initial_indent="    in ", subsequent_indent="       ")
 
 
-def _resources(image: SymbolImage) -> tuple[str, ...]:
-    compiled = image.kind == "sass"
-    numbers = (image.registers, image.shared, image.local, image.constant)
-    texts = (str(number) if number is not None else "?" if compiled else "-" for number in numbers)
-    return (image.arch, image.kind, str(image.size), *texts)
-
-
-def _field(label: str, value: str) -> list[str]:
+def _field(label: str, value: str, width: int) -> list[str]:
     """A line `label  value`, with as many more as the value needs; none for an empty value."""
     first = f"  {label:<{_LABEL_WIDTH}} "
     text = brief(value)
-    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first)) if text else []
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)) if text else []
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str) -> Iterator[str]:
-    """Columns as wide as their widest cell; the first two hold words and are aligned to the left."""
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    for row in (header, *rows):
-        cells = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield (indent + "  ".join(cells)).rstrip()
+    """Columns of which the first two hold words."""
+    return (f"{indent}{line}" for line in columns(header, rows, words=(0, 1)))

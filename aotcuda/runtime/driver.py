@@ -137,15 +137,22 @@ class Mark(list[bool]):
 
     Attributes:
         flights: How many launches the extension is in the midst of, in cells that threads share as little as can be.
+        retired: Not 0 once it is empty: for who cannot look at a list, since it has not the GIL.
     """
 
-    __slots__ = ("flights",)
+    __slots__ = ("flights", "retired")
     __hash__ = object.__hash__  # type: ignore[assignment]  # each is one of its own, whatever it holds
     __eq__ = object.__eq__
 
     def __init__(self) -> None:
         super().__init__([True])
         self.flights = (_uint * _CELLS)()
+        self.retired = (_uint * 1)()
+
+    def retire(self) -> None:
+        """Empty it."""
+        self.retired[:] = [1]
+        self.clear()
 
 
 class Device:
@@ -388,7 +395,7 @@ def live_mark() -> Mark:
 
 def retire(mark: Mark) -> None:
     """Empty a mark that `live_mark` gave."""
-    mark.clear()
+    mark.retire()
     _marks.discard(mark)
 
 
@@ -396,7 +403,7 @@ def _after_fork() -> None:
     global forked  # noqa: PLW0603
     forked = True
     for mark in _marks:
-        mark.clear()
+        mark.retire()
 
 
 def _fork_error() -> ForkError:

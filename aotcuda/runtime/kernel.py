@@ -59,6 +59,11 @@ class Kernel:
         self._launchers = self._configurations = self._kept.launchers
 
     @property
+    def loader(self) -> Loader:
+        """What finds its images: for those of aotcuda's modules that launch it otherwise."""
+        return self._loader
+
+    @property
     def signatures(self) -> list[str]:
         """The signatures that it was compiled for."""
         record = self._loader.launched.kernel(self.__name__)

@@ -1,9 +1,10 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
 With `--mlir` behind the folder: only those of the second front end, for environments that have no other; `--triton`
-and `--cutile` likewise for Triton's and cuTile's. With
-`--without foreign`: all of the first one's but that, whose binaries are of the nvcc that is installed, and too new for
-the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
+likewise for Triton's, `--cutile` for cuTile's, `--all` for those with modules of every front end, `--nvmath` for the
+one with nvmath-python's device functions, which no other way builds. With `--without foreign`: all of the first one's
+but that, whose binaries are of the nvcc that is installed, and too new for the linker of an environment with CUDA 12
+(`aotcuda[cu12]`).
 
 The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
 A machine that was given wheels needs no compiler.
@@ -55,6 +56,14 @@ CPP_WHEELS = {"cudacpp": (REPOSITORY / "tests" / "packages" / "cudacpp", "")}
 TRITON_WHEELS = {"tritonkernels": (REPOSITORY / "tests" / "packages" / "tritonkernels", "")}
 """As WHEELS, for Triton's kernels; where Triton is installed."""
 
+ALL_WHEELS = {"all-front-ends": (REPOSITORY / "examples" / "all_front_ends", "")}
+"""As WHEELS, with modules of every front end; where all compilers are installed."""
+
+
+NVMATH_WHEELS = {"mathdx": (REPOSITORY / "tests" / "packages" / "mathdx", "")}
+"""As WHEELS, for environments with nvmath-python and libmathdx; the import of these asks for a driver."""
+
+
 CUTILE_WHEELS = {"cutilekernels": (REPOSITORY / "tests" / "packages" / "cutilekernels", "")}
 """Likewise for cuTile's kernels; where cuda-tile is installed, which has an environment of its own (extra `cutile`)."""
 
@@ -75,6 +84,7 @@ def build(folder: Path) -> None:
     build_mixed(folder)
     build_triton(folder)
     build_cpp(folder)
+    build_all(folder)
 
 
 def build_triton(folder: Path) -> None:
@@ -87,6 +97,12 @@ def build_triton(folder: Path) -> None:
 def build_cutile(folder: Path) -> None:
     """Build the wheels of cuTile's kernels."""
     for name, (project, arch) in CUTILE_WHEELS.items():
+        build_one(project, folder / name, arch)
+
+
+def build_nvmath(folder: Path) -> None:
+    """Build the wheel with nvmath-python's device functions."""
+    for name, (project, arch) in NVMATH_WHEELS.items():
         build_one(project, folder / name, arch)
 
 
@@ -108,6 +124,13 @@ def build_cpp(folder: Path) -> None:
     """Build the wheels with kernels in CUDA C++; nothing where what they need is not installed."""
     if find_spec("elftools") is not None and find_spec("numba_cuda") is not None:
         for name, (project, arch) in CPP_WHEELS.items():
+            build_one(project, folder / name, arch)
+
+
+def build_all(folder: Path) -> None:
+    """Build the wheels with modules of every front end; nothing where one of the compilers is not installed."""
+    if front_ends.installed() and all(find_spec(package) for package in ("numba_cuda", "triton", "elftools")):
+        for name, (project, arch) in ALL_WHEELS.items():
             build_one(project, folder / name, arch)
 
 
@@ -137,4 +160,11 @@ if __name__ == "__main__":
     if options[:1] == ["--without"]:
         build_without(target, options[1])
     else:
-        {"--mlir": build_mlir, "--triton": build_triton, "--cutile": build_cutile}.get("".join(options), build)(target)
+        ways = {
+            "--mlir": build_mlir,
+            "--triton": build_triton,
+            "--cutile": build_cutile,
+            "--all": build_all,
+            "--nvmath": build_nvmath,
+        }
+        ways.get("".join(options), build)(target)

@@ -77,20 +77,12 @@ def test_an_optional_becomes_a_plain_value_at_the_c_abi(foreign):
     np.testing.assert_allclose(run(foreign.calls.optional), np.where(X < 0, 0, X + 1), rtol=1e-6)
 
 
-@pytest.mark.front_end(front_ends.NUMBA)
 def test_a_status_ends_a_numba_function_and_is_lost_at_the_c_abi(foreign):
     out = run(foreign.calls.status)
     # Where the status is 0 the last store is made; where it is 1 it ends the thread before, as an exception does. The
     # C function before it has no way to pass the status on, and returns.
     assert (out[X <= 0] == X[X <= 0]).all()
     assert (out[X > 0] != X[X > 0]).all()
-
-
-@pytest.mark.front_end(front_ends.MLIR)
-def test_a_status_is_ignored(foreign) -> None:
-    # Numba-CUDA ends the thread where the status is not 0; this compiler goes on and stores.
-    out = run(foreign.calls.status)
-    assert (out[X <= 0] == X[X <= 0]).all()
 
 
 def test_a_setup_callback_fills_the_table_that_the_kernel_reads(foreign):

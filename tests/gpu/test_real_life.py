@@ -153,10 +153,83 @@ def test_numbers_are_bit_for_bit_those_of_numbas_jit(features, real, source, nam
     np.testing.assert_array_equal(ours.get(), theirs.get())
 
 
+@BOTH
 def test_an_array_is_reshaped(real):
     out = cupy.zeros(2, "float32")
     real.reshaped[1, 1](cupy.arange(6, dtype="float32"), out)
     assert out.get().tolist() == [5.0, 2.0]
+
+
+@BOTH
+def test_sizes_are_a_tuple_or_arguments_and_one_may_be_open(real):
+    x, out = cupy.arange(12, dtype="float32"), cupy.zeros(4, "float32")
+    real.reshaped_in_every_way[1, 1](x, 2, out)
+    assert out.get().tolist() == [11.0, 6.0, 10.0, 12.0]
+    assert x.get().tolist() == [0, 1, 2, -1, *range(4, 12)]
+
+
+@BOTH
+def test_members_of_an_enumeration_are_stored(real):
+    x = cupy.zeros(2, "int32")
+    real.colours[1, 1](x)
+    assert x.get().tolist() == [7, 9]
+
+
+@BOTH
+def test_half_precision_functions_take_expressions(real):
+    x = np.linspace(0, 8, 100, dtype="float16")
+    out = cupy.zeros(100, "float16")
+    real.half_norms[1, 128](cupy.asarray(x), out)
+    exact = x.astype("float64")
+    np.testing.assert_allclose(out.get(), exact + 2 * exact * exact, rtol=3e-3)
+
+
+def records_on_the_gpu(dtype, shape):
+    """Records of CuPy's memory, which has no structured dtypes: the bytes, and what describes them."""
+    from types import SimpleNamespace
+
+    count = int(np.prod(shape))
+    values = np.zeros(count, dtype)
+    values["x"], values["id"] = np.arange(count) + 0.5, np.arange(count)
+    device = cupy.asarray(values.view("<u1"))
+    values = values.reshape(shape)
+
+    def described(like):
+        offset = like.__array_interface__["data"][0] - values.__array_interface__["data"][0]
+        own = {"data": (device.data.ptr + offset, False), "shape": like.shape, "strides": like.strides}
+        own |= {"typestr": dtype.str, "descr": dtype.descr, "version": 3, "stream": None}
+        return SimpleNamespace(__cuda_array_interface__=own)
+
+    return values, described, lambda: device.get().view(dtype).reshape(shape)
+
+
+PARTICLE = np.dtype([("x", "f4"), ("id", "i8")], align=True)
+
+
+@BOTH
+def test_records_of_two_dimensions_and_any_strides(real):
+    values, described, _ = records_on_the_gpu(PARTICLE, (6, 10))
+    into, described_into, result = records_on_the_gpu(PARTICLE, (4, 3))
+    taken = values[1::2, 1:9:2]
+    real.records_turned[(1, 1), (4, 4)](described(taken), described_into(into))
+    np.testing.assert_array_equal(result()["id"], taken["id"].T)
+    np.testing.assert_array_equal(result()["x"], taken["x"][::-1].T)
+
+
+@BOTH
+def test_records_are_counted_from_the_end(real):
+    values, described, _ = records_on_the_gpu(PARTICLE, (12,))
+    out = cupy.zeros(3, "float32")
+    real.records_from_the_end[1, 32](described(values[::3]), out)
+    np.testing.assert_array_equal(out.get(), values[::3]["x"][:0:-1])
+
+
+@BOTH
+def test_a_helper_that_raises_ends_its_thread(real):
+    x = np.linspace(-3, 3, 100, dtype="float32")
+    out = cupy.asarray(x)
+    real.ended_by_a_helper[1, 128](out)
+    np.testing.assert_array_equal(out.get(), np.where(x > 0, 2 * x, x))
 
 
 def test_print_prints(real, run_clean):
@@ -177,6 +250,7 @@ with tempfile.TemporaryFile() as file:
     assert run_clean(script, "gpufeatures").split() == ["the", "answer", "is", "42"]
 
 
+@BOTH
 def test_device_functions_may_recurse(real):
     x = cupy.arange(12, dtype="int64")
     real.recursive[1, 32](x)
@@ -213,6 +287,7 @@ def test_a_debug_build_raises_what_its_kernel_raises(checked):
         checked.raises[2, 32](x)
 
 
+@BOTH
 def test_a_debug_build_divides_as_python_does(checked):
     with pytest.raises(ZeroDivisionError):
         checked.raises[1, 1](cupy.zeros(1, "float32"))

@@ -61,6 +61,12 @@ def copy(name: str, folder: Path) -> Path:
     return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.absent(name))
 
 
+def example(name: str, folder: Path) -> Path:
+    """A copy of the project `examples/<name>`, in `folder`, to build in."""
+    ignored = shutil.ignore_patterns("__pycache__", "dist")
+    return Path(shutil.copytree(CHECKOUT / "examples" / name, folder, ignore=ignored))
+
+
 def source(text: str) -> str:
     """The text of a Python module that was written for numba-cuda, for the front end that projects are made for."""
     return text if FrontEnd.name == "numba-cuda" else front_ends.ported(text)

@@ -216,6 +216,7 @@ def with_prelude(folder: Path, aotcuda: str = "") -> Path:
     return project
 
 
+@pytest.mark.alike
 def test_the_prelude_comes_first_and_travels_with_the_wheel(front_end: str, tmp_path: Path) -> None:
     files = projects.content(projects.build_wheel(with_prelude(tmp_path / "project")))
     carried = {name for name in files if name.startswith("pkg/k.aotcuda/sources/")}
@@ -233,6 +234,7 @@ def test_the_prelude_comes_first_and_travels_with_the_wheel(front_end: str, tmp_
     assert not [name for name in files if "/sources/" in name]
 
 
+@pytest.mark.alike
 def test_a_prelude_that_fails_is_said(front_end: str, tmp_path: Path) -> None:
     project = with_prelude(tmp_path / "project")
     (project / "_aot_prelude.py").write_text("import sys\nraise ValueError('no')\n")
@@ -266,6 +268,7 @@ def test_a_manifest_lists_what_its_own_module_needs(front_end: str, tmp_path: Pa
     }
 
 
+@pytest.mark.alike
 def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(front_end: str, tmp_path: Path) -> None:
     project = two_modules(tmp_path / "project")
     path = project / "pyproject.toml"

@@ -200,7 +200,13 @@ LOOKED_UP = [
 
 
 @pytest.mark.parametrize(
-    ("options", "inlined"), [("", True), ("lto=True", True), ("lto=False", False), ("debug=True, opt=False", False)]
+    ("options", "inlined"),
+    [
+        ("", True),
+        pytest.param("lto=True", True, marks=pytest.mark.matrix),  # as by default
+        ("lto=False", False),
+        ("debug=True, opt=False", False),
+    ],
 )
 def test_jit_kernels_inline_functions_of_every_type_unless_lto_is_off(
     packaged: Path, tmp_path: Path, options: str, inlined: bool

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 
 NUMBA, MLIR = ALL = ("numba-cuda", "numba-cuda-mlir")
 
-# What numba-cuda-mlir 0.6.0 refuses in the packages under tests/packages; tests/integration/test_mlir.py has each
-# with what is said of it.
-ABSENT = {
-    "features": ("colours", "half_root"),
-    "gpufeatures": ("reshaped", "factorial_i64", "strings", "strings_in_records"),
-}
+# What numba-cuda-mlir 0.6.0 refuses in the packages under tests/packages; tests/integration/test_mlir_refused.py has
+# what is said of it.
+ABSENT = {"gpufeatures": ("strings", "strings_in_records")}
 # And what releases before 0.6 cannot compile: tuples in tuples as results.
 _ABSENT_BEFORE_0_6 = {"features": ("uneven",), "devicefunctions": ("split",)}
 

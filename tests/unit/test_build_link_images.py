@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
+from cuda.pathfinder import find_nvidia_binary_utility
 
 from aotcuda.arch import parse
+from aotcuda.builder.config.model import Options
+from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import images, nvjitlink
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PLAIN = b"""
 .version 8.8
@@ -49,6 +57,54 @@ def ptx(instruction: str, target: str = "sm_75") -> bytes:
 )
 def test_ptx_says_the_lowest_version_that_the_assembler_takes(instruction: str, target: str, version: str) -> None:
     assert lowered(ptx(instruction, target), f"compute_{target[3:]}") == version
+
+
+HEAVY = b"""
+.version 8.8
+.target sm_75
+.address_size 64
+.visible .entry light(.param .u64 p) { ret; }
+.visible .entry heavy(.param .u64 p)
+{
+  .reg .b64 %r;
+  .reg .f32 %f<65>;
+  ld.param.u64 %r, [p];
+LOADS
+  bar.sync 0;
+STORES
+  ret;
+}
+"""
+
+
+def test_what_the_assembler_spilled_is_what_ptxas_says_of_the_same_code(tmp_path: Path) -> None:
+    """ptxas itself, of the same toolkit, is asked."""
+    loads = "".join(f"  ld.volatile.global.f32 %f{at}, [%r+{4 * at}];\n" for at in range(64))
+    stores = "".join(f"  st.volatile.global.f32 [%r+{4 * at}], %f{63 - at};\n" for at in range(64))
+    text = HEAVY.replace(b"LOADS", loads.encode()).replace(b"STORES", stores.encode())
+    (tmp_path / "heavy.ptx").write_bytes(text)
+    ptxas = find_nvidia_binary_utility("ptxas")
+    assert ptxas is not None
+    command = [ptxas, "-v", "-arch=sm_90", "-maxrregcount=24", "heavy.ptx", "-o", "heavy.cubin"]
+    told = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stderr
+    stores_and_loads = re.findall(r"(\d+) bytes spill (?:stores|loads)", told[told.index("properties for heavy") :])
+    expected = sum(map(int, stores_and_loads[:2]))
+    assert expected > 0
+    item = LinkInput(kind="ptx", name="heavy", data=text)
+    options = Options(max_registers=24)
+    data, spills = nvjitlink.link("m", [item], parse("sm_90"), options, ())
+    assert data.startswith(b"\x7fELF")
+    assert spills == {"light": 0, "heavy": expected}
+
+
+def test_a_log_of_cuda_12_is_read_too() -> None:
+    log = """ptxas info    : Compiling entry function 'k' for 'sm_75'
+ptxas info    : Function properties for k
+    1104 bytes stack frame, 1808 bytes spill stores, 2316 bytes spill loads
+ptxas info    : Used 24 registers, 368 bytes cmem[0]
+"""
+    assert nvjitlink.spilled(log) == {"k": 1808 + 2316}
+    assert nvjitlink.spilled("") == {}
 
 
 def test_ptx_stays_as_it_is_where_the_machine_code_would_differ() -> None:

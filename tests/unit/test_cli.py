@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from aotcuda import cli
 from aotcuda.cli import main
 from aotcuda.errors import CompileError
+from aotcuda.inspect import summary
 from support import modules
 
 
@@ -41,6 +43,54 @@ def test_inspect_json_prints_one_object(wheel: Path, capsys: pytest.CaptureFixtu
     assert output.err == ""
 
 
+def test_inspect_takes_several_targets(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(wheel), str(wheel), "--json"]) == 0
+    assert [found["name"] for found in json.loads(capsys.readouterr().out)["modules"]] == ["mypkg.kernels"] * 2
+    assert main(["inspect", str(wheel), str(wheel), "--summary", "--filter", "axpy", "--sort", "bytes"]) == 0
+    assert capsys.readouterr().out.count("mypkg.kernels.axpy") == 2
+    assert main(["inspect", str(wheel), "nothing.at.all"]) == 1
+    assert capsys.readouterr() == ("", "aotcuda: there is no file, folder or importable module nothing.at.all\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["ins"], ["inspect"]),
+        (["inspect", "--su"], ["--summary"]),
+        (["inspect", "--sort", ""], list(summary.SORT_KEYS)),
+        (["cache", "w"], ["warm"]),
+    ],
+)
+def test_bash_completes_the_command(words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    asked = " ".join(f"'{word}'" for word in ["aotcuda", *words])
+    lines = [capsys.readouterr().out, f"COMP_WORDS=({asked}); COMP_CWORD={len(words)}", "_shtab_aotcuda"]
+    lines.append('printf "%s\\n" "${COMPREPLY[@]}"')
+    found = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == offered
+
+
+def test_completion_offers_files_where_files_are_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    text = capsys.readouterr().out
+    assert "_inspect_pos_0_COMPGEN=_shtab_compgen_files" in text
+    assert "_build_pos_0_COMPGEN=_shtab_compgen_dirs" in text
+
+
+def test_completion_without_shtab_says_what_installs_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "zsh"]) == 1
+    assert capsys.readouterr().err.endswith("run: pip install 'aotcuda[completion]'\n")
+
+
+def test_sort_takes_what_sorts() -> None:
+    (inspect,) = [action for action in cli._parser()._actions if action.dest == "inspect" or action.choices][:1]
+    (sort,) = [action for action in inspect.choices["inspect"]._actions if action.dest == "sort"]
+    assert tuple(sort.choices) == summary.SORT_KEYS
+
+
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_problem_is_one_line_on_standard_error_and_exit_code_1(
     wheel: Path, options: list[str], capsys: pytest.CaptureFixture[str]
@@ -60,7 +110,9 @@ def test_the_traceback_is_shown_on_demand(capsys: pytest.CaptureFixture[str], mo
     assert error.endswith("aotcuda: there is no file, folder or importable module nothing.at.all\n")
 
 
-@pytest.mark.parametrize("arguments", [[], ["inspect"], ["inspect", "a", "b"], ["unknown"], ["inspect", "a", "--yaml"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["inspect"], ["inspect", "a", "--sort", "size"], ["unknown"], ["inspect", "a", "--yaml"]]
+)
 def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith("usage: aotcuda")

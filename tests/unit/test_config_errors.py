@@ -608,6 +608,17 @@ source = 's'
 
 [modules.a]
 source = 's'
+link = [{ module = 'b' }]
+{K}
+[modules.b]
+frontend = 'triton'
+source = 's'
+kernels.add.signature = '*fp32, i32'
+    tool.aotcuda.modules.a.link[0]: b is compiled by triton, whose modules export no device functions, so there is
+    nothing to link; remove the item
+
+[modules.a]
+source = 's'
 functions.of_a = 'f4(f4)'
 link = [{ module = 'other' }, { module = 'b' }]
 [modules.b]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import shlex
+import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from aotcuda import cli
+from aotcuda.builder.config.parser import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md"), *ROOT.glob("*/README.md")]
@@ -68,4 +76,70 @@ def test_every_page_is_in_the_contents_of_the_site():
     text = (ROOT / "docs" / "index.md").read_text()
     blocks = re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     listed = re.findall(r"^[\w/-]+$", "".join(blocks), re.MULTILINE)
-    assert sorted(listed) == sorted({*(path.stem for path in ROOT.glob("docs/*.md")), "results/README"} - {"index"})
+    pages = (path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md"))
+    assert sorted(listed) == sorted({str(page) for page in pages if page.parts[0] != "_build"} - {"index"})
+
+
+def test_the_page_of_environment_variables_has_all_that_are_read():
+    """Those of earlier days and those that aotcuda sets for its own processes are nobody's to set."""
+    page = (ROOT / "docs" / "environment.md").read_text()
+    files = [ROOT / "hatch_build.py", *ROOT.glob("aotcuda/**/*.py"), *ROOT.glob("*_plugin/**/*.py")]
+    read = {name for path in files for name in re.findall(r"[\"'](AOTCUDA_[A-Z_]+)[\"']", path.read_text())}
+    own = {"AOTCUDA_ACCELERATOR", "AOTCUDA_RECORD_FOLDER"}
+    assert read - own == set(re.findall(r"AOTCUDA_[A-Z_]+", page))
+
+
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language):
+    """Blocks of a language in all pages, each with the page's name and its number there."""
+    return [
+        pytest.param(textwrap.dedent(text), id=f"{page.relative_to(ROOT)}-{number}")
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for number, (_, kind, text) in enumerate(BLOCK.findall(page.read_text()))
+        if kind == language and not (kind == "toml" and page.name == "configuration.md")  # test_schema.py has those
+    ]
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_python_of_a_page_is_python(text):
+    assert ast.parse(text).body
+
+
+@pytest.mark.parametrize("text", blocks("json"))
+def test_json_of_a_page_is_json(text):
+    assert json.loads(re.sub(r"\.\.\.", "0", text))
+
+
+WHOLE = {"arch": ["sm_90"], "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void()"}}}}
+
+
+@pytest.mark.parametrize("text", blocks("toml"))
+def test_tables_of_a_page_are_read_by_the_build(text):
+    """Some show a part of a table, and of a module what they are about."""
+    whole = tomllib.loads(text)
+    assert whole
+    table = whole.get("tool", {}).get("aotcuda")
+    if table is not None:
+        table = WHOLE | table
+        for module in table["modules"].values():
+            if not module.keys() & {"kernels", "functions"}:
+                module["kernels"] = {"k": "void()"}
+        assert parse(table, environ={}).modules
+
+
+def commands():
+    """The lines of all pages that call `aotcuda`, in blocks without a language."""
+    for item in blocks(""):
+        for line in re.sub(r"\\\n", "", item.values[0]).splitlines():
+            if found := re.match(r"(?:\$ )?(?:AOTCUDA_\w+=\S+ )*aotcuda (?!: )([a-z].*)", line):
+                yield pytest.param(found[1], id=f"{item.id}-{found[1]}")
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_commands_of_a_page_are_taken(command):
+    words = shlex.split(re.sub(r"[][]|\.\.\.", "", command), comments=True)  # what may be left out is taken, too
+    words = words[: next((at for at, word in enumerate(words) if word in (">", "|", "&&", "||")), None)]
+    assert cli._parser().parse_args(words)

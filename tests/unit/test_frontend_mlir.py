@@ -11,7 +11,6 @@ import numba_cuda_mlir
 from aotcuda.builder.frontends.numba import target_questions
 from aotcuda.builder.frontends.numba_cuda_mlir import llvm_ir, patches, types
 from aotcuda.builder.frontends.protocol import External
-from aotcuda.errors import CompileError
 
 OLD = """\
 target datalayout = "e-p:64:64:64-i32:32:32-i64:64:64-f32:32:32"
@@ -124,13 +123,36 @@ def test_an_array_is_a_memref_and_a_complex_number_one_parameter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signature", "name"),
-    [("void(r[:])", "x"), ("void(UniTuple(r[:], 2))", "x[0]"), ("void(Tuple((int8, r[:])))", "x[1]")],
+    ("signature", "expected"),
+    [
+        ("void(float32[::1])", {2: 0, 4: 1}),
+        ("void(float32, float32[:, ::1])", {3: 0, 7: 1}),
+        ("void(float32[::1, :])", {2: 0, 5: 1}),
+        ("void(float32[:], r[:, :])", {}),
+        ("void(int8, UniTuple(r[::1], 2), complex64)", {3: 0, 5: 1, 8: 0, 10: 1}),
+        ("void(Array(float32, 0, 'C'))", {}),
+    ],
 )
-def test_strided_arrays_of_records_are_refused(signature: str, name: str) -> None:
+def test_offsets_and_steps_of_contiguous_arrays_are_known(signature: str, expected: dict[int, int]) -> None:
     args, _ = types.notation.parse(signature, {"r": np.dtype([("a", "i4"), ("b", "f8")])})
-    with pytest.raises(CompileError, match=f"argument '{name}' is of type".replace("[", r"\[").replace("]", r"\]")):
-        types.check(["x"], args)
+    layout = types.convention.layout("k", [f"x{number}" for number in range(len(args))], args)
+    assert types.constants(layout) == expected
+
+
+@pytest.mark.parametrize("head", ["{ float, float }, i8*, i64, i64", "{ float, float } %0, ptr %1, i64 %2, i64 %3"])
+def test_known_parameters_are_constants_in_the_kernel_alone(head: str) -> None:
+    body = "  %5 = mul i64 %3, %20\n  %6 = phi i64 [ %2, %4 ], [ %3, %9 ]\n"
+    text = f"define ptx_kernel void @k({head}) !dbg !5 {{\n{body}}}\n"
+    other = "define void @k2(i64, i64, i64, i64) {\n  %5 = add i64 %2, %3\n}\n"
+    made = llvm_ir.with_constants(other + text + other, "k", {2: 0, 3: 1})
+    body = "  %5 = mul i64 1, %20\n  %6 = phi i64 [ 0, %4 ], [ 1, %9 ]\n"
+    assert made == f"{other}define ptx_kernel void @k({head}) !dbg !5 {{\n{body}}}\n{other}"
+
+
+@pytest.mark.parametrize("head", ["i64, i32", "i64", "i64, i8*"])
+def test_parameters_that_are_others_are_left_alone(head: str) -> None:
+    text = f"define ptx_kernel void @k({head}) {{\n  %5 = add i64 %0, %1\n}}\n"
+    assert llvm_ir.with_constants(text, "k", {0: 0, 1: 1}) == text
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ def replaced(module: str) -> set[str]:
         shared: {"dispatcher": dispatcher, "context": context},
     }
     found = assigned(patches, own)
+    if additions := getattr(patches, "additions", None):
+        handed[additions] = {}
     for other, names in handed.items():
         found |= assigned(other, {**vars(other), **names})
     return {name for name in found if name.rpartition(".")[2].rpartition(":")[2] not in ADDED}

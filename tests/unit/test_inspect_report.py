@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import re
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.binary import cubin
+from aotcuda.errors import TargetError
+from aotcuda.inspect import colours, summary
 from aotcuda.inspect.collect import collect
 from aotcuda.inspect.report import Module, PackedImage, Report, Symbol, SymbolImage
 from aotcuda.inspect.table import render
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SYMBOL_KEYS = {"name", "symbol", "kind", "abi", "prototype", "signature", "origin", "images"}
-IMAGE_KEYS = {"arch", "kind", "bytes", "registers", "shared", "local", "constant"}
+IMAGE_KEYS = {"arch", "kind", "bytes", "registers", "shared", "local", "constant", "spills"}
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ def test_json_of_a_module_says_toolchain_and_lowest_driver(module: dict) -> None
 
 def test_json_of_a_function_has_its_prototype_and_its_ltoir(module: dict) -> None:
     symbol = next(symbol for symbol in module["symbols"] if symbol["kind"] == "function")
-    resources = dict.fromkeys(("registers", "shared", "local", "constant"))
+    resources = dict.fromkeys(("registers", "shared", "local", "constant", "spills"))
     assert symbol == {
         "name": "add_i32",
         "symbol": "add_i32",
@@ -96,7 +101,19 @@ def test_json_of_a_kernel_in_ptx_has_no_resources(module: dict) -> None:
             image = symbol["images"][-1]
             assert (image["arch"], image["kind"]) == ("compute_75", "ptx")
             assert image["bytes"] > 0
-            assert {image[key] for key in ("registers", "shared", "local", "constant")} == {None}
+            assert {image[key] for key in ("registers", "shared", "local", "constant", "spills")} == {None}
+
+
+def test_what_was_spilled_is_what_the_manifest_says_and_unknown_where_it_says_nothing(tmp_path: Path) -> None:
+    whole, fatbins = modules.contents()
+    told = {"registers": 1, "shared": 1, "local": 1, "constant": 1, "spills": 24}
+    whole["kernels"][0]["overloads"][0]["resources"] = {"sm_90": told}
+    report = collect(str(modules.write(tmp_path, whole, fatbins)))
+    found = {
+        (symbol.symbol, image.arch): image.spills for symbol in report.modules[0].symbols for image in symbol.images
+    }
+    assert [key for key, spills in found.items() if spills is not None] == [("tiled", "sm_90")]
+    assert found["tiled", "sm_90"] == 24
 
 
 def test_the_resources_are_the_images_own_and_not_the_manifests(tmp_path: Path) -> None:
@@ -176,23 +193,25 @@ mypkg.kernels
   add_i32  (function, c ABI, from mypkg._kernels:add)
     int add_i32(int x, int y);
     int32(int32, int32)
-    arch   kind   bytes
-    sm_90  ltoir   2360
+    in sm_90 (ltoir)
 
   axpy  (kernel, numba ABI, from mypkg._kernels:axpy)
     void(float32, Array(float32, 1, 'C', False, aligned=True), Array(float32, 1, 'C', False,
         aligned=True))
     symbol axpy__0
-    arch        kind  bytes  registers  shared  local  constant
-    sm_90       sass    768         12    1408      ?       648
-    compute_75  ptx    3748          -       -      -         -
+    arch        kind  bytes  registers  spills  shared  local  constant
+    sm_89       sass   1024       255!      0     1408     32       648
+    sm_90       sass    768        12      16!    1408      ?       648
+    compute_75  ptx       -         -       -        -      -         -
 
-Sizes are in bytes. Of a kernel in a sass image: its machine code; otherwise the whole image before
-compression. shared: static, a block. local: stack, a thread; ? where it cannot be known, as with
-recursion. -: decided when the image is compiled."""
+Sizes are in bytes; of a kernel that of its machine code. spills: stored and loaded because
+registers ran out; ? where the build was not told. shared: static, a block. local: stack, a thread;
+? where it cannot be known, as with recursion. -: decided when the image is compiled. !: registers
+spilled, or all 255 in use."""
 
 
-def test_the_table_is_aligned_and_fits_100_columns() -> None:
+def report() -> Report:
+    """A module with a function, and a kernel that has the most registers for one GPU and spills on another."""
     array = "Array(float32, 1, 'C', False, aligned=True)"
     function = Symbol(
         name="add_i32",
@@ -213,7 +232,10 @@ def test_the_table_is_aligned_and_fits_100_columns() -> None:
         signature=f"void(float32, {array}, {array})",
         origin="mypkg._kernels:axpy",
         images=(
-            SymbolImage(arch="sm_90", kind="sass", size=768, registers=12, shared=1408, constant=648),
+            SymbolImage(
+                arch="sm_89", kind="sass", size=1024, registers=255, shared=1408, local=32, constant=648, spills=0
+            ),
+            SymbolImage(arch="sm_90", kind="sass", size=768, registers=12, shared=1408, constant=648, spills=16),
             SymbolImage(arch="compute_75", kind="ptx", size=3748),
         ),
     )
@@ -237,9 +259,116 @@ def test_the_table_is_aligned_and_fits_100_columns() -> None:
         ),
         symbols=(function, kernel),
     )
-    text = render(Report(modules=(module,)))
+    return Report(modules=(module,))
+
+
+def test_the_table_is_aligned_and_fits_100_columns() -> None:
+    text = render(report())
     assert text == TABLE
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_table_keeps_a_terminals_width() -> None:
+    assert max(map(len, render(report(), 72).splitlines())) <= 72
+    assert len(render(report(), 200).splitlines()) < len(TABLE.splitlines())
+
+
+def test_a_note_on_marks_comes_with_marks_alone(tmp_path: Path) -> None:
+    assert "!" not in render(collect(str(modules.write_package(tmp_path))))
+
+
+SUMMARY = """\
+kernel              bytes  registers  spills  shared  local  worst  signature
+mypkg.kernels.axpy   1024       255!     16!    1408      ?  sm_90  void(float32, Array(float32, 1,…
+
+1 kernels and signatures; 1 spill registers, 1 use all 255. Each number is the largest of any
+target, and worst is the target that spills most or has the most registers."""
+
+
+def test_the_summary_has_the_largest_of_each_number_and_the_target_that_is_worst() -> None:
+    text = summary.render(report(), width=100)
+    assert text == SUMMARY
+    assert "aligned=True))" in summary.render(report())  # nothing is cut in a pipe
+    assert max(map(len, summary.render(report(), width=60).splitlines())) <= 70  # numbers are never cut
+    assert "signature" not in summary.render(report(), width=60).splitlines()[0]
+
+
+def test_the_summary_of_two_builds_of_a_module_says_which_is_which(tmp_path: Path) -> None:
+    one, two = modules.write_wheel(tmp_path / "old"), modules.write_wheel(tmp_path / "new")
+    found = Report(modules=(*collect(str(one)).modules, *collect(str(two)).modules))
+    lines = summary.render(found).splitlines()
+    assert lines[0].split()[:2] == ["kernel", "in"]
+    assert sum("mypkg-1.0-py3-none-any.whl" in line for line in lines) == 6
+
+
+def test_the_summary_of_ptx_alone_knows_no_number(tmp_path: Path) -> None:
+    (tmp_path / "some.fatbin").write_bytes(images.pack([("ptx", "compute_75", images.numba_ptx("compute_75"))]))
+    row = summary.render(collect(str(tmp_path / "some.fatbin"))).splitlines()[1]
+    assert row.split() == ["some.fatbin.axpy", *"------"]
+
+
+def test_kernels_are_sorted_by_their_largest_number_or_by_name(tmp_path: Path) -> None:
+    found = collect(str(modules.write_package(tmp_path)))
+    for key, field in (("bytes", "size"), ("registers", "registers"), ("shared", "shared"), ("local", "local")):
+        (module,) = summary.chosen(found, sort=key).modules
+        most = [
+            max(getattr(image, field) or 0 for image in one.images if image.kind == "sass")
+            for one in module.symbols[:3]
+        ]
+        assert most == sorted(most, reverse=True)
+        assert module.symbols[-1].kind == "function"  # of which no number is known
+        lines = [line.split() for line in summary.render(found, sort=key).splitlines()[:4]]
+        column = lines[0].index(key)
+        assert [int(line[column]) for line in lines[1:]] == most
+    (module,) = summary.chosen(found, sort="name").modules
+    assert [symbol.name for symbol in module.symbols] == ["add_i32", "axpy", "smooth", "smooth"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("a*", ["add_i32", "axpy"]), ("mypkg.kernels.s*", ["smooth", "smooth"]), ("tiled", ["smooth"])],
+)
+def test_a_filter_takes_names_symbols_and_full_names(tmp_path: Path, pattern: str, expected: list[str]) -> None:
+    (module,) = summary.chosen(collect(str(modules.write_package(tmp_path))), pattern=pattern).modules
+    assert [symbol.name for symbol in module.symbols] == expected
+
+
+def test_a_filter_that_matches_nothing_says_what_there_is(tmp_path: Path) -> None:
+    found = collect(str(modules.write_package(tmp_path)))
+    with pytest.raises(TargetError, match=r"^--filter 'axpi' matches nothing; there is add_i32, smooth, axpy$"):
+        summary.chosen(found, pattern="axpi")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def written(text: str, stream: io.StringIO) -> str:
+    colours.write(text, stream)
+    return stream.getvalue()
+
+
+def test_a_terminal_gets_colours_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    painted = written(TABLE, Terminal())
+    assert "\x1b[1;31m255!\x1b[0m" in painted
+    assert "\x1b[1;31m16!\x1b[0m" in painted
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == TABLE + "\n"
+    assert written(TABLE, io.StringIO()) == TABLE + "\n"
+    monkeypatch.setenv("TERM", "dumb")
+    assert written(TABLE, Terminal()) == TABLE + "\n"
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert written(TABLE, Terminal()) == TABLE + "\n"
+
+
+def test_a_terminal_without_rich_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert written(TABLE, Terminal()) == TABLE + "\n"
 
 
 def test_the_table_has_a_block_for_each_module(tmp_path: Path) -> None:

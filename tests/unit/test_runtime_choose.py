@@ -71,7 +71,8 @@ def test_a_gpu_that_nothing_fits_is_told_what_there_is(manifest):
         "mypkg.kernels has no image for GPU 0 (old): none of the packaged images runs on it "
         "(sm_80 is machine code for compute capability 8.0 to 8.x; "
         "sm_90a is machine code for compute capability 9.0 alone; "
-        "compute_90 is PTX for compute capability 9.0 and newer)"
+        "compute_90 is PTX for compute capability 9.0 and newer); "
+        "it runs here if it is built with sm_75 in arch, or compute_XY of at most that"
     )
 
 

@@ -35,7 +35,7 @@ def check(config: Config) -> None:
         if is_in_place(module, module.frontend or config.frontend):
             _check_in_place(module)
     _check_module_names(config)
-    _check_linked_modules(config.modules)
+    _check_linked_modules(config)
     _check_function_names(config.modules)
 
 
@@ -142,8 +142,9 @@ def _check_in_place(module: Module) -> None:
         seen[python] = kernel.key
 
 
-def _check_linked_modules(modules: Sequence[Module]) -> None:
+def _check_linked_modules(config: Config) -> None:
     """A module is built after those of the same wheel that it links, so one of them has to be the first."""
+    modules = config.modules
     own = {module.name: module for module in modules}
     for module in modules:
         for item in module.link:
@@ -157,9 +158,13 @@ def _check_linked_modules(modules: Sequence[Module]) -> None:
                 )
                 raise ConfigError(message)
             if not other.functions:
+                front_end = other.frontend or config.frontend
                 message = (
                     f"{item.key}: {other.name} exports no device functions, so there is nothing to link; list them in "
                     f"{other.key}.functions, or remove the item"
+                    if "functions" in loading.tables(front_end).SHAPES
+                    else f"{item.key}: {other.name} is compiled by {front_end}, whose modules export no device "
+                    "functions, so there is nothing to link; remove the item"
                 )
                 raise ConfigError(message)
             if module in all_linked(other, modules):

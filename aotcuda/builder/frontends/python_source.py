@@ -116,8 +116,12 @@ def _depth(module: ModuleType, names: Sequence[str]) -> int:
 
 
 def _callables(holder: object) -> list[str]:
-    names = vars(holder) if isinstance(holder, ModuleType) else dir(holder)
-    return [name for name in names if not name.startswith("__") and callable(getattr(holder, name, None))]
+    """What can be called of a module or an object; of a module what it has imported only where it has nothing else."""
+    if not isinstance(holder, ModuleType):
+        return [name for name in dir(holder) if not name.startswith("__") and callable(getattr(holder, name, None))]
+    found = {name: value for name, value in vars(holder).items() if not name.startswith("__") and callable(value)}
+    own = [name for name, value in found.items() if getattr(value, "__module__", None) == holder.__name__]
+    return own or list(found)
 
 
 def check_is_there(value: object, unit: PythonUnit, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aotcuda.compatibility import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from aotcuda.arch import Target
 
@@ -23,20 +23,22 @@ class Image(NamedTuple):
         data: A cubin, or PTX.
         cuda: The CUDA version that it is written for: drivers of that one load PTX, those of its major version a cubin.
         linker: The version of nvJitLink that made it.
+        spills: By symbol the bytes of spilled registers, as the linker's log tells; None where there is no such log.
     """
 
     target: Target
     data: bytes
     cuda: tuple[int, int]
     linker: tuple[int, int]
+    spills: Mapping[str, int] | None = None
 
 
-def described(target: Target, data: bytes, linker: tuple[int, int]) -> Image:
+def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapping[str, int] | None = None) -> Image:
     """What came out of the linker of that version, with the CUDA version that it is written for."""
     cuda = None
     if target.kind == "ptx" and (found := _VERSION.search(data)):
         cuda = tables.cuda_of_ptx(tables.pair(found[1].decode()))
-    return Image(target, data, cuda or linker, linker)
+    return Image(target, data, cuda or linker, linker, spills)
 
 
 def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -> bytes:

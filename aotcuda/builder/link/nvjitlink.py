@@ -60,8 +60,10 @@ def link(
     options: Options,
     include_dirs: Sequence[str],
     elsewhere: Mapping[str, str] = MappingProxyType({}),
-) -> bytes:
-    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
+) -> tuple[bytes, dict[str, int]]:
+    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`), and say what the assembler spilled.
+
+    The bytes of spilled registers are those of `spilled`; of PTX nothing is known.
 
     An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `elsewhere` has the
     functions that other modules of the wheel export, for what is said of one that is missing.
@@ -87,7 +89,7 @@ def link(
         raise LinkError(message)
     arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
     arguments += ["-lto"] if lto else []
-    arguments += ["-ptx"] if as_ptx else []
+    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler tells of spilled registers nowhere else
     arguments += _OPTIMISATION[options.opt_level]
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
@@ -105,10 +107,10 @@ def link(
             buffer = bytearray(nvjitlink.get_linked_ptx_size(handle))
             nvjitlink.get_linked_ptx(handle, buffer)
             text = bytes(buffer).rstrip(b"\x00 \n") + b"\n"
-            return images.for_older_drivers(text, functools.partial(_assembled, target))
+            return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
         buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, buffer)
-        return bytes(buffer)
+        return bytes(buffer), spilled(_told(handle))
     except nvjitlink.nvJitLinkError as error:
         raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
@@ -164,6 +166,28 @@ def _log(handle: int) -> str:
     if buffer:
         nvjitlink.get_error_log(handle, buffer)
     return bytes(buffer).rstrip(b"\x00").decode(errors="replace").strip()
+
+
+def _told(handle: int) -> str:
+    """What the linker and its assembler say of what went well."""
+    buffer = bytearray(nvjitlink.get_info_log_size(handle))
+    if buffer:
+        nvjitlink.get_info_log(handle, buffer)
+    return bytes(buffer).rstrip(b"\x00").decode(errors="replace")
+
+
+_SPILLED = re.compile(
+    r"Function properties for (\S+)\n[^\n]*?(\d+) bytes spill stores, (\d+) bytes spill loads", re.ASCII
+)
+"""As ptxas writes it for each function under `--verbose`."""
+
+
+def spilled(log: str) -> dict[str, int]:
+    """By symbol the bytes that a function's code stores and loads because registers ran out, counted in its text.
+
+    A function that is called and was not inlined has a number of its own.
+    """
+    return {name: int(stores) + int(loads) for name, stores, loads in _SPILLED.findall(log)}
 
 
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")

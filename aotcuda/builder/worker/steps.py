@@ -368,7 +368,8 @@ class Steps:
     def _image(self, target: Target, made: Any) -> Image:
         linker = nvjitlink.number()
         if self._assemble is None:
-            return described(target, made, linker)
+            data, spills = made
+            return described(target, data, linker, spills)
         return described(target, made.data, made.cuda)._replace(linker=linker)
 
     def _called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
@@ -431,7 +432,7 @@ def _compile_source(*arguments: Any, lto: bool) -> bytes:
     return nvrtc.compile_source(*arguments, lto=lto)
 
 
-def _link(*arguments: Any) -> bytes:
+def _link(*arguments: Any) -> tuple[bytes, dict[str, int]]:
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
     return nvjitlink.link(*arguments)

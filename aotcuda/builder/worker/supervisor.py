@@ -57,7 +57,7 @@ def _work(supervisor: int, messages: int, result: int, token: str, extra: str) -
     try:
         from aotcuda.builder.worker import main as worker  # noqa: PLC0415 (the supervisor needs nothing of it)
     except ImportError as error:
-        message = f"building needs {error.name}, which is not installed; run: pip install {extra!r}"
+        message = f"building needs compilers, which are not installed ({error}); run: pip install {extra!r}"
         tell(error="ToolchainError", message=message)
         return 1
     return worker.main(tell, result)

@@ -20,6 +20,7 @@
 #include <structmember.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifdef Py_GIL_DISABLED
@@ -2008,6 +2009,10 @@ static PyObject *disable(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+/* ------------------------------------------------------------------------------------------------------------------ XLA */
+
+#include "xla_ffi.h"
+
 static PyMethodDef records_methods[] = {
     {"learn", (PyCFunction)records_learn, METH_VARARGS,
      "learn(args, kinds, plans, live, device, launch, current, attribute, stream_context, rare, flights,\n"
@@ -2095,6 +2100,13 @@ static PyMethodDef methods[] = {
      "know_stream_type(type, attribute, is_protocol)\n\n"
      "Streams of this type tell their handle by an attribute, or by a method after the protocol __cuda_stream__."},
     {"disable", disable, METH_NOARGS, "Let every launch go the other way from now on: the process has forked."},
+    {"xla_prepare", xla_prepare, METH_VARARGS,
+     "xla_prepare(where, identity, launch, stream_context, push, pop, kernel, (grid x, y, z, block x, y, z, shared),\n"
+     "flights, retired, args, results, block, holes, starts) -> int\n\n"
+     "Note a launch for XLA's programs, which name it by the number returned. A hole is four 32-bit integers: the offset of\n"
+     "an address, whether it is a result's, which one, and what must divide it. Nothing is freed: ask once for each launch."},
+    {"xla_handlers", xla_handlers, METH_NOARGS,
+     "xla_handlers() -> (capsule, capsule): the handlers of XLA's FFI that launch, and that refuse to on other devices."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -2124,7 +2136,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 11) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 12) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -66,7 +66,11 @@ class Choice:
         """What a launch raises where no image can run."""
         kind = DriverTooOldError if self.too_old else NoImageError
         others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
-        return kind(f"{module} has no image for {self.gpu}: {self.why}" + (f" ({others})" if others else ""))
+        message = f"{module} has no image for {self.gpu}: {self.why}" + (f" ({others})" if others else "")
+        if others and not self.too_old:
+            major, minor = self.capability
+            message += f"; it runs here if it is built with sm_{major}{minor} in arch, or compute_XY of at most that"
+        return kind(message)
 
 
 class Tier:

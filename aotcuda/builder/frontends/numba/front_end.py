@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
@@ -18,7 +19,6 @@ from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from types import FunctionType
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
@@ -132,10 +132,6 @@ class NumbaFrontEnd(ABC):
         """The options that `@cuda.jit` was given."""
         return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
 
-    def separate(self, python: FunctionType) -> FunctionType:
-        """The function that is compiled with the C ABI in the place of `python`."""
-        return python
-
     def prepare(self, root: str) -> dict[str, str]:
         """See FrontEnd."""
         self.root = root
@@ -243,7 +239,7 @@ class NumbaFrontEnd(ABC):
         }
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
-        python, notation = self.separate(loaded.python), self.convention.notation
+        python, notation = _copy(loaded.python), self.convention.notation
         jit = units.jit_options(unit, self.given(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
         jit = replace(jit, options=replace(jit.options, debug=False))
@@ -307,6 +303,20 @@ class NumbaFrontEnd(ABC):
             (code, kind, arguments, function, relative(path, self.root), line)
             for code, kind, arguments, function, path, line in raised
         )
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    """A second function with the same code: one that calls itself then calls the first, as a helper with Numba's ABI.
+
+    Numba takes a call for a recursion by the function object, and the recursion would be between two ABIs.
+    """
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    return copy
 
 
 def _served(watch: target_questions.Watch, targets: Sequence[Target]) -> list[Target]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
+import sys
 import traceback
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +26,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^(Failed in \w+ mode pipeline.*|During: .*|<source elided>|\s*\^+|\s*)$")
 _REASON = re.compile(r"^\s*(No implementation|Unknown attribute|Untyped global)", re.MULTILINE)
 _CALL = re.compile(r"^No implementation of .* found for signature:\s*>>> (.*)")
+_FUNCTION = re.compile(r"^\s*No implementation of function Function\(<(?:built-in )?function (\w+)", re.MULTILINE)
 _COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy"])
 
 _SIZE = r"\bu?int\d+\b"
@@ -31,7 +34,7 @@ _KNOWN = tuple(
     (re.compile(pattern), what, remedy)
     for pattern, what, remedy in [
         (
-            r"set_try_status|mark_try_block|end_try_block",
+            r"set_try_status|mark_try_block|end_try_block|exception_match",
             "try and except are not compiled for GPUs",
             "test for what may go wrong before it does",
         ),
@@ -55,6 +58,27 @@ _KNOWN = tuple(
             r"Keyword arguments are not supported, yet|AssertionError: assert (?:not )?kw\w*",
             "a function that takes its arguments by position alone is called with keywords",
             "give them in order, without names",
+        ),
+        (
+            r"UnsupportedBytecodeError: The 'with \(context manager\)",
+            "with statements are not compiled for GPUs",
+            "do what it does outside the kernel",
+        ),
+        (
+            (
+                r"(?s)\A(?!.*_array_allocate).*?"
+                r"(?:NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list)\b)"
+            ),
+            "it makes a list or a dict, for which memory would be allocated on the GPU",
+            "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
+        ),
+        (
+            (
+                r"scipy [\d.]+\+ is required for linear algebra|"
+                r"Unknown attribute '\w+' of type Module\(<module 'numpy\.linalg'"
+            ),
+            "it calls NumPy's linear algebra, which is not there for GPUs",
+            "write out what it computes",
         ),
         (
             r"Untyped global name '(\w+)': Cannot determine Numba type of <class '[\w.]*\.(?:\w*(?i:ufunc)|Vectorized)",
@@ -132,7 +156,15 @@ def _compiler_message(head: str, plain: str, error: Exception, unit: NumbaUnit, 
     reason = (lines or ["the compiler refuses it"])[0].rstrip(".")
     if call := _CALL.search(plain[start:].lstrip()):
         reason = f"No implementation of {call[1]}"
+        if (named := _FUNCTION.search(plain[start:])) and _is_numpys(named[1]):
+            remedy = f"NumPy's {named[1]} is not among what kernels can call: write it out; arrays come as arguments"
+            return f"{head}: {reason} ({where}); {remedy}\n{_indented(plain)}"
     return f"{head}: {reason} ({where})\n{_indented(plain)}"
+
+
+def _is_numpys(name: str) -> bool:
+    """Whether NumPy has a function of that name, and it is no operator: plain functions of others have other words."""
+    return callable(getattr(sys.modules.get("numpy"), name, None)) and not hasattr(operator, name)
 
 
 def _failed_assertion(error: Exception) -> str:

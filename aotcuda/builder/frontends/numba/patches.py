@@ -31,6 +31,13 @@ def disable_compile_unasked(dispatcher: Any) -> None:
     dispatcher.disable_compile = disable_compile
 
 
+def plain_helper(value: object) -> types.FunctionType | None:
+    """The function that a value is, or that Numba's `@njit` made a function for the CPU of; None if it is neither."""
+    if type(value).__module__ == "numba.core.registry":
+        value = getattr(value, "py_func", value)
+    return value if isinstance(value, types.FunctionType) else None
+
+
 def take_plain_helpers(
     context: Any, jit: Callable[..., Any], options: Callable[[], dict[str, Any] | None]
 ) -> dict[types.FunctionType, Any]:
@@ -54,12 +61,12 @@ def take_plain_helpers(
         try:
             return original(self, val)
         except (ValueError, TypeError):
-            chosen = options()
-            if not isinstance(val, types.FunctionType) or chosen is None:
+            chosen, plain = options(), plain_helper(val)
+            if plain is None or chosen is None:
                 raise
-        if val not in wrapped:
-            wrapped[val] = jit(device=True, **chosen)(val)
-        return original(self, wrapped[val])
+        if plain not in wrapped:
+            wrapped[plain] = jit(device=True, **chosen)(plain)
+        return original(self, wrapped[plain])
 
     context.resolve_value_type = resolve_value_type
     return wrapped

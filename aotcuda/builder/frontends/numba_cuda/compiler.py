@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from importlib.metadata import version
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from llvmlite import ir as llvm
@@ -24,6 +23,7 @@ from aotcuda.builder.frontends.protocol import LinkInput
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from types import FunctionType
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
@@ -56,10 +56,6 @@ class NumbaCuda(NumbaFrontEnd):
     def given(self, loaded: Any) -> dict[str, Any]:
         """See NumbaFrontEnd; `@njit` has none that matter."""
         return loaded.targetoptions if isinstance(loaded, CUDADispatcher) else {}
-
-    def separate(self, python: FunctionType) -> FunctionType:
-        """See NumbaFrontEnd."""
-        return _copy(python)
 
     def compiling(
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
@@ -190,20 +186,6 @@ def _annotate(entry: Any, name: str, value: int) -> None:
     i32 = llvm.IntType(32)
     node = module.add_metadata((entry, llvm.MetaDataString(module, name), llvm.Constant(i32, value)))
     module.get_named_metadata("nvvm.annotations").add(node)
-
-
-def _copy(function: FunctionType) -> FunctionType:
-    """A second function with the same code: one that calls itself then calls the first, as a helper with Numba's ABI.
-
-    Numba takes a call for a recursion by the function object, and the recursion would be between two ABIs.
-    """
-    copy = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    copy.__module__ = function.__module__
-    copy.__qualname__ = function.__qualname__
-    return copy
 
 
 _NOBODYS = (0, 0)

@@ -16,7 +16,7 @@ from aotcuda.builder.frontends.numba import verification
 from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import linking, llvm_ir, patches
-from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, convention
+from aotcuda.builder.frontends.numba_cuda_mlir.types import check, check_result, constants, convention
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.errors import CompileError
 
@@ -104,6 +104,9 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
         """See NumbaFrontEnd."""
         (text,) = self.function_texts(compiled, jit)
+        args = compiled.signature.args
+        layout = self.convention.layout(unit.head, [str(number) for number in range(len(args))], args)
+        text = llvm_ir.with_constants(text, unit.symbol, constants(layout))
         if jit.max_registers:
             text = llvm_ir.with_register_limit(text, unit.symbol, jit.max_registers)
         if jit.options.debug:

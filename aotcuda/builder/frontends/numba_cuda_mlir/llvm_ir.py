@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aotcuda.builder.frontends.protocol import External
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.frontends.protocol import CType
 
@@ -73,6 +73,26 @@ def _with_one_argument_each(text: str) -> str:
         return match[0]
 
     return _ARGUMENT.sub(keep_first, text)
+
+
+def with_constants(text: str, symbol: str, constants: Mapping[int, int]) -> str:
+    """LLVM IR whose kernel has constants in place of some of its 64-bit parameters, by their numbers.
+
+    It is taken as it is where these are no such parameters: a compiler that lays arrays out otherwise needs none of it.
+    """
+    defined = re.search(rf'^define\b[^\n]*@"?{re.escape(symbol)}"?\((.*)\)[^\n]*\{{\n', text, re.MULTILINE)
+    if defined is None:
+        return text
+    given = re.sub(r"\{.*?\}", "{}", defined[1]).split(", ")  # a complex number is a struct of two
+    if not all(number < len(given) and re.fullmatch(rf"i64(?: %{number})?", given[number]) for number in constants):
+        return text
+    end = text.index("\n}", defined.end())
+    body = re.sub(
+        r"%(\d+)(?![\w.])",
+        lambda found: str(constants.get(int(found[1]), found[0])),
+        text[defined.end() : end],
+    )
+    return text[: defined.end()] + body + text[end:]
 
 
 _ARITHMETIC = re.compile(r"= (fadd|fsub|fmul|fdiv|frem|fcmp) (?!fast )")

@@ -37,6 +37,7 @@ from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
 from aotcuda.builder.frontends.numba import found, gpu, patches, private_parts, target_questions, toolkit_paths
 from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.builder.frontends.numba_cuda_mlir import additions
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ PRIVATE_PARTS = {
     "numba_cuda_mlir.descriptor:_ArgMarshaller.__call__": "(self, *args)",
     "numba_cuda_mlir.descriptor:_ForAll.__call__": "(self, *args)",
     "numba_cuda_mlir.mlir_compiler:compile_mlir": "(pyfunc, return_type, args, targetoptions)",
+    **additions.PRIVATE_PARTS,
     **{f"numba_cuda_mlir.numba_cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
 """What is replaced, or called by keywords, with the parameters that it had.
@@ -161,6 +163,7 @@ def install() -> None:
     _catch_raises()
     _show_errors()
     _refuse_device_arrays()
+    additions.install(_fails)
 
 
 def _find_the_toolkit() -> None:
@@ -285,7 +288,8 @@ def retargeted(compiled: Any, goal: Target) -> Any:
     metadata = {**compiled.metadata, "mlir_module": module.opview}
     metadata["targetoptions"] = {**compiled.metadata["targetoptions"], "chip": chip}
     metadata.pop("mlir_module_str", None)
-    return python_types.SimpleNamespace(metadata=metadata, fndesc=compiled.fndesc, library=compiled.library)
+    same = {"signature": compiled.signature, "fndesc": compiled.fndesc, "library": compiled.library}
+    return python_types.SimpleNamespace(metadata=metadata, **same)
 
 
 _numbers: dict[int, tuple[object, int]] = {}
@@ -413,13 +417,19 @@ def _take_plain_helpers() -> None:
 
     store_var = mlir_lowering.MLIRLower.store_var
     wrapped = patches.take_plain_helpers(descriptor.MLIRTypingContext, cuda.jit, options)
+    resolve = descriptor.MLIRTypingContext.resolve_value_type
+
+    def resolve_value_type(self: Any, val: Any) -> Any:
+        # What `@njit` made has a type of Numba's own, which this compiler knows nothing of.
+        return resolve(self, patches.plain_helper(val) or val)
 
     def store_wrapped(self: Any, target: Any, value: Any, *rest: Any, **more: Any) -> Any:
         # Lowering looks at the value where typing looked at its type.
-        if isinstance(value, python_types.FunctionType) and value in wrapped:
-            value = wrapped[value]
+        if (plain := patches.plain_helper(value)) in wrapped:
+            value = wrapped[plain]
         return store_var(self, target, value, *rest, **more)
 
+    descriptor.MLIRTypingContext.resolve_value_type = resolve_value_type
     mlir_lowering.MLIRLower.store_var = store_wrapped
 
 
@@ -451,7 +461,8 @@ def _bring_arrays_of_helpers() -> None:
 
 def _catch_raises() -> None:
     # To raise is to store a code that only a debug launch looks at, and to return whatever is at hand. The C ABI has
-    # no place for it: callers would take an undefined value for a result.
+    # no place for it: callers would take an undefined value for a result. In kernels, where a helper raises the thread
+    # ends, as Numba-CUDA's does.
     original = mlir_lowering.MLIRLower.lower_static_raise
 
     def lower_static_raise(self: Any, inst: Any) -> None:
@@ -464,10 +475,13 @@ def _catch_raises() -> None:
         # The compiler's codes stand for a few classes of exceptions; debug builds give each place a code of its own.
         codes = mlir_lowering.KERNEL_ERROR_CODES
         mlir_lowering.KERNEL_ERROR_CODES = _OneCode(_note(self, inst)) if _current.debug else codes
+        if not _current.c_abi and not _is_own(inst.loc):
+            self.set_error_code = lambda code: additions.report_and_exit(type(self), self, code)
         try:
             original(self, inst)
         finally:
             mlir_lowering.KERNEL_ERROR_CODES = codes
+            vars(self).pop("set_error_code", None)
 
     mlir_lowering.MLIRLower.lower_static_raise = lower_static_raise
 
@@ -486,11 +500,22 @@ _FIRST_CODE = 1000  # above the compiler's own
 
 
 def _note(lower: Any, inst: Any) -> int:
-    code = _FIRST_CODE + len(_current.raised)
     arguments = ", ".join(str(getattr(item, "value", item)) for item in inst.exc_args or ())
+    return _noted(_class_name(inst), arguments, lower, inst.loc)
+
+
+def _noted(kind: str, arguments: str, lower: Any, loc: Any) -> int:
+    code = _FIRST_CODE + len(_current.raised)
     function = lower.func_ir.func_id.func_qualname
-    _current.raised.append((code, _class_name(inst), arguments, function, inst.loc.filename, inst.loc.line))
+    _current.raised.append((code, kind, arguments, function, loc.filename, loc.line))
     return code
+
+
+def _fails(kind: str, arguments: str, where: Any, lower: Any) -> int | None:
+    """The error code of what ends a thread at run time, 0 outside of debug builds; None where nothing may end it."""
+    if _current.c_abi:
+        return None
+    return _noted(kind, arguments, lower, where) if _current.debug else 0
 
 
 def _class_name(inst: Any) -> str:

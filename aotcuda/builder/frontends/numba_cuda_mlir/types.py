@@ -56,6 +56,26 @@ notation = Notation(types, sigutils, numpy_support, _NAMED)
 convention = _Memrefs(notation)
 
 
+def constants(layout: Layout) -> dict[int, int]:
+    """What contiguous arrays always have, by the number of the machine-level parameter: no offset, and steps of one.
+
+    The compiler reads both at run time, and multiplies each index by a step. A launch passes no others to a kernel
+    that asks for contiguous ones.
+    """
+    numbers = {offset: number for number, (offset, _) in enumerate(layout.fields)}
+    found: dict[int, int] = {}
+    waiting = list(layout.parameters)
+    while waiting:
+        parameter = waiting.pop()
+        waiting += parameter.get("members", [])
+        if parameter["kind"] == "array" and parameter["layout"] in "CF" and parameter["ndim"]:
+            words, first = parameter["words"], numbers[parameter["offset"]]
+            fastest = parameter["ndim"] - 1 if parameter["layout"] == "C" else 0
+            found[first + words.index("zero")] = 0
+            found[first + words.index(f"step{fastest}")] = 1
+    return found
+
+
 def _is_number(ty: Any) -> bool:
     return ty in notation.formats or notation.is_complex(ty)
 
@@ -96,11 +116,5 @@ def check(names: Iterable[str], args: Iterable[Any]) -> None:
             message = (
                 f"argument {name!r} is of type {notation.spell(ty)}, which numba-cuda-mlir cannot pass; write "
                 "NumberClass(...) of a number's type, to which dtypes can be passed too"
-            )
-            raise CompileError(message)
-        if isinstance(ty, types.Array) and isinstance(ty.dtype, types.Record) and ty.layout != "C":
-            message = (
-                f"argument {name!r} is of type {notation.spell(ty)}; numba-cuda-mlir reads arrays of records as if "
-                "they were contiguous, so write [::1]"
             )
             raise CompileError(message)

@@ -1,5 +1,6 @@
 """What kernels in real life use: records, random numbers, warps, local memory, text, recursion, libdevice, bfloat16."""
 
+import enum
 import math
 
 import numpy as np
@@ -10,6 +11,14 @@ from numba.cuda.random import xoroshiro128p_type, xoroshiro128p_uniform_float32
 particle = np.dtype([("x", "f4"), ("id", "i8")], align=True)  # named in a signature
 
 __all__ = ["xoroshiro128p_type"]  # likewise
+
+
+
+class Colour(enum.IntEnum):
+    """Members that are stored as numbers."""
+
+    RED = 7
+    BLUE = 9
 
 
 named = np.dtype([("id", "i4"), ("name", "U12"), ("code", "S12")])
@@ -69,6 +78,60 @@ def reshaped(x, out):
     rows = x.reshape(2, 3)
     out[0] = rows[1, 2]
     out[1] = rows.shape[0]
+
+
+@cuda.jit
+def reshaped_in_every_way(x, n, out):
+    rows = x.reshape((2, -1))
+    cube = x.reshape(n, 3, n)
+    out[0] = rows[1, 5]
+    out[1] = rows.shape[1]
+    out[2] = cube[1, 2, 0]
+    out[3] = cube.size
+    cube[0, 1, 1] = -1
+
+
+@cuda.jit
+def colours(x):
+    x[0] = Colour.RED
+    x[1] = Colour.BLUE
+
+
+@cuda.jit
+def half_norms(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = cuda.fp16.hsqrt(x[i] * x[i]) + cuda.fp16.hfma(x[i] + x[i], x[i], x[i] - x[i])
+
+
+@cuda.jit
+def records_turned(a, b):
+    i, j = cuda.grid(2)
+    if i < a.shape[0] and j < a.shape[1]:
+        b[j, i] = a[i, j]
+        b[j, i].x = a[-1 - i, j].x
+
+
+@cuda.jit
+def records_from_the_end(a, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = a[1:][-1 - i].x
+
+
+@cuda.jit(device=True)
+def positive(x):
+    if x <= 0:
+        raise ValueError("not positive")
+    return x * 2
+
+
+@cuda.jit
+def ended_by_a_helper(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        y = positive(x[i])
+        x[i] = y
 
 
 @cuda.jit

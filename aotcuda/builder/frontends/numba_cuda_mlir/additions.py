@@ -1,0 +1,361 @@
+"""What numba-cuda compiles and numba-cuda-mlir does not, added to the compiler's lowering.
+
+- A member of an `IntEnum` is stored in an array as the number that it is.
+- Functions of `cuda.fp16` take any number: a product of two float16 is a float32 to the compiler.
+- `array.reshape` takes sizes as arguments, and gives an array of as many dimensions.
+- Arrays of records have any strides and dimensions, and negative indices; the compiler counts records from the first.
+- What a foreign function returns that returns nothing is None.
+- Foreign functions in the Numba ABI end the thread with their status, if it is not 0.
+- In debug builds, division by zero is raised.
+- Recursion that the compiler takes for another one is refused.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from numba_cuda_mlir import lowering_utilities, mlir_lowering
+from numba_cuda_mlir._mlir import ir
+from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
+from numba_cuda_mlir._mlir.extras import types as T  # noqa: N812 (as the compiler calls it)
+from numba_cuda_mlir.cuda import fp16
+from numba_cuda_mlir.lowering import numpy as numpy_lowering
+from numba_cuda_mlir.mlir.dialect_exts import scf
+from numba_cuda_mlir.mlir_lowering import MLIRLower
+from numba_cuda_mlir.numba_cuda import types
+from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
+from numba_cuda_mlir.numba_cuda.typing.templates import signature
+from numba_cuda_mlir.typing import numpy as numpy_typing
+
+from aotcuda.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Builder = Callable[[Any, Any, Sequence[Any], Any], None]
+    Fails = Callable[[str, str, Any, Any], int | None]
+
+PRIVATE_PARTS = {
+    "numba_cuda_mlir.mlir_lowering:MLIRLower._get_registered_builder": "(self, fn, signature)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower._extract_callable_from_var": "(self, var)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower._lower_call_external_numba_abi": "(self, target, fn_value, args)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.lower_call_external_function": "(self, target, fn_value, args, kws)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower.build_recursive_call": "(self, target, fn_type, args, kws=None)",
+    "numba_cuda_mlir.mlir_lowering:MLIRLower._lower_record_array_field_view": "(self, target, value, attr)",
+    "numba_cuda_mlir.mlir_lowering:func": "module",
+    "numba_cuda_mlir.lowering.numpy:np_reshape_cg": "(builder, target, args, kwargs)",
+    "numba_cuda_mlir.typing.numpy:NumpyArrayReshapeMethodTemplate.generic": "(self, args, kws)",
+}
+
+
+_DYNAMIC_INDEX = -(2**31)
+"""What stands among the constant indices of `getelementptr` for one that is a value (LLVM dialect, `kDynamicIndex`)."""
+
+_DIVIDING = (
+    *(operator.truediv, operator.floordiv, operator.mod),
+    *(operator.itruediv, operator.ifloordiv, operator.imod),
+)
+
+
+def install(fails: Fails) -> None:
+    """Make the additions.
+
+    `fails(kind, arguments, where, lower)` notes an exception, and gives its error code: 0 outside of debug builds, None
+    where what is compiled has the C ABI and can report none.
+    """
+    _add_builders(fails)
+    _reshape()
+    _view_fields()
+    _return_nothing()
+    _heed_status(fails)
+    _refuse_recursion()
+
+
+def _add_builders(fails: Fails) -> None:
+    original = MLIRLower._get_registered_builder
+
+    def find(self: Any, fn: Any, signature: Any) -> Any:
+        called = self._extract_callable_from_var(fn) if isinstance(fn, numba_ir.Var) else fn
+        if called in (operator.getitem, operator.setitem, "static_getitem") and signature.args:
+            own = _of_records(called, signature.args)
+            if own is not None:
+                return own
+        found = original(self, fn, signature)
+        if found is not None and called in _DIVIDING and isinstance(signature.args[1], types.Integer | types.Float):
+            return _checking_divisor(found, fails)
+        if found is not None:
+            return found
+        if called is operator.setitem and isinstance(signature.args[-1], types.IntEnumMember):
+            number = signature.replace(args=(*signature.args[:-1], signature.args[-1].dtype))
+            return _converting(original(self, fn, number), {-1: signature.args[-1].dtype})
+        if getattr(called, "__module__", "") == fp16.__name__:
+            halves = signature.replace(args=(types.float16,) * len(signature.args))
+            return _converting(original(self, fn, halves), dict.fromkeys(range(len(signature.args)), types.float16))
+        return None
+
+    MLIRLower._get_registered_builder = find
+
+
+def _converting(builder: Builder | None, wanted: dict[int, Any]) -> Builder | None:
+    """The builder with arguments that are converted first, by their places."""
+    if builder is None:
+        return None
+
+    def convert(lower: Any, target: Any, args: Sequence[Any], kws: Any) -> None:
+        given = list(args)
+        for place, ty in wanted.items():
+            given[place] = _converted(lower, given[place], ty)
+        builder(lower, target, given, kws)
+
+    return convert
+
+
+def _converted(lower: Any, var: Any, ty: Any) -> Any:
+    made = numba_ir.Var(scope=var.scope, name=f"$as_{ty}_of_{var.name}", loc=var.loc)
+    lower.fndesc.typemap[made.name] = ty
+    source = lower.get_numba_type(var.name)
+    signed = source.signed if isinstance(source, types.Integer) else not isinstance(source, types.Boolean)
+    value = lowering_utilities.convert(lower.load_var(var), lower.get_value_type(ty), signed=signed)
+    lower.store_var(made, value)
+    return made
+
+
+def _checking_divisor(builder: Builder, fails: Fails) -> Builder:
+    def divide(lower: Any, target: Any, args: Sequence[Any], kws: Any) -> None:
+        if code := fails("ZeroDivisionError", "division by zero", args[1].loc, lower):
+            divisor = lower.load_var(args[1])
+            if isinstance(lower.get_numba_type(args[1].name), types.Float):
+                zero = arith.cmpf(arith.CmpFPredicate.OEQ, divisor, arith.constant(divisor.type, 0.0))
+            else:
+                zero = arith.cmpi(arith.CmpIPredicate.eq, divisor, arith.constant(divisor.type, 0))
+            _end_thread(lower, zero, code)
+        builder(lower, target, args, kws)
+
+    return divide
+
+
+def _end_thread(lower: Any, condition: Any, code: Any) -> None:
+    with scf.if_ctx_manager(condition):
+        if code:
+            lower.set_error_code(code)
+        _exit()
+        scf.yield_([])
+
+
+def report_and_exit(kind: type, lower: Any, code: Any) -> None:
+    """End the thread with an error code; `kind` is the class of `lower`, whose `set_error_code` this may stand for."""
+    kind.set_error_code(lower, code)  # type: ignore[attr-defined]
+    _exit()
+
+
+def _exit() -> None:
+    llvm.inline_asm(None, [], "exit;", "", has_side_effects=True)
+
+
+# Arrays of records: memrefs of bytes, whose sizes, strides and offset count records.
+
+
+def _of_records(called: Any, args: Sequence[Any]) -> Builder | None:
+    array, index = args[0], args[1] if len(args) > 1 else None
+    if not isinstance(array, types.Array) or isinstance(array, types.NestedArray):
+        return None
+    if not isinstance(array.dtype, types.Record):
+        return None
+    indices = list(index) if isinstance(index, types.BaseTuple) else [index]
+    if len(indices) != array.ndim or not all(isinstance(one, types.Integer) for one in indices):
+        return None
+    if called is not operator.setitem:
+        return _get_record
+    return _set_record if isinstance(args[2], types.Record) else None
+
+
+def _get_record(lower: Any, target: Any, args: Sequence[Any], _: Any) -> None:
+    lower.store_var(target, _place_of_record(lower, *args[:2]))
+
+
+def _set_record(lower: Any, _: Any, args: Sequence[Any], __: Any) -> None:
+    size = arith.constant(T.i64(), lower.get_numba_type(args[0].name).dtype.size)
+    llvm.intr_memcpy(_place_of_record(lower, *args[:2]), lower.load_var(args[2]), size, False)
+
+
+def _place_of_record(lower: Any, array_var: Any, index_var: Any) -> Any:
+    """The address of one record of an array."""
+    array_type, array = lower.get_numba_type(array_var.name), lower.load_var(array_var)
+    index = index_var if isinstance(index_var, int) else lower.load_var(index_var)
+    index_type = types.int64 if isinstance(index_var, int) else lower.get_numba_type(index_var.name)
+    indices = index if isinstance(index, tuple) else (index,)
+    index_types = list(index_type) if isinstance(index_type, types.BaseTuple) else [index_type]
+    _, offset, *rest = memref.extract_strided_metadata(array)
+    sizes, strides = rest[: array_type.ndim], rest[array_type.ndim :]
+    record = _long(offset)
+    for one, ty, size, stride in zip(indices, index_types, sizes, strides, strict=True):
+        record = arith.addi(record, arith.muli(_wrapped(one, ty, _long(size)), _long(stride)))
+    bytes_ = arith.muli(record, arith.constant(T.i64(), array_type.dtype.size))
+    return _advanced(_data(array, _long(offset)), bytes_)
+
+
+def _data(array: Any, offset: Any) -> Any:
+    """The address of an array's data, without its offset."""
+    of_memref = getattr(lowering_utilities, "memref_data_pointer", None)
+    if of_memref is None:  # releases before 0.5.4
+        return llvm.inttoptr(llvm.PointerType.get(), _long(memref.extract_aligned_pointer_as_index(array)))
+    # With it, which counts bytes; it is what keeps the address space known.
+    return _advanced(of_memref(array), arith.subi(arith.constant(T.i64(), 0), offset))
+
+
+def _advanced(pointer: Any, bytes_: Any) -> Any:
+    return llvm.getelementptr(pointer.type, pointer, [bytes_], [_DYNAMIC_INDEX], T.i8(), None)
+
+
+def _long(value: Any, *, signed: bool = True) -> Any:
+    return lowering_utilities.convert(value, T.i64(), signed=signed)
+
+
+def _wrapped(index: Any, ty: Any, size: Any) -> Any:
+    """An index, counted from the end if it is negative."""
+    if isinstance(index, int):
+        index = arith.constant(T.i64(), index)
+    signed = ty.signed
+    index = _long(index, signed=signed)
+    if not signed:
+        return index
+    negative = arith.cmpi(arith.CmpIPredicate.slt, index, arith.constant(T.i64(), 0))
+    return arith.select(negative, arith.addi(index, size), index)
+
+
+def _view_fields() -> None:
+    # The compiler counts the strides of `records.x` in elements of x, and rounds.
+    original = MLIRLower._lower_record_array_field_view
+
+    def lower_field_view(self: Any, target: Any, value: Any, attr: str) -> None:
+        record = self.get_numba_type(value.name).dtype
+        size = record.fields[attr].type.bitwidth // 8
+        if record.size % size:
+            message = (
+                f"it takes the field {attr} of a whole array of records; a record has {record.size} bytes, which is no "
+                f"multiple of that field's {size}, and numba-cuda-mlir counts in fields; take it of each record, as in "
+                f"array[i].{attr}, or align the dtype"
+            )
+            raise CompileError(message)
+        original(self, target, value, attr)
+
+    MLIRLower._lower_record_array_field_view = lower_field_view
+
+
+def _reshape() -> None:
+    # The compiler types `reshape` as an array of the same dimensions, takes one argument alone, and lowers it to an
+    # operation that its own arrays cannot be given to.
+    def generic(self: Any, args: Sequence[Any], kws: Any) -> Any:
+        sizes = list(args[0]) if len(args) == 1 and isinstance(args[0], types.BaseTuple) else list(args)
+        array = self.this
+        if kws or not sizes or array.layout != "C" or not all(isinstance(one, types.Integer) for one in sizes):
+            return None
+        return signature(array.copy(ndim=len(sizes)), *args, recvr=array)
+
+    def lower_reshape(builder: Any, target: Any, args: Sequence[Any], _: Any) -> None:
+        array, *given = (builder.load_var(arg) for arg in args)
+        flat = given[0] if len(given) == 1 and isinstance(given[0], tuple) else given
+        wanted = [_long(one) for one in flat]
+        rank = builder.get_numba_type(args[0].name).ndim
+        _, offset, *rest = memref.extract_strided_metadata(array)
+        total = reduce(arith.muli, map(_long, rest[:rank]), arith.constant(T.i64(), 1))
+        sizes = _known(wanted, total)
+        strides = [arith.constant(T.i64(), 1)]
+        for size in reversed(sizes[1:]):
+            strides.insert(0, arith.muli(strides[0], size))
+        dynamic, dynamic_stride = ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()
+        view = memref.reinterpret_cast(
+            builder.get_mlir_type(builder.get_numba_type(target.name)),
+            array,
+            offsets=[offset],
+            sizes=[lowering_utilities.convert(size, T.index()) for size in sizes],
+            strides=[lowering_utilities.convert(stride, T.index()) for stride in strides],
+            static_offsets=[dynamic_stride],
+            static_sizes=[dynamic] * len(sizes),
+            static_strides=[dynamic_stride] * len(sizes),
+        )
+        builder.store_var(target, view)
+
+    numpy_typing.NumpyArrayReshapeMethodTemplate.generic = generic
+    numpy_lowering.np_reshape_cg = lower_reshape
+
+
+def _known(wanted: Sequence[Any], total: Any) -> list[Any]:
+    """Sizes with what -1 among them stands for."""
+    one, open_ = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
+    is_open = [arith.cmpi(arith.CmpIPredicate.eq, size, open_) for size in wanted]
+    others = [arith.select(mark, one, size) for mark, size in zip(is_open, wanted, strict=True)]
+    rest = arith.divsi(total, reduce(arith.muli, others))
+    return [arith.select(mark, rest, size) for mark, size in zip(is_open, wanted, strict=True)]
+
+
+class _Noting:
+    """The dialect of functions, which notes what the last call gave."""
+
+    def __init__(self, dialect: Any) -> None:
+        self._dialect = dialect
+        self.given: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dialect, name)
+
+    def call(self, *args: Any, **more: Any) -> Any:
+        self.given = self._dialect.call(*args, **more)
+        return self.given
+
+
+def _return_nothing() -> None:
+    original = MLIRLower.lower_call_external_function
+
+    def lower_call(self: Any, target: Any, fn_value: Any, args: Any, kws: Any) -> None:
+        original(self, target, fn_value, args, kws)
+        if fn_value.sig.return_type in (types.none, types.void):
+            self.store_var(target, ir.NoneType.get())
+
+    MLIRLower.lower_call_external_function = lower_call
+
+
+def _heed_status(fails: Fails) -> None:
+    # Numba-CUDA returns from the kernel then, through all helpers.
+    original = MLIRLower._lower_call_external_numba_abi
+
+    def lower_call(self: Any, target: Any, fn_value: Any, args: Any) -> None:
+        dialect = mlir_lowering.func
+        noting = _Noting(dialect)
+        mlir_lowering.func = noting
+        try:
+            original(self, target, fn_value, args)
+        finally:
+            mlir_lowering.func = dialect
+        status = noting.given
+        code = fails("RuntimeError", f"the foreign function {fn_value.name} failed", target.loc, self)
+        if code is not None:
+            _end_thread(self, arith.cmpi(arith.CmpIPredicate.ne, status, arith.constant(T.i32(), 0)), code)
+
+    MLIRLower._lower_call_external_numba_abi = lower_call
+
+
+def _refuse_recursion() -> None:
+    # The compiler lowers every recursive call to one of the function that it is in, with its types.
+    original = MLIRLower.build_recursive_call
+
+    def build_recursive_call(self: Any, target: Any, fn_type: Any, args: Any, kws: Any = None) -> Any:
+        if fn_type.dispatcher_type.dispatcher.py_func is not self.func_ir.func_id.func:
+            message = (
+                "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; make them "
+                "one function"
+            )
+            raise CompileError(message)
+        given = [types.unliteral(self.get_numba_type(arg.name)) for arg in args]
+        if not kws and given != [types.unliteral(ty) for ty in self.fndesc.argtypes]:
+            message = (
+                "a function that it calls is recursive and calls itself with other types than it was called with, "
+                "which numba-cuda-mlir cannot compile; convert the arguments to the same types (int32 plus a literal "
+                "is int64)"
+            )
+            raise CompileError(message)
+        return original(self, target, fn_type, args, kws)
+
+    MLIRLower.build_recursive_call = build_recursive_call

@@ -1,0 +1,217 @@
+"""Packaged kernels in JAX's programs: `aotcuda.jax.call`, which `jax.jit` compiles into a launch on XLA's stream.
+
+For example::
+
+    import aotcuda.jax
+    import mypkg.kernels as k
+
+    @jax.jit
+    def axpy(x, y):
+        return aotcuda.jax.call(k.axpy, jax.ShapeDtypeStruct(x.shape, x.dtype), forall=x.size)(2.0, x, y)
+
+It is a call of XLA's FFI: no callback into Python, and neither a copy nor a wait.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime import prepared
+from aotcuda.runtime.grid_kernel import GridKernel
+from aotcuda.runtime.kernel import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from aotcuda import typing as types
+
+__all__ = ["call"]
+
+_TARGET = "aotcuda_launch"
+_SEQUENTIAL = ("sequential", "sequential_unrolled")
+_registered: list[bool] = []
+
+
+def call(
+    kernel: Kernel,
+    result_shape_dtypes: Any,
+    *,
+    grid: types.Dimensions | None = None,
+    block: types.Dimensions | None = None,
+    forall: int | None = None,
+    shared: int = 0,
+    outputs: Sequence[str] = (),
+    input_output_aliases: Mapping[int, int] | None = None,
+    vmap_method: str | None = None,
+) -> Callable[..., Any]:
+    """A function of JAX arrays and Python numbers that launches a packaged kernel; to be called while JAX traces.
+
+    The kernel's parameters are the function's arguments, in order, but for those that are results: the last ones,
+    unless `outputs` names them. Numbers are compiled into the program, so they cannot be traced values. Arrays are
+    row-major. A result that is no argument as well has no contents before the launch.
+
+    Args:
+        kernel: The kernel.
+        result_shape_dtypes: Shape and dtype of each result, as `jax.ffi.ffi_call` takes them: one
+            `jax.ShapeDtypeStruct`, or a sequence of them.
+        grid: Blocks of the grid, as in `kernel[grid, block]`.
+        block: Threads of a block, likewise.
+        forall: In place of a grid: how many threads are needed, as in `kernel.forall(n)`.
+        shared: Bytes of dynamic shared memory for each block.
+        outputs: The names of the parameters that are results and no arguments, in the order of the results.
+        input_output_aliases: By the number of an argument the number of a result that is the same array: the kernel
+            changes it in place. JAX copies it before, unless it is donated.
+        vmap_method: What `jax.vmap` does: None refuses, `"sequential"` launches once for each element of the batch.
+
+    Returns:
+        The function; it returns one array, or a list where `result_shape_dtypes` is a sequence.
+
+    Raises:
+        ArgumentError: These do not fit together, or, from the function: no packaged signature takes the arguments.
+        LaunchError: The grid or block is not possible; from the function also: not on this GPU.
+        DependencyError: From the function: this installation of aotcuda has no extension.
+    """
+    where = str(kernel)
+    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
+        message = f"{where}: aotcuda.jax.call takes kernels that are launched as kernel[grid, block]"
+        raise ArgumentError(message)
+    if (grid is None) == (forall is None) or (forall is None and block is None):
+        message = f"{where} needs a configuration: either grid= and block=, or forall="
+        raise LaunchError(message)
+    if vmap_method is not None and vmap_method not in _SEQUENTIAL:
+        message = f"{where}: vmap_method is {vmap_method!r}, and a launch is for the shapes of one call: 'sequential'"
+        raise ArgumentError(message)
+    many = isinstance(result_shape_dtypes, list | tuple)
+    results = list(result_shape_dtypes) if many else [result_shape_dtypes]
+    aliases = dict(input_output_aliases or {})
+    if not results:
+        message = f"{where}: a launch has no other effect than its results, and result_shape_dtypes has none"
+        raise ArgumentError(message)
+
+    def launch(*args: Any) -> Any:
+        whole, places, arrays, numbers = _arguments(kernel, args, results, outputs, aliases)
+        _check_numbers(kernel, whole, places)
+        number, identity = prepared.prepare(
+            kernel.loader, kernel.__name__, where, whole, places, (grid, block, shared), forall
+        )
+        _register()
+        calling = jax.ffi.ffi_call(
+            _TARGET,
+            result_shape_dtypes,
+            input_output_aliases={numbers[at]: result for at, result in aliases.items()},
+            vmap_method=vmap_method,
+        )
+        return calling(*arrays, launch=np.int64(number), identity=np.int64(identity))
+
+    return launch
+
+
+def _arguments(
+    kernel: Kernel, args: tuple[Any, ...], results: list[Any], outputs: Sequence[str], aliases: dict[int, int]
+) -> tuple[list[object], list[prepared.Place | None], list[Any], dict[int, int]]:
+    """The kernel's arguments and their places; the arrays among those that were given, and by argument their number."""
+    where = str(kernel)
+    whole: list[Any] = []
+    places: list[prepared.Place | None] = []
+    arrays: list[Any] = []
+    numbers: dict[int, int] = {}
+    for at, arg in enumerate(args):
+        if not _is_array(arg):
+            whole.append(arg)
+            places.append(None)
+            continue
+        numbers[at] = len(arrays)
+        places.append(prepared.Place(len(arrays), is_result=False))
+        arrays.append(jnp.asarray(arg))
+        whole.append(arrays[-1])
+    for at, result in aliases.items():
+        _check_alias(where, at, result, args, results, numbers)
+    if len(set(aliases.values())) < len(aliases):
+        raise prepared.refuse(where, f"input_output_aliases names a result twice: {aliases}")
+    own = [number for number in range(len(results)) if number not in aliases.values()]
+    positions = _positions(kernel, len(args), own, outputs)
+    for position, number in sorted(zip(positions, own, strict=True)):
+        whole.insert(position, results[number])
+        places.insert(position, prepared.Place(number, is_result=True))
+    shaped = [
+        arg if place is None else prepared.Shaped(number, tuple(arg.shape), _typestr(arg.dtype))
+        for number, (arg, place) in enumerate(zip(whole, places, strict=True))
+    ]
+    return shaped, places, arrays, numbers
+
+
+def _positions(kernel: Kernel, given: int, own: list[int], outputs: Sequence[str]) -> list[int]:
+    """The positions of the parameters that are results and no arguments."""
+    if not outputs:
+        return list(range(given, given + len(own)))
+    where, known = str(kernel), _names(kernel)
+    if isinstance(outputs, str) or len(outputs) != len(own):
+        problem = f"outputs names {outputs!r} where {len(own)} results are no arguments as well; name one for each"
+        raise prepared.refuse(where, problem)
+    for name in outputs:
+        if name not in known:
+            raise prepared.refuse(where, f"it has no parameter {name!r}; it has {', '.join(known)}")
+    return [known.index(name) for name in outputs]
+
+
+def _check_alias(
+    where: str, at: int, result: int, args: tuple[Any, ...], results: list[Any], numbers: dict[int, int]
+) -> None:
+    if at not in numbers or not 0 <= result < len(results):
+        missing = "array" if at not in numbers else "result"
+        problem = f"input_output_aliases has {at}: {result}, and there is no such {missing}"
+        raise prepared.refuse(where, problem)
+    given, wanted = jnp.asarray(args[at]), results[result]
+    if tuple(given.shape) != tuple(wanted.shape) or given.dtype != wanted.dtype:
+        problem = (
+            f"argument {at} is {given.dtype}{list(given.shape)}, and result {result}, which it is to be as well, "
+            f"{wanted.dtype}{list(wanted.shape)}"
+        )
+        raise prepared.refuse(where, problem)
+
+
+def _check_numbers(kernel: Kernel, whole: list[object], places: list[prepared.Place | None]) -> None:
+    """Raise ArgumentError where an array is given to parameters that are numbers."""
+    record: Any = kernel.loader.launched.kernel(kernel.__name__)
+    for overload in record["overloads"] if record is not None else ():
+        if len(overload["parameters"]) != len(whole):
+            continue
+        for parameter, place in zip(overload["parameters"], places, strict=True):
+            if place is not None and not place.is_result and parameter["kind"] in ("scalar", "complex", "number"):
+                name, kind = parameter["name"], parameter["type"]
+                problem = (
+                    f"{name} is an array of JAX where the kernel takes {kind} by value, which has to be known while "
+                    "the program is traced: give a Python number (static_argnames of jax.jit), or let the kernel take "
+                    "an array"
+                )
+                raise prepared.refuse(str(kernel), problem)
+
+
+def _names(kernel: Kernel) -> list[str]:
+    record: Any = kernel.loader.launched.kernel(kernel.__name__)
+    return [parameter["name"] for parameter in record["overloads"][0]["parameters"]] if record is not None else []
+
+
+def _is_array(arg: object) -> bool:
+    """Whether JAX has to hand an argument over; numbers of Python's and NumPy's are packed."""
+    return isinstance(arg, jax.Array | np.ndarray)
+
+
+def _typestr(dtype: Any) -> str:
+    """NumPy's type string of a dtype; those that only JAX has, bfloat16 among them, by their names."""
+    found = np.dtype(dtype)
+    return str(found.name if found.kind == "V" else found.str)
+
+
+def _register() -> None:
+    """Make the handlers known to JAX, once."""
+    if not _registered:
+        launches, refuses = prepared.handlers()
+        jax.ffi.register_ffi_target(_TARGET, launches, platform="CUDA")
+        jax.ffi.register_ffi_target(_TARGET, refuses, platform="cpu")
+        _registered.append(True)

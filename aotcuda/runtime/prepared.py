@@ -1,0 +1,242 @@
+"""Launches that are prepared before their arrays have addresses: what programs that XLA compiles call.
+
+Shapes, dtypes and numbers are known when such a program is traced. So a launch goes its general way once, with
+stand-ins of the arrays: overloads are selected, limits checked and the block packed as ever. The extension is handed
+the block with the places of the addresses, and launches it from XLA's threads (`fast/xla_ffi.h`).
+"""
+
+from __future__ import annotations
+
+import struct
+from _thread import RLock
+
+from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
+from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.arguments import parameters
+from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.fast import extension
+from aotcuda.runtime.launch_config import Configuration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loader import Loader
+
+NOWHERE = -1
+"""The number of a launch that was traced where nothing can be launched: its program can be compiled, and not run."""
+
+_STEP = 1 << 20
+"""Between the addresses of stand-ins: whatever must divide an address divides it."""
+
+_numbers: dict[object, int] = {}
+_marks: list[drivers.Mark] = []  # the extension looks into them for as long as the process lives
+_lock = RLock()
+
+
+class Shaped:
+    """Stands for an array that is not there yet: C-contiguous, on the GPU.
+
+    Attributes:
+        address: In place of its address; each of a launch has its own.
+    """
+
+    __slots__ = ("__cuda_array_interface__", "address")
+
+    def __init__(self, number: int, shape: tuple[int, ...], typestr: str) -> None:
+        """The array of this number among a launch's; `typestr` as NumPy writes it, or `"bfloat16"`."""
+        self.address = (number + 1) * _STEP
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": typestr,
+            "data": (self.address, False),
+            "strides": None,
+            "stream": None,
+        }
+
+
+class Place:
+    """Where XLA has an array: among a call's arguments, or its results.
+
+    Attributes:
+        index: Its number there.
+        is_result: Whether it is among the results.
+    """
+
+    __slots__ = ("index", "is_result")
+
+    def __init__(self, index: int, *, is_result: bool) -> None:
+        self.index = index
+        self.is_result = is_result
+
+
+def handlers() -> tuple[Any, Any]:
+    """The extension's two handlers of XLA's FFI: that of NVIDIA's GPUs, and the one that refuses on other devices.
+
+    Raises:
+        DependencyError: The extension is not there.
+    """
+    found: tuple[Any, Any] = _extension().xla_handlers()
+    return found
+
+
+def prepare(
+    loader: Loader,
+    name: str,
+    where: str,
+    args: Sequence[object],
+    places: Sequence[Place | None],
+    configuration: tuple[object, object, int],
+    n: int | None,
+) -> tuple[int, int]:
+    """Prepare a launch: its number, and what tells it from launches of other processes.
+
+    The number is `NOWHERE` on a machine where nothing can be launched; the arguments are checked all the same.
+
+    Args:
+        loader: The module's.
+        name: The kernel's.
+        where: The same with its module's.
+        args: The arguments in the kernel's order, arrays as `Shaped`.
+        places: For each argument where XLA has it; None for those that are packed now.
+        configuration: Grid, block and bytes of dynamic shared memory.
+        n: If it is not None, in place of the grid: how many threads are needed. The block may then be None.
+
+    Raises:
+        ArgumentError: No packaged signature takes the arguments.
+        LaunchError: The GPU cannot take the configuration, or the kernel cannot be launched by XLA.
+        DependencyError: The extension is not there.
+    """
+    given = tuple(args)
+    try:
+        loaded = loader.ready()
+    except RuntimeUnavailableError:
+        _check_without_gpu(loader, name, where, given)
+        return NOWHERE, 0
+    module = _extension()
+    selection = loaded.select(name, given, 0)
+    overload, slot, values, *_ = selection
+    try:
+        kernel = _kernel(loader, loaded, selection, where)
+        grid, block, shared = configuration
+        if n is not None:
+            block = block if block is not None else kernel.best_block(shared)
+            grid = -(-n // block) if isinstance(block, int) else None
+            if grid is None:
+                message = f"{where}: forall is for blocks of one dimension, not {block!r}"
+                raise LaunchError(message)
+        wanted = Configuration(grid, block, None, shared, where, None)
+        wanted.allow(kernel, where)
+        packed = bytes(slot[0].raw[: overload.size])
+        holes = _holes(overload.parameters, values, given, places)
+    finally:
+        overload.slots.append(slot)
+    results = {place.index for place in places if place is not None and place.is_result}
+    buffers = {place.index for place in places if place is not None and not place.is_result}
+    dimensions = (*wanted.grid, *wanted.block, wanted.shared)
+    starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
+    counts = max(buffers, default=-1) + 1, max(results, default=-1) + 1
+    described = where, kernel.kernel.value, dimensions, counts, packed, holes, starts
+    return _noted(module, loaded, described)
+
+
+def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int, int]:
+    """The number of a launch, which has one for as long as the process lives, and its identity."""
+    from zlib import crc32  # noqa: PLC0415 (few programs come here)
+
+    where, kernel, dimensions, counts, packed, holes, starts = described
+    identity = crc32(repr((loaded.outline.head["files"], where, dimensions, packed, holes)).encode())
+    call: dict[str, Any] = loaded.library.driver.call
+    mark = loaded.live
+    with _lock:
+        key = mark, described
+        number = _numbers.get(key)
+        if number is None:
+            functions = ("cuLaunchKernel", "cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
+            addresses = [ctypes.c_void_p.from_address(ctypes.addressof(call[each])).value for each in functions]
+            cells = ctypes.addressof(mark.flights), ctypes.addressof(mark.retired)
+            number = _numbers[key] = module.xla_prepare(
+                where, identity, *addresses, kernel, dimensions, *cells, *counts, packed, holes, starts
+            )
+            _marks.append(mark)
+    return number, identity
+
+
+def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object, ...]) -> None:
+    record = loader.launched.kernel(name)
+    if record is None:
+        message = f"{where} cannot be launched: the module has no such kernel any more"
+        raise LaunchError(message)
+    table = OverloadTable(record, where, drivers.Mark())
+    if table.select(args, 0) is None:
+        raise table.refusal(args)
+
+
+def _kernel(loader: Loader, loaded: Loaded, selection: Selection, where: str) -> DeviceKernel:
+    """The selected overload on the GPUs of this machine, its code loaded on the first.
+
+    Raises:
+        LaunchError: XLA's launches cannot be of such a kernel.
+    """
+    overload, library = selection[0], loaded.library
+    if library.callbacks is not None and len(library.driver.devices) > 1:
+        message = (
+            f"{where} cannot be prepared for XLA: its module has setup callbacks, which have to run on each GPU, and "
+            "this machine has several; show JAX one by CUDA_VISIBLE_DEVICES"
+        )
+        raise LaunchError(message)
+    device = loader.enter(loaded, ())
+    kernel = loaded.device_kernel(overload, device)
+    problem = "a cooperative one" if kernel.cooperative else "launched by its grid alone" if kernel.fixed else None
+    if problem is not None:
+        message = (
+            f"{where} cannot be prepared for XLA: it is {problem}, and XLA's programs launch plain grids of blocks"
+        )
+        raise LaunchError(message)
+    for other in range(len(library.driver.devices)):
+        if loaded.device_kernel(overload, other).kernel.value != kernel.kernel.value:
+            message = f"{where} cannot be prepared for XLA: the GPUs of this machine take different builds of it"
+            raise LaunchError(message)
+    kernel.load()
+    return kernel
+
+
+def _holes(
+    described: Sequence[Parameter], values: list[object], args: tuple[object, ...], places: Sequence[Place | None]
+) -> bytes:
+    """The places of the addresses in the block, as the extension takes them."""
+    by_address = {
+        arg.address: place
+        for arg, place in zip(args, places, strict=True)
+        if isinstance(arg, Shaped) and place is not None
+    }
+    found = []
+    number = 0
+    for parameter in described:
+        for offset, _, is_address in parameters.of(parameter).fields(parameter, zeros=True):
+            value = values[number]
+            number += 1
+            if is_address and isinstance(value, int) and value in by_address:
+                place = by_address[value]
+                found.append(struct.pack("<4i", offset, place.is_result, place.index, parameter.get("divisor", 1)))
+    return b"".join(found)
+
+
+def _extension() -> Any:
+    module = extension.in_use()
+    if module is None:
+        message = f"XLA's programs launch by aotcuda's extension, and there is none: {extension.why_not()}"
+        raise DependencyError(message)
+    return module
+
+
+def refuse(where: str, problem: str) -> ArgumentError:
+    """The error for a call of a kernel that is wrong already in how it is written."""
+    return ArgumentError(f"{where}: {problem}")

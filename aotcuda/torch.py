@@ -1,0 +1,330 @@
+"""Packaged kernels as operators of PyTorch: `aotcuda.torch.op`, of which `torch.compile` makes one node.
+
+For example::
+
+    import aotcuda.torch
+    import mypkg.kernels as k
+
+    axpy = aotcuda.torch.op(k.axpy, forall="out", mutates=("out",))     # axpy(2.0, x, y, out)
+    axpy = aotcuda.torch.op(k.axpy, forall="out", outputs={"out": "x"}) # out = axpy(2.0, x, y)
+
+What comes back is a `torch._ops.OpOverload`, as `torch.library` registers them. Its schema is made from the kernel's
+packaged signatures; on a GPU it is the kernel's usual launcher, on the current stream.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+
+import torch
+
+from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.arguments import arrays, views
+from aotcuda.runtime.grid_kernel import GridKernel
+from aotcuda.runtime.kernel import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from aotcuda import typing as types
+    from aotcuda.manifest import Parameter
+
+    Number = int | str | Callable[..., int]
+    Grid = types.Dimensions | Callable[..., types.Dimensions]
+    Output = str | Callable[..., torch.Tensor]
+
+__all__ = ["op"]
+
+_ARRAYS = frozenset(["array", "buffer", "elements", "record"])
+_INTEGERS = "bBhHiIqQ"
+_libraries: dict[str, Any] = {}
+"""By operator what registered it: PyTorch takes back what a `torch.library.Library` registered when that goes."""
+
+
+def op(
+    kernel: Kernel,
+    *,
+    grid: Grid | None = None,
+    block: types.Dimensions | None = None,
+    forall: Number | None = None,
+    shared: int = 0,
+    mutates: Sequence[str] = (),
+    outputs: Mapping[str, Output] | None = None,
+    name: str | None = None,
+    signature: str | None = None,
+    **attributes: Any,
+) -> Any:
+    """Make an operator of PyTorch that launches a packaged kernel.
+
+    Its arguments are the kernel's parameters, in order and under their names, but for `outputs`: arrays are `Tensor`,
+    numbers `int`, `float`, `bool` and `complex`, or `Scalar` where the packaged signatures differ in that. It returns
+    what `outputs` names, nothing without. Which signature is launched is decided at each launch, by the arguments.
+
+    Args:
+        kernel: The kernel.
+        grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the kernel's arguments that tells it.
+        block: Threads of a block, likewise.
+        forall: In place of a grid, how many threads are needed: an int, a function of the kernel's arguments, or the
+            name of a tensor, for as many as it has elements.
+        shared: Bytes of dynamic shared memory for each block.
+        mutates: The names of the tensors that the kernel writes to.
+        outputs: Tensors that the operator makes and returns, by their names, in the order in which it returns them:
+            each is a function of the operator's arguments that allocates it, or the name of a tensor that it is to be
+            like (`torch.empty_like`). Operators that write to nothing else can have `register_autograd`.
+        name: The operator's name, `"namespace::name"`; by default the module's with underscores, and the kernel's.
+        signature: Of which signature the schema is made, where the packaged ones differ in the number of arguments, or
+            in which of them are arrays.
+        attributes: What else `kernel.configure` takes, such as `cooperative`.
+
+    Returns:
+        The operator, `torch.ops.namespace.name.default`.
+
+    Raises:
+        ArgumentError: It is not said what the kernel writes to, or what is said does not fit the kernel; or there is an
+            operator of this name already.
+        LaunchError: The grid or block is not possible.
+    """
+    where = str(kernel)
+    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
+        message = f"{where}: aotcuda.torch.op takes kernels that are launched as kernel[grid, block]"
+        raise ArgumentError(message)
+    if (grid is None) == (forall is None) or (forall is None and block is None):
+        message = f"{where} needs a configuration: either grid= and block=, or forall="
+        raise LaunchError(message)
+    if forall is not None and attributes:
+        message = f"{where}: {next(iter(attributes))} is for configurations with a grid, and not for forall"
+        raise LaunchError(message)
+    made = dict(outputs or {})
+    schema = _Schema(kernel, signature)
+    schema.check(mutates, made)
+    qualified = name if name is not None else f"{re.sub('[^0-9A-Za-z_]', '_', kernel.__module__)}::{kernel.__name__}"
+    namespace, separator, short = qualified.partition("::")
+    if not (separator and namespace.isidentifier() and short.isidentifier()):
+        schema.refuse(f"{qualified!r} is no name for an operator; write 'namespace::name'")
+    if qualified in _libraries or hasattr(getattr(torch.ops, namespace), short):
+        schema.refuse(f"PyTorch has an operator {qualified} already; give this one another name=")
+    calling = _Calling(kernel, schema.names, made)
+    launch = calling.by_number(forall, block, shared) if forall is not None else None
+    launch = launch or calling.by_grid(grid, block, shared, attributes)
+    library = torch.library.Library(namespace, "FRAGMENT")
+    tags = (torch.Tag.pt2_compliant_tag, *_exact_strides())
+    library.define(f"{short}{schema.text(mutates, list(made))}", tags=tags)
+    library.impl(short, _on_the_right_gpu(calling.returning(launch)), "CUDA")
+    library.impl(short, _refusing(where), "CompositeExplicitAutograd")
+    torch.library.register_fake(qualified, calling.fake(schema), lib=library)
+    _libraries[qualified] = library
+    return getattr(getattr(torch.ops, namespace), short).default
+
+
+class _Schema:
+    """The parameters of a kernel as PyTorch's schema has them.
+
+    Attributes:
+        names: Their names, in order.
+        overloads: Their entries in the manifest, for each signature of so many.
+        only_packaged: Whether other dtypes are refused, and not compiled for.
+    """
+
+    def __init__(self, kernel: Kernel, signature: str | None) -> None:
+        self._where = str(kernel)
+        record: Any = kernel.loader.launched.kernel(kernel.__name__)
+        self.only_packaged = kernel.loader.outline.head["fallback"] == "error"
+        whole = {each["signature"]: each["parameters"] for each in record["overloads"]}
+        if signature is not None and signature not in whole:
+            self.refuse(f"it has no signature {signature!r}; it has {', '.join(whole)}")
+        kinds = {text: [_is_array(parameter) for parameter in parameters] for text, parameters in whole.items()}
+        chosen = kinds[signature if signature is not None else next(iter(kinds))]
+        self.overloads = [whole[text] for text, found in kinds.items() if found == chosen]
+        if signature is None and len(self.overloads) < len(whole):
+            self.refuse(
+                f"its signatures differ in the number of arguments or in which are arrays; name one: {', '.join(whole)}"
+            )
+        self.names = [parameter["name"] for parameter in self.overloads[0]]
+        self._types = [self._type(column) for column in zip(*self.overloads, strict=True)]
+
+    def check(self, mutates: Sequence[str], outputs: Mapping[str, Output]) -> None:
+        """Raise ArgumentError unless these say what the kernel writes to."""
+        tensors = [name for name, kind in zip(self.names, self._types, strict=True) if kind == "Tensor"]
+        if isinstance(mutates, str):
+            self.refuse(f"mutates is a sequence of names; write ({mutates!r},)")
+        if not mutates and not outputs:
+            listed = ", ".join(tensors) or "none"
+            self.refuse(
+                f"say which of its arrays ({listed}) it writes to: mutates=(...), or outputs={{...}} for new ones"
+            )
+        for name in [*mutates, *outputs]:
+            if name not in tensors:
+                near = get_close_matches(name, tensors, 1)
+                self.refuse(
+                    f"it has no array {name!r}{f'; did you mean {near[0]}?' if near else f'; it has {tensors}'}"
+                )
+            column = [parameters[self.names.index(name)] for parameters in self.overloads]
+            if all(parameter.get("readonly") for parameter in column):
+                self.refuse(f"{name} was compiled as read-only, so the kernel cannot write to it")
+        both = set(mutates) & outputs.keys()
+        if both:
+            self.refuse(f"{min(both)} is in mutates and in outputs: it is an argument, or made by the operator")
+        for name, like in outputs.items():
+            if isinstance(like, str) and (like not in tensors or like in outputs):
+                self.refuse(f"{name} cannot be like {like!r}, which is no tensor among the operator's arguments")
+
+    def text(self, mutates: Sequence[str], outputs: Sequence[str]) -> str:
+        """The schema behind the operator's name."""
+        parts = []
+        for number, (name, kind) in enumerate(zip(self.names, self._types, strict=True)):
+            if name not in outputs:
+                parts.append(f"{f'Tensor(a{number}!)' if name in mutates else kind} {name}")
+        results = "Tensor" if len(outputs) == 1 else f"({', '.join(['Tensor'] * len(outputs))})"
+        return f"({', '.join(parts)}) -> {results}"
+
+    def refuse_types(self, args: Sequence[Any]) -> None:
+        """Raise ArgumentError if no signature takes tensors of such dtypes and dimensions."""
+        given = [(arrays.element(arg.dtype), arg.dim()) if isinstance(arg, torch.Tensor) else None for arg in args]
+        if any(all(map(_fits, parameters, given)) for parameters in self.overloads):
+            return
+        passed = ", ".join([views.array_name(each[0], each[1], "C") for each in given if each is not None])
+        packaged = "".join([f"\n  packaged: {', '.join([part['type'] for part in each])}" for each in self.overloads])
+        self.refuse(f"no packaged signature takes tensors {passed}{packaged}")
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise ArgumentError."""
+        message = f"{self._where} as an operator of PyTorch: {problem}"
+        raise ArgumentError(message)
+
+    def _type(self, column: tuple[Parameter, ...]) -> str:
+        found = {self._type_of(parameter) for parameter in column}
+        return found.pop() if len(found) == 1 else "Scalar"
+
+    def _type_of(self, parameter: Parameter) -> str:
+        kind = parameter["kind"]
+        if kind in _ARRAYS:
+            return "Tensor"
+        if kind in ("scalar", "number"):
+            form = parameter["format"]
+            return "bool" if form == "?" else "SymInt" if form in _INTEGERS else "float"
+        if kind == "complex":
+            return "complex"
+        if kind in ("pointer", "datetime"):
+            return "int"
+        return self.refuse(f"{parameter['name']} is {parameter['type']}, and operators have no such arguments")
+
+
+class _Calling:
+    """From the arguments of an operator to a launch."""
+
+    def __init__(self, kernel: Kernel, names: list[str], outputs: Mapping[str, Output]) -> None:
+        self._kernel = kernel
+        self._names = names
+        self._inputs = [name for name in names if name not in outputs]
+        self._makers = [self._maker(like) for like in outputs.values()]
+        # Where each of the kernel's arguments is, among the operator's and then what it made.
+        self._order = [[*self._inputs, *outputs].index(name) for name in names]
+
+    def by_grid(self, grid: Any, block: Any, shared: int, attributes: dict[str, Any]) -> Callable[..., None]:
+        """The launch with a grid; where that is constant, the launcher itself."""
+        kernel = self._kernel
+        if not callable(grid):
+            return (
+                kernel.configure(grid, block, shared=shared, **attributes)
+                if attributes
+                else kernel[grid, block, None, shared]
+            )
+        if attributes:
+            return lambda *args: kernel.configure(grid(*args), block, shared=shared, **attributes)(*args)
+        return lambda *args: kernel[grid(*args), block, None, shared](*args)
+
+    def by_number(self, n: Any, block: Any, shared: int) -> Callable[..., None]:
+        """The launch over so many threads."""
+        kernel = self._kernel
+        if isinstance(n, str):
+            if n not in self._names:
+                message = f"{kernel}: forall names {n!r}, which is none of its arguments: {', '.join(self._names)}"
+                raise ArgumentError(message)
+            at = self._names.index(n)
+            return lambda *args: kernel.forall(args[at].numel(), block, None, shared)(*args)
+        if callable(n):
+            return lambda *args: kernel.forall(n(*args), block, None, shared)(*args)
+        return kernel.forall(n, block, None, shared)
+
+    def returning(self, launch: Callable[..., None]) -> Callable[..., Any]:
+        """The launch with what it returns made before."""
+        makers, order = self._makers, self._order
+        if not makers:
+            return launch
+        if len(makers) == 1 and order == list(range(len(order))):
+            maker = makers[0]
+
+            def one(*args: Any) -> Any:
+                made = maker(*args)
+                launch(*args, made)
+                return made
+
+            return one
+
+        def several(*args: Any) -> Any:
+            made = tuple([maker(*args) for maker in makers])
+            parts = (*args, *made)
+            launch(*[parts[at] for at in order])
+            return made if len(made) > 1 else made[0]
+
+        return several
+
+    def fake(self, schema: _Schema) -> Callable[..., Any]:
+        """What the operator returns of tensors without data; where only what is packaged is taken, also a check."""
+
+        def check(*args: Any) -> None:
+            if schema.only_packaged:
+                schema.refuse_types(args)
+
+        return self.returning(check)
+
+    def _maker(self, like: Output) -> Callable[..., torch.Tensor]:
+        if not isinstance(like, str):
+            return like
+        at = self._inputs.index(like)
+        return lambda *args: torch.empty_like(args[at], memory_format=torch.contiguous_format)
+
+
+def _on_the_right_gpu(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """The launch on the GPU of its first tensor; with one GPU that is the one."""
+    if torch.cuda.device_count() <= 1:
+        return launch
+
+    def there(*args: Any) -> Any:
+        first = next((arg for arg in args if isinstance(arg, torch.Tensor) and arg.is_cuda), None)
+        with torch.cuda.device(None if first is None else first.device):
+            return launch(*args)
+
+    return there
+
+
+def _refusing(where: str) -> Callable[..., Any]:
+    """What the operator does with tensors that are on no GPU of CUDA's."""
+
+    def refuse(*args: Any) -> NoReturn:
+        devices = {str(arg.device) for arg in args if isinstance(arg, torch.Tensor)}
+        found = " and ".join(sorted(devices)) or "no device"
+        message = f"{where} runs on CUDA GPUs alone, and its tensors are on {found}: move them there with x.cuda()"
+        raise ArgumentError(message)
+
+    return refuse
+
+
+def _exact_strides() -> tuple[Any, ...]:
+    """The tag by which Inductor keeps the layout of an operator's arguments; older releases have none."""
+    found = getattr(torch.Tag, "needs_exact_strides", None)
+    return () if found is None else (found,)
+
+
+def _is_array(parameter: Parameter) -> bool:
+    return parameter["kind"] in _ARRAYS
+
+
+def _fits(parameter: Parameter, given: tuple[str, int] | None) -> bool:
+    """Whether a parameter takes tensors of this dtype and number of dimensions; of numbers the launch decides."""
+    if given is None:
+        return True
+    return parameter.get("dtype") == given[0] and parameter.get("ndim", given[1]) == given[1]

@@ -1,0 +1,73 @@
+"""Packaged kernels as functions of TVM-FFI: `aotcuda.tvm_ffi.function`, for libraries that call `tvm_ffi.Function`.
+
+For example::
+
+    import aotcuda.tvm_ffi
+    import mypkg.kernels as k
+
+    axpy = aotcuda.tvm_ffi.function(k.axpy, forall=lambda a, x, y, out: x.shape[0])
+    axpy(2.0, x, y, out)  # tensors of any library that speaks DLPack
+
+It is a thin one: TVM-FFI calls back into Python, and its tensors are read by DLPack, which takes some microseconds more
+than a launch with PyTorch's or CuPy's own.
+"""
+
+from __future__ import annotations
+
+import tvm_ffi
+
+from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.grid_kernel import GridKernel
+from aotcuda.runtime.kernel import Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda import typing as types
+
+__all__ = ["function"]
+
+
+def function(
+    kernel: Kernel,
+    *,
+    grid: types.Dimensions | Callable[..., types.Dimensions] | None = None,
+    block: types.Dimensions | None = None,
+    forall: int | Callable[..., int] | None = None,
+    shared: int = 0,
+) -> Any:
+    """A `tvm_ffi.Function` that launches a packaged kernel, on TVM-FFI's current stream of the first tensor's GPU.
+
+    Args:
+        kernel: The kernel.
+        grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the arguments that tells it.
+        block: Threads of a block, likewise.
+        forall: In place of a grid: how many threads are needed, likewise.
+        shared: Bytes of dynamic shared memory for each block.
+
+    Raises:
+        ArgumentError: The kernel is launched by its grid alone.
+        LaunchError: There is no configuration, or two.
+    """
+    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
+        message = f"{kernel}: aotcuda.tvm_ffi.function takes kernels that are launched as kernel[grid, block]"
+        raise ArgumentError(message)
+    if (grid is None) == (forall is None) or (forall is None and block is None):
+        message = f"{kernel} needs a configuration: either grid= and block=, or forall="
+        raise LaunchError(message)
+
+    threads: Any = block
+
+    def launch(*args: Any) -> None:
+        tensor = next((arg for arg in args if isinstance(arg, tvm_ffi.Tensor)), None)
+        stream = None if tensor is None else tvm_ffi.get_raw_stream(tensor.device)
+        if forall is not None:
+            n: Any = forall(*args) if callable(forall) else forall
+            kernel.forall(n, threads, stream, shared)(*args)
+            return
+        blocks: Any = grid(*args) if callable(grid) else grid
+        kernel[blocks, threads, stream, shared](*args)
+
+    return tvm_ffi.convert(launch)

@@ -1,0 +1,105 @@
+"""A packaged kernel inside a program of JAX's beside the same in plain JAX, in microseconds a step.
+
+The kernel is `a * x + y` over 1000 elements, and over 16 million. A program makes many of them, each of what the one
+before wrote. In plain JAX it is written in jax.numpy, each step behind `optimization_barrier`, so that XLA makes a
+kernel of each as well; and once without, where XLA may make one kernel of all.
+
+    python bench/prepare.py /tmp/bench && pip install /tmp/bench/*.whl     # on any machine with aotcuda[cu13]
+    python bench/jax_call.py                                               # on a machine with a GPU and jax[cuda13]
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_STEPS = 100
+
+
+def main() -> int:
+    parser = machine.parser(__doc__, "jax_call")
+    parser.add_argument("--rounds", type=int, default=30)
+    arguments = parser.parse_args()
+    here = machine.describe()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+    import jax.numpy as jnp
+
+    import aotcuda.jax
+
+    axpy = importlib.import_module("benchkernels.kernels").axpy
+
+    def packaged(x: Any, y: Any) -> Any:
+        return aotcuda.jax.call(axpy, jax.ShapeDtypeStruct(x.shape, x.dtype), forall=x.size, block=256)(0.5, x, y)
+
+    def plain(x: Any, y: Any) -> Any:
+        return jax.lax.optimization_barrier(0.5 * x + y)
+
+    ways = {"packaged": packaged, "plain JAX": plain, "plain JAX, fused": lambda x, y: 0.5 * x + y}
+    figures: dict[str, dict[str, Any]] = {}
+    rows: list[tuple[object, ...]] = []
+    for count in (1000, 1 << 24):
+        x, y = jnp.ones(count, jnp.float32), jnp.ones(count, jnp.float32)
+        programs = {name: _program(step) for name, step in ways.items()}
+        expected = programs["plain JAX"](x, y)
+        same = {name: bool(jnp.allclose(program(x, y), expected)) for name, program in programs.items()}
+        found = _measure(programs, x, y, arguments.rounds)
+        figures[str(count)] = {name: {**found[name], "same_numbers": same[name]} for name in ways}
+        rows += [(name, count, found[name]["median"], found[name]["min"], same[name]) for name in ways]
+    machine.table(("way", "elements", "us a step", "least", "same numbers"), rows)
+    large = figures[str(1 << 24)]
+    met = {
+        "the same numbers": all(each["same_numbers"] for found in figures.values() for each in found.values()),
+        "16 million elements: at most 1.1 of plain JAX, a kernel each": large["packaged"]["median"]
+        <= 1.1 * large["plain JAX"]["median"],
+    }
+    machine.verdicts(met, {})
+    machine.write(
+        arguments.out,
+        here,
+        unit="microseconds a step, the whole program and its end included",
+        steps=_STEPS,
+        rounds=arguments.rounds,
+        jax=jax.__version__,
+        figures=figures,
+        measures=met,
+    )
+    return 0 if all(met.values()) else 1
+
+
+def _program(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    import jax
+
+    def program(x: Any, y: Any) -> Any:
+        for _ in range(_STEPS):
+            x = step(x, y)
+        return x
+
+    compiled: Callable[[Any, Any], Any] = jax.jit(program)
+    return compiled
+
+
+def _measure(programs: dict[str, Callable[[Any, Any], Any]], x: Any, y: Any, rounds: int) -> dict[str, dict[str, Any]]:
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    for program in programs.values():
+        program(x, y).block_until_ready()
+    for _ in range(rounds):
+        for name, program in programs.items():
+            begin = time.perf_counter()
+            program(x, y).block_until_ready()
+            seconds[name].append((time.perf_counter() - begin) / _STEPS * 1e6)
+    return {
+        name: {"median": round(median(values), 3), "min": round(min(values), 3)} for name, values in seconds.items()
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,16 @@
+"""By Numba-CUDA-MLIR; they call a function of Numba-CUDA's."""
+
+from numba_cuda_mlir import cuda
+
+relaxed = cuda.declare_device("relaxed", "float32(float32, float32)", abi="c")
+
+
+def blended(rate, x, y):
+    return relaxed(rate, x) * y + relaxed(rate, y) * x
+
+
+@cuda.jit
+def blend(rate, x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = blended(rate, x[i], y[i])

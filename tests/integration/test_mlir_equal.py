@@ -1,0 +1,159 @@
+"""A module moves from one of Numba's compilers to the other by one key and one import."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration import projects
+from integration.projects import build_wheel, content, manifest_of, write
+from support.front_ends import MLIR, NUMBA, installed
+from support.images import cuobjdump
+
+if TYPE_CHECKING:
+    from aotcuda.manifest import Manifest
+
+pytestmark = pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
+
+IMPORT = "from numba import cuda\n"
+SOURCE = """
+import enum
+
+import numba
+import numpy as np
+
+from numba import cuda
+
+particle = np.dtype([("x", "f4"), ("id", "i8")], align=True)
+failing = cuda.declare_device("failing", "float32(float32)", link=cuda.CUSource(
+    'extern "C" __device__ int failing(float *result, float x) { *result = 2 * x; return x > 0; }'
+))
+silent = cuda.declare_device("silent", "void(int32)", abi="c", link=cuda.CUSource(
+    'extern "C" __device__ void silent(int x) {}'
+))
+
+
+class Colour(enum.IntEnum):
+    RED = 7
+
+
+@numba.njit
+def twice(x):
+    return x * 2
+
+
+@cuda.jit(device=True)
+def positive(x):
+    if x < 0:
+        raise ValueError("negative")
+    return x
+
+
+def tiles(x, out):
+    tile = cuda.shared.array(64, cuda.float32)
+    i = cuda.grid(1)
+    tile[cuda.threadIdx.x] = twice(x[i])
+    cuda.syncthreads()
+    out[i] = cuda.libdevice.sinf(tile[63 - cuda.threadIdx.x])
+
+
+def colours(x):
+    x[0] = Colour.RED
+
+
+def halves(x):
+    x[0] = cuda.fp16.hsqrt(x[0] * x[0])
+
+
+def reshaped(x):
+    x.reshape(2, 3)[1, 0] = x.reshape((3, -1))[2, 1]
+
+
+def turned(a, b):
+    b[0, 1] = a[1, -1]
+    b[1, 0].x = a[0, 1].id
+
+
+def ended(x):
+    x[0] = positive(x[1])
+    x[1] = failing(x[2])
+
+
+def said(x):
+    y = silent(x[0])
+    if y is None:
+        x[0] = 1
+
+
+def factorial(n):
+    if n <= 1:
+        return 1
+    return n * factorial(n - 1)
+
+
+def add(x, y):
+    return x + y
+"""
+MODULE = """
+kernels.tiles = "void(float32[::1], float32[::1])"
+kernels.colours = ["void(int32[::1])", "void(int8[:])"]
+kernels.halves = "void(float16[::1])"
+kernels.reshaped = "void(float32[::1])"
+kernels.turned = "void(particle[:, :], particle[:, ::1])"
+kernels.ended = "void(float32[::1])"
+kernels.said = "void(int32[::1])"
+functions.factorial = "int64(int64)"
+functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """The wheel of one module by both; all that differs is the key and the import, and what pip installs."""
+    pytest.importorskip("numba")
+    found = {}
+    for name in (NUMBA, MLIR):
+        project = write(tmp_path_factory.mktemp(name) / "project", SOURCE, module=MODULE)
+        if name == MLIR:
+            config, source = project / "pyproject.toml", project / "pkg" / "_k.py"
+            text = config.read_text().replace("aotcuda[cu13]", "aotcuda[mlir-cu13]")
+            config.write_text(text.replace(f"[{projects.MODULE}]\n", f'[{projects.MODULE}]\nfrontend = "{MLIR}"\n'))
+            source.write_text(source.read_text().replace(IMPORT, "from numba_cuda_mlir import cuda\n"))
+        found[name] = content(build_wheel(project, AOTCUDA_ARCH="sm_80"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def manifests(built: dict[str, dict[str, bytes]]) -> dict[str, Manifest]:
+    return {name: manifest_of(files, "pkg.k") for name, files in built.items()}
+
+
+def test_the_modules_offer_the_same(built: dict[str, dict[str, bytes]], manifests: dict[str, Manifest]) -> None:
+    def offered(manifest: Any) -> Any:
+        kernels = [
+            (kernel["name"], [(one["signature"], one["symbol"]) for one in kernel["overloads"]])
+            for kernel in manifest["kernels"]
+        ]
+        return kernels, [(one["name"], one["signature"]) for one in manifest["functions"]]
+
+    assert {manifest["frontend"] for manifest in manifests.values()} == {NUMBA, MLIR}
+    assert offered(manifests[MLIR]) == offered(manifests[NUMBA])
+    assert len(offered(manifests[MLIR])[0]) == 7
+    stubs = [files["pkg/k.pyi"] for files in built.values()]
+    assert stubs[0] == stubs[1]
+
+
+def test_a_status_and_an_exception_of_a_helper_end_the_thread(built: dict[str, dict[str, bytes]]) -> None:
+    code = cuobjdump(built[MLIR]["pkg/k.aotcuda/kernels.fatbin"], "--dump-sass").partition("Function : ended\n")[2]
+    code = code.partition("Function : ")[0]
+    assert code.count("EXIT") >= 3  # both, and the kernel's own end
+
+
+def test_contiguous_arrays_are_read_without_a_multiplication(built: dict[str, dict[str, bytes]]) -> None:
+    """The code has no more registers than that of the other front end, where steps are known as well."""
+    kernels = {
+        name: {kernel["name"]: kernel["overloads"][0]["resources"]["sm_80"]["registers"] for kernel in found["kernels"]}
+        for name, found in ((name, manifest_of(files, "pkg.k")) for name, files in built.items())
+    }
+    assert kernels[MLIR]["tiles"] <= kernels[NUMBA]["tiles"]

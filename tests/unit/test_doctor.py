@@ -1,0 +1,162 @@
+"""What `aotcuda doctor` finds: installed modules, what each takes; and what a report leaks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda import cli, doctor, frontends, installed_modules
+from aotcuda.compatibility import tables
+from support import modules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
+    """A distribution in `site` with these files in its list."""
+    folder = site / f"{name}-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (folder / "RECORD").write_text("".join(f"{path.relative_to(site).as_posix()},sha256=x,1\n" for path in files))
+    for file, text in metadata.items():
+        (folder / f"{file}.json").write_text(text)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed packages, the only one."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    modules.contents()  # its images are made once, by compilers that are found no more below
+    monkeypatch.setattr(sys, "path", [str(folder), *(path for path in sys.path if "site-packages" not in path)])
+    monkeypatch.setattr(doctor, "_RELEASE", str(tmp_path / "none"))
+    return folder
+
+
+def wheel(site: Path) -> Path:
+    """`mypkg`, installed from a wheel; its data folder."""
+    package = modules.write_package(site)
+    install(site, "mypkg", [path for path in package.rglob("*") if path.is_file()])
+    return package / "kernels.aotcuda"
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """The lines of the report, by what stands before them."""
+    assert cli.main(["doctor"]) == 0
+    return {
+        name: text.strip() for name, _, text in (line.partition("  ") for line in capsys.readouterr().out.splitlines())
+    }
+
+
+def test_modules_of_wheels_are_found_by_the_list_of_their_files(site: Path) -> None:
+    wheel(site)
+    (found,) = installed_modules.find()
+    assert (found.name, found.distribution, found.editable, found.problem) == ("mypkg.kernels", "mypkg 1.0", False, "")
+    assert found.found is not None
+
+
+def test_modules_of_editable_installs_are_found_by_their_projects_table(site: Path, tmp_path: Path) -> None:
+    project = tmp_path / "a project"
+    modules.write_package(project)
+    (project / "pyproject.toml").write_text(
+        '[tool.aotcuda.modules."mypkg.kernels"]\n[tool.aotcuda.modules."mypkg.more"]\n'
+    )
+    origin = {"url": project.as_uri(), "dir_info": {"editable": True}}
+    install(site, "mypkg", [], direct_url=json.dumps(origin))
+    sys.path.insert(0, str(project))  # of the fixture's list, which goes with it
+    one, other = installed_modules.find()
+    assert (one.name, one.editable, one.problem) == ("mypkg.kernels", True, "")
+    assert (other.name, other.found) == ("mypkg.more", None)
+    assert other.problem.startswith("the package mypkg has no module more")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"url": 1}', '{"dir_info": {"editable": true}}'])
+def test_distributions_of_any_shape_are_passed_over(site: Path, text: str) -> None:
+    install(site, "other", [], direct_url=text)
+    assert installed_modules.find() == []
+
+
+def test_each_gpu_is_told_what_it_takes(cuda, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel(site)
+    lines = told(capsys)
+    assert lines["driver"] == "for CUDA 13.0"
+    assert lines["module"].startswith("mypkg.kernels (mypkg 1.0): GPU ")
+    assert "takes sm_90: machine code for exactly this compute capability" in lines["module"]
+    assert cli.main(["doctor", "--json"]) == 0
+    (module,) = json.loads(capsys.readouterr().out)["modules"]
+    first = module["takes"][0]
+    assert (first["gpu"], first["takes"], first["image"]) == (0, "exact", "sm_90")
+
+
+def test_without_a_driver_the_images_are_named(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("aotcuda.runtime.driver._driver", None)
+    monkeypatch.setattr("aotcuda.runtime.driver.LIBRARY", "libnowhere.so.1")
+    wheel(site)
+    assert told(capsys)["module"] == "mypkg.kernels (mypkg 1.0): no driver here to take one of sm_75, sm_90, compute_75"
+
+
+def test_a_damaged_module_is_told_and_ends_nothing(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (wheel(site) / "kernels.fatbin").write_bytes(b"altered")
+    text = told(capsys)["module"]
+    assert text.startswith("mypkg.kernels (mypkg 1.0): ")
+    assert "install" in text
+
+
+def test_where_nothing_is_installed_it_says_so(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys)
+    assert lines["module"] == "none that aotcuda built is installed"
+    assert lines["toolkit"].startswith(("none: ", "the machine's own in "))
+    assert lines["numba-cuda"].startswith("not installed: pip install 'aotcuda[cu")
+
+
+def test_compilers_are_held_against_the_releases_that_were_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = doctor.examine()
+    assert found["tested"]["numba-cuda"] == list(frontends.BUILT_IN["numba-cuda"].tested)
+    first, *_, last = found["tested"]["numba-cuda"]
+    for version, text in (
+        (last, f"{last} (tested: {first} to {last})"),
+        ("9.9", f"9.9, which was not tested: builds refuse it (tested: {first} to {last})"),
+    ):
+        found["front_ends"]["numba-cuda"] = version
+        assert f"numba-cuda       {text}" in doctor.render(found)
+
+
+def test_toolkits_are_told_with_the_gpus_that_they_build_for() -> None:
+    (toolkit,) = doctor.examine()["toolkits"]  # the tests install one
+    assert toolkit["cuda"] == "13.0"
+    rows = [row for row in tables.capabilities() if row.renamed is None and row.known_to((13, 0))]
+    assert toolkit["targets"] == [f"sm_{row.number[0]}{row.number[1]}" for row in rows]
+
+
+def test_the_drivers_own_version_is_that_of_its_kernel_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in (
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025\nGCC version: 12",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@host)\n",
+    ):
+        (tmp_path / "version").write_text(text)
+        monkeypatch.setattr(doctor, "_RELEASE", str(tmp_path / "version"))
+        assert doctor._release() == "580.95.05"
+
+
+def test_a_report_names_neither_the_user_nor_what_opens_a_store(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "s3://name:password@store/cache?token=secret")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("SOME_TOKEN", "secret")
+    assert cli.main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert str(tmp_path) not in text
+    assert "password" not in text
+    assert "secret" not in text
+    assert "AOTCUDA_BUILD_CACHE=s3://store/cache\n" in text
+    assert "AOTCUDA_CACHE_DIR=~/kept\n" in text
+    assert "CUDA_VISIBLE_DEVICES=\n" in text

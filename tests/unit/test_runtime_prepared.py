@@ -1,0 +1,381 @@
+"""Launches for XLA's programs: prepared by Python, called with frames as XLA makes them, taken by the stand-in."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+
+import numpy as np
+import pytest
+
+from aotcuda.errors import ArgumentError, DependencyError, LaunchError
+from aotcuda.runtime import prepared
+from aotcuda.runtime.fast import extension
+from support import manifests
+
+STREAM = 0x5000
+AXPY = [
+    "void(float32, float32[::1], float32[::1], float32[::1])",
+    "void(float64, float64[::1], float64[::1], float64[::1])",
+]
+BUFFER, SCALAR, S64, EXECUTE = 1, 3, 5, 3
+
+
+class Fields(ctypes.Structure):
+    """A structure of XLA's, which begin with their size and a list of extensions."""
+
+    _fields_ = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
+
+
+class Version(Fields):
+    _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int)]
+
+
+class ErrorArgs(Fields):
+    _fields_ = [("message", ctypes.c_char_p), ("code", ctypes.c_int)]
+
+
+class StreamArgs(Fields):
+    _fields_ = [("context", ctypes.c_void_p), ("stream", ctypes.c_void_p)]
+
+
+ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(ErrorArgs))
+GET_STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(StreamArgs))
+
+
+class Api(Fields):
+    _fields_ = [
+        ("version", Version),
+        ("internal", ctypes.c_void_p),
+        ("error_create", ERROR),
+        ("error_get_message", ctypes.c_void_p),
+        ("error_destroy", ctypes.c_void_p),
+        ("handler_register", ctypes.c_void_p),
+        ("stream_get", GET_STREAM),
+    ]
+
+
+class Buffer(Fields):
+    _fields_ = [
+        ("dtype", ctypes.c_int),
+        ("data", ctypes.c_void_p),
+        ("rank", ctypes.c_int64),
+        ("dims", ctypes.c_void_p),
+    ]
+
+
+class List(Fields):
+    _fields_ = [
+        ("size", ctypes.c_int64),
+        ("types", ctypes.POINTER(ctypes.c_int)),
+        ("values", ctypes.POINTER(ctypes.c_void_p)),
+    ]
+
+
+class Span(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char_p), ("length", ctypes.c_size_t)]
+
+
+class Scalar(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_int), ("value", ctypes.c_void_p)]
+
+
+class Attributes(Fields):
+    _fields_ = [
+        ("size", ctypes.c_int64),
+        ("types", ctypes.POINTER(ctypes.c_int)),
+        ("names", ctypes.POINTER(ctypes.POINTER(Span))),
+        ("values", ctypes.POINTER(ctypes.c_void_p)),
+    ]
+
+
+class Frame(Fields):
+    _fields_ = [
+        ("api", ctypes.POINTER(Api)),
+        ("context", ctypes.c_void_p),
+        ("stage", ctypes.c_int),
+        ("args", List),
+        ("results", List),
+        ("attributes", Attributes),
+    ]
+
+
+class Metadata(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("version", Version), ("traits", ctypes.c_uint32)]
+
+
+class MetadataExtension(Fields):
+    """Its base has a type between size and the next one."""
+
+    _fields_ = [("metadata", ctypes.POINTER(Metadata))]
+
+
+class Xla:
+    """Calls a handler as XLA does.
+
+    Attributes:
+        said: The messages of the errors so far.
+    """
+
+    def __init__(self, module, *, which=0, minor=3):
+        capsule = module.xla_handlers()[which]
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        self._handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(Frame))(get(capsule, None))
+        self.said: list[str] = []
+        self._api = Api(
+            version=Version(major=0, minor=minor), error_create=ERROR(self._error), stream_get=GET_STREAM(_stream)
+        )
+
+    def _error(self, args):
+        self.said.append(args.contents.message.decode())
+        return len(self.said)
+
+    def call(self, args=(), results=(), extension=None, stage=EXECUTE, **attributes):
+        """Whether it went well, with these addresses and 64-bit attributes."""
+        kept: list[object] = []
+        frame = Frame(
+            ctypes.sizeof(Frame),
+            extension,
+            ctypes.pointer(self._api),
+            None,
+            stage,
+            _buffers(args, kept),
+            _buffers(results, kept),
+            _attributes(attributes, kept),
+        )
+        return self._handler(ctypes.byref(frame)) is None
+
+
+def _stream(args):
+    args.contents.stream = STREAM
+
+
+def _buffers(addresses, kept):
+    buffers = [Buffer(data=address) for address in addresses]
+    kept.append(buffers)
+    types = (ctypes.c_int * len(buffers))(*[BUFFER] * len(buffers))
+    values = (ctypes.c_void_p * len(buffers))(*[ctypes.addressof(buffer) for buffer in buffers])
+    return List(0, None, len(buffers), types, values)
+
+
+def _attributes(numbers, kept):
+    cells = [ctypes.c_int64(number) for number in numbers.values()]
+    scalars = [Scalar(S64, ctypes.addressof(cell)) for cell in cells]
+    spans = [Span(name.encode(), len(name)) for name in numbers]
+    kept += [cells, scalars, spans]
+    count = len(cells)
+    return Attributes(
+        0,
+        None,
+        count,
+        (ctypes.c_int * count)(*[SCALAR] * count),
+        (ctypes.POINTER(Span) * count)(*[ctypes.pointer(span) for span in spans]),
+        (ctypes.c_void_p * count)(*[ctypes.addressof(scalar) for scalar in scalars]),
+    )
+
+
+@pytest.fixture
+def module(extension_module, monkeypatch):
+    """The extension."""
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    return extension_module
+
+
+@pytest.fixture
+def axpy(cuda, module):
+    return cuda.package(manifests.kernel("axpy", *AXPY, names="axyz")).axpy
+
+
+def prepare(kernel, args, places, configuration=(3, 64, 0), n=None):
+    return prepared.prepare(kernel.loader, kernel.__name__, str(kernel), args, places, configuration, n)
+
+
+def axpy_args(count=10, typestr="<f4"):
+    args = [2.5, *(prepared.Shaped(number, (count,), typestr) for number in (1, 2, 3))]
+    places = [None, *(prepared.Place(index, is_result=False) for index in (0, 1)), prepared.Place(0, is_result=True)]
+    return args, places
+
+
+def test_the_block_and_the_configuration_are_those_of_a_launch(cuda, module, axpy):
+    arrays = [cuda.array(np.zeros(10, "<f4")) for _ in range(3)]
+    axpy[3, 64](2.5, *arrays)
+    wanted, launch = cuda.parameters(), cuda.launches()[-1]
+    number, identity = prepare(axpy, *axpy_args())
+    x, y, out = (array.address for array in arrays)
+    assert Xla(module).call((x, y), (out,), launch=number, identity=identity)
+    got = cuda.launches()[-1]
+    assert cuda.parameters() == wanted
+    assert {**got, "stream": None} == {**launch, "stream": None}
+    assert got["stream"] == STREAM
+    assert len(cuda.launches()) == 2
+
+
+def test_an_argument_may_be_a_result_as_well(cuda, module):
+    kernel = cuda.package(manifests.kernel("scale", "void(float32[::1], float32)")).scale
+    args = [prepared.Shaped(0, (4,), "<f4"), 3.0]
+    number, identity = prepare(kernel, args, [prepared.Place(0, is_result=False), None])
+    array = cuda.array(4)
+    assert Xla(module).call((array.address,), (), launch=number, identity=identity)
+    kernel[3, 64](array, 3.0)
+    first, second = (bytes.fromhex(launch["parameters"]) for launch in cuda.launches())
+    assert first == second
+
+
+def test_the_dtypes_select_the_signature(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args(typestr="<f8"))
+    assert Xla(module).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
+    assert struct.pack("<d", 2.5) in cuda.parameters()
+
+
+def test_one_launch_is_noted_once(module, axpy):
+    first = prepare(axpy, *axpy_args())
+    assert prepare(axpy, *axpy_args()) == first
+    assert prepare(axpy, *axpy_args(11)) != first
+
+
+def test_the_number_of_threads_gives_the_grid(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args(), configuration=(None, 64, 0), n=130)
+    assert Xla(module).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
+    assert cuda.launches()[-1]["grid"] == [3, 1, 1]
+
+
+def test_what_is_not_packaged_is_refused(module, axpy):
+    with pytest.raises(ArgumentError, match=r"argument 2, x, is int8\[::1\] where float32\[::1\] is packaged"):
+        prepare(axpy, *axpy_args(typestr="|i1"))
+
+
+def test_a_block_that_the_gpu_cannot_take_is_refused(module, axpy):
+    with pytest.raises(LaunchError, match="4096"):
+        prepare(axpy, *axpy_args(), configuration=(1, 4096, 0))
+
+
+def test_a_cooperative_kernel_is_refused(cuda, module):
+    kernel = cuda.package(manifests.kernel("f", "void(float32[::1])", cooperative=True)).f
+    with pytest.raises(LaunchError, match="it is a cooperative one"):
+        prepare(kernel, [prepared.Shaped(0, (4,), "<f4")], [prepared.Place(0, is_result=True)])
+
+
+def test_another_process_has_not_prepared_it(module, axpy):
+    number, identity = prepare(axpy, *axpy_args())
+    xla = Xla(module)
+    for numbers in (
+        {"launch": number, "identity": identity ^ 1},
+        {"launch": 1 << 40, "identity": identity},
+        {"launch": prepared.NOWHERE, "identity": 0},
+        {"launch": number},
+    ):
+        assert not xla.call((0x1000, 0x2000), (0x3000,), **numbers)
+        assert "was not prepared in this process" in xla.said[-1]
+
+
+def test_other_buffers_than_were_traced_are_refused(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args())
+    xla = Xla(module)
+    assert not xla.call((0x1000,), (0x3000,), launch=number, identity=identity)
+    assert xla.said[-1].endswith("hands over 1 arguments and 1 results where 2 and 1 were traced")
+    assert cuda.launches() == []
+
+
+def test_unloaded_images_are_not_launched(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args())
+    import mypkg.kernels
+
+    mypkg.kernels.__aotcuda__.unload()
+    xla = Xla(module)
+    assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
+    assert "trace it again" in xla.said[-1]
+    assert cuda.launches() == []
+    again = prepare(axpy, *axpy_args())
+    assert again[0] != number
+    assert xla.call((0x1000, 0x2000), (0x3000,), launch=again[0], identity=again[1])
+
+
+def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args())
+    xla, went = Xla(module), []
+
+    def launch():
+        axpy.loader.enter(axpy.loader.ready(), ())  # as XLA's threads have a context
+        cuda.hold(True)
+        went.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    cuda.await_launches(1)
+    import mypkg.kernels
+
+    mypkg.kernels.__aotcuda__.unload()
+    unloaded = len(cuda.calls("cuLibraryUnload"))
+    cuda.hold(False)
+    thread.join()
+    mypkg.kernels.__aotcuda__.unload()
+    assert (unloaded, went, len(cuda.calls("cuLibraryUnload"))) == (0, [True], 1)
+
+
+def test_a_thread_without_a_context_has_the_streams(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args())
+    cuda.set(streams=f"{STREAM}=0")
+    xla, went = Xla(module), []
+    thread = threading.Thread(
+        target=lambda: went.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))
+    )
+    thread.start()
+    thread.join()
+    assert (went, xla.said, len(cuda.launches())) == ([True], [], 1)
+    assert len(cuda.calls("cuCtxPushCurrent")) >= 1
+
+
+def test_an_error_of_the_driver_is_said(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args())
+    cuda.set(fail="cuLaunchKernel=719")
+    xla = Xla(module)
+    assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
+    assert xla.said == ["mypkg.kernels.axpy could not be launched: the CUDA driver reports error 719"]
+
+
+def test_on_the_cpu_it_is_refused(module, axpy):
+    number, identity = prepare(axpy, *axpy_args())
+    xla = Xla(module, which=1)
+    assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
+    assert xla.said[-1].startswith("mypkg.kernels.axpy runs on GPUs of NVIDIA's alone")
+
+
+@pytest.mark.parametrize(("minor", "said"), [(1, 1), (3, 3), (9, 3)])
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_version_is_one_that_both_know(module, minor, said, which):
+    metadata = Metadata()
+
+    class Extension(ctypes.Structure):
+        _fields_ = [
+            ("struct_size", ctypes.c_size_t),
+            ("type", ctypes.c_int),
+            ("next", ctypes.c_void_p),
+            ("metadata", ctypes.POINTER(Metadata)),
+        ]
+
+    asked = Extension(type=1, metadata=ctypes.pointer(metadata))
+    assert Xla(module, which=which, minor=minor).call(extension=ctypes.addressof(asked))
+    assert (metadata.version.major, metadata.version.minor, metadata.traits) == (0, said, 0)
+
+
+def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch):
+    cuda.set(devices="")
+    import mypkg.kernels
+
+    mypkg.kernels.__aotcuda__.unload()
+    from aotcuda.runtime import driver
+
+    monkeypatch.setattr(driver, "_driver", None)
+    assert prepare(axpy, *axpy_args()) == (prepared.NOWHERE, 0)
+    with pytest.raises(ArgumentError, match="argument 2, x, is int8"):
+        prepare(axpy, *axpy_args(typestr="|i1"))
+
+
+def test_without_the_extension_it_is_said(cuda, monkeypatch):
+    monkeypatch.setattr(extension, "_found", [None])
+    monkeypatch.setattr(extension, "_missing", ["AOTCUDA_EXTENSION is 0"])
+    kernel = cuda.package(manifests.kernel("axpy", *AXPY, names="axyz")).axpy
+    with pytest.raises(DependencyError, match="there is none: AOTCUDA_EXTENSION is 0"):
+        prepare(kernel, *axpy_args())

@@ -1,0 +1,172 @@
+"""Operators of PyTorch, as far as they go without a GPU: schemas, tracing, what is refused. The rest: tests/gpu."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from aotcuda.errors import ArgumentError, LaunchError
+from support import manifests
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch")
+    import aotcuda.torch
+
+pytestmark = pytest.mark.filterwarnings("default")  # what PyTorch's compilers warn of is their affair
+AXPY = [
+    "void(float32, float32[::1], float32[::1], float32[::1])",
+    "void(float64, float64[::1], float64[::1], float64[::1])",
+]
+
+
+@pytest.fixture
+def kernels(cuda):
+    """Packaged kernels, on the stand-in; and no operator of theirs is left when the test ends."""
+    yield cuda.package(
+        manifests.kernel("axpy", *AXPY, names="axyz"),
+        manifests.kernel("scale", "void(int32, int32[::1])", "void(float32, float32[::1])", names="ax"),
+        manifests.kernel("numbers", "void(bool, uint8, int64, float16, float64, complex64, float32[:,:])"),
+        manifests.kernel("shapes", "void(float32[::1])", "void(float32[::1], float32[::1])"),
+        manifests.kernel("pair", "void((float32, float32), float32[::1])"),
+        manifests.kernel("reads", "void(float32[::1], float32[::1])", readonly=("a",)),
+    )
+    aotcuda.torch._libraries.clear()
+
+
+def make(kernel, name="test::op", **options):
+    return aotcuda.torch.op(kernel, **{"grid": 1, "block": 64, "name": name, **options})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "schema"),
+    [
+        ("axpy", {"mutates": ("z",)}, "(float a, Tensor x, Tensor y, Tensor(a3!) z) -> ()"),
+        ("axpy", {"outputs": {"z": "x"}}, "(float a, Tensor x, Tensor y) -> Tensor"),
+        ("axpy", {"outputs": {"z": "x", "y": "x"}}, "(float a, Tensor x) -> (Tensor, Tensor)"),
+        ("axpy", {"mutates": "y", "outputs": {"z": "x"}}, None),
+        ("axpy", {"mutates": ("y",), "outputs": {"z": "x"}}, "(float a, Tensor x, Tensor(a2!) y) -> Tensor"),
+        ("scale", {"mutates": ("x",)}, "(Scalar a, Tensor(a1!) x) -> ()"),
+        (
+            "numbers",
+            {"mutates": ("g",)},
+            "(bool a, SymInt b, SymInt c, float d, float e, complex f, Tensor(a6!) g) -> ()",
+        ),
+        ("shapes", {"mutates": ("a",), "signature": "void(float32[::1])"}, "(Tensor(a0!) a) -> ()"),
+    ],
+)
+def test_the_schema_is_of_the_packaged_parameters(kernels, kernel, options, schema):
+    if schema is None:
+        with pytest.raises(ArgumentError, match=r"write \('y',\)"):
+            make(getattr(kernels, kernel), **options)
+        return
+    assert str(make(getattr(kernels, kernel), **options)._schema) == f"test::op{schema}"
+
+
+def test_the_name_is_the_modules_unless_one_is_given(kernels):
+    operator = aotcuda.torch.op(kernels.axpy, forall="z", mutates=("z",))
+    assert operator.name() == "mypkg_kernels::axpy"
+    with pytest.raises(ArgumentError, match="has an operator mypkg_kernels::axpy already; give this one another name="):
+        aotcuda.torch.op(kernels.axpy, forall="z", mutates=("z",))
+    with pytest.raises(ArgumentError, match="write 'namespace::name'"):
+        make(kernels.axpy, name="axpy", mutates=("z",))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "message"),
+    [
+        ("axpy", {}, r"say which of its arrays \(x, y, z\) it writes to: mutates=\(...\), or outputs="),
+        ("axpy", {"mutates": ("a",)}, "it has no array 'a'"),
+        ("axpy", {"mutates": ("zz",)}, "it has no array 'zz'; did you mean z?"),
+        ("axpy", {"mutates": ("z",), "outputs": {"z": "x"}}, "z is in mutates and in outputs"),
+        ("axpy", {"outputs": {"z": "w"}}, "z cannot be like 'w'"),
+        ("axpy", {"outputs": {"z": "z"}}, "z cannot be like 'z'"),
+        ("axpy", {"mutates": ("z",), "grid": None, "forall": "n"}, "forall names 'n', which is none of its arguments"),
+        ("axpy", {"mutates": ("z",), "signature": "void()"}, r"it has no signature 'void\(\)'; it has void\(float32"),
+        ("shapes", {"mutates": ("a",)}, "its signatures differ in the number of arguments"),
+        ("pair", {"mutates": ("b",)}, r"a is \(float32, float32\), and operators have no such arguments"),
+        ("reads", {"mutates": ("a",)}, "a was compiled as read-only"),
+    ],
+)
+def test_what_does_not_fit_the_kernel_is_refused(kernels, kernel, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        make(getattr(kernels, kernel), **options)
+
+
+@pytest.mark.parametrize("options", [{"grid": None}, {"forall": "z"}, {"block": None}])
+def test_there_is_one_configuration(kernels, options):
+    with pytest.raises(LaunchError, match="either grid= and block=, or forall="):
+        make(kernels.axpy, mutates=("z",), **options)
+
+
+def test_tensors_that_are_on_no_gpu_are_refused(kernels):
+    x = torch.zeros(4)
+    with pytest.raises(
+        ArgumentError, match=r"axpy runs on CUDA GPUs alone, and its tensors are on cpu: move them there"
+    ):
+        make(kernels.axpy, outputs={"z": "x"})(1.0, x, x)
+
+
+def test_traced_it_is_one_node(kernels):
+    operator = make(kernels.axpy, outputs={"z": lambda a, x, y: x.new_empty(x.shape)})
+    graphs = []
+
+    def backend(graph, _example):
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    with pytest.raises(ArgumentError, match="on cpu"):
+        torch.compile(lambda x: operator(2.0, x * 2, x) + 1, fullgraph=True, backend=backend)(torch.zeros(4))
+    (graph,) = graphs
+    assert [node.target for node in graph.graph.nodes].count(operator) == 1
+
+
+def test_exported_it_is_one_node(kernels):
+    operator = make(kernels.axpy, outputs={"z": "x"})
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return operator(2.0, x, x) + 1
+
+    exported = torch.export.export(Model(), (torch.zeros(4),))
+    assert [node.target for node in exported.graph.nodes].count(operator) == 1
+
+
+def test_shapes_of_cudas_tensors_are_known_without_a_gpu(kernels):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    operator = make(kernels.axpy, outputs={"z": "x"})
+    in_place = make(kernels.scale, name="test::scale", mutates=("x",))
+    with FakeTensorMode():
+        x = torch.empty(4, device="cuda")
+        made = operator(2.0, x, x)
+        assert (made.shape, made.dtype, made.device.type) == ((4,), torch.float32, "cuda")
+        assert in_place(2, x) is None
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("int8", (4,)), ("float32", (2, 2))])
+def test_what_is_not_packaged_is_refused_while_tracing(kernels, dtype, shape):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    operator = make(kernels.axpy, outputs={"z": "x"})
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    with FakeTensorMode(), pytest.raises(ArgumentError, match=f"no packaged signature takes tensors {dtype}"):
+        x = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+        operator(2.0, x, x)
+
+
+def test_gradients_can_be_registered(kernels):
+    operator = make(kernels.axpy, outputs={"z": "x"})
+    torch.library.register_autograd(operator, lambda ctx, gradient: (None, gradient, gradient))
+    assert torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "Autograd")
+
+
+def test_aotcuda_imports_no_pytorch():
+    code = "import aotcuda, sys; aotcuda.load; print([name for name in sys.modules if name in ('torch', 'jax')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
