@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 from aotcuda.arch import parse as target_of
 from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.cutile import tables
 from aotcuda.builder.frontends.cutile.tables import parse_signature
 from aotcuda.errors import AotcudaError, CompileError, ConfigError, SourceError, ToolchainError
@@ -108,6 +113,14 @@ class TestTheTable:
         assert backend.tag(of_module) == backend.tag(table(ADD))
         of_module["modules"].pop("pkg.k")  # type: ignore[attr-defined]
         assert backend.tag(of_module) is None
+
+
+def test_kernels_that_do_not_tell_where_they_were_made_are_among_what_a_module_has() -> None:
+    module = ModuleType("pkg._k")
+    vars(module).update(sqrt=math.sqrt, ad=functools.partial(print))  # a function of elsewhere, an object
+    (unit,) = units(ADD)
+    assert str(python_source.missing(unit, [module])).endswith("pkg._k has no function add; did you mean ad?")
+    assert "sqrt" not in str(python_source.missing(replace(unit, python="zzz"), [module]))
 
 
 WRONG = [
