@@ -7,6 +7,14 @@ The build hook and the command line print it alone; `AOTCUDA_DEBUG=1` adds the t
 from __future__ import annotations
 
 
+def text_of(error: BaseException) -> str:
+    """What an exception of other code says; of one that raises when it is asked, that it does."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 (any code may run here)
+        return f"its text cannot be made ({type(another).__name__})"
+
+
 class AotcudaError(Exception):
     """Base of all errors that aotcuda raises on purpose."""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["call"]
 
-_TARGET = "aotcuda_launch"
+_TARGET, _RECORDED = "aotcuda_launch", "aotcuda_launch_recorded"
 _SEQUENTIAL = ("sequential", "sequential_unrolled")
 _registered: list[bool] = []
 
@@ -48,6 +48,7 @@ def call(
     outputs: Sequence[str] = (),
     input_output_aliases: Mapping[int, int] | None = None,
     vmap_method: str | None = None,
+    command_buffer: bool = False,
 ) -> Callable[..., Any]:
     """A function of JAX arrays and Python numbers that launches a packaged kernel; to be called while JAX traces.
 
@@ -67,6 +68,9 @@ def call(
         input_output_aliases: By the number of an argument the number of a result that is the same array: the kernel
             changes it in place. JAX copies it before, unless it is donated.
         vmap_method: What `jax.vmap` does: None refuses, `"sequential"` launches once for each element of the batch.
+
+        command_buffer: Let XLA record the launch into its command buffers, CUDA graphs, together with its own kernels.
+            The module's images then stay loaded until the process ends, whatever `unload()` says.
 
     Returns:
         The function; it returns one array, or a list where `result_shape_dtypes` is a sequence.
@@ -97,11 +101,19 @@ def call(
         whole, places, arrays, numbers = _arguments(kernel, args, results, outputs, aliases)
         _check_numbers(kernel, whole, places)
         number, identity = prepared.prepare(
-            kernel.loader, kernel.__name__, where, whole, places, (grid, block, shared), forall
+            kernel.loader,
+            kernel.__name__,
+            where,
+            whole,
+            places,
+            (len(arrays), len(results)),
+            (grid, block, shared),
+            forall,
+            pinned=command_buffer,
         )
         _register()
         calling = jax.ffi.ffi_call(
-            _TARGET,
+            _RECORDED if command_buffer else _TARGET,
             result_shape_dtypes,
             input_output_aliases={numbers[at]: result for at, result in aliases.items()},
             vmap_method=vmap_method,
@@ -211,7 +223,9 @@ def _typestr(dtype: Any) -> str:
 def _register() -> None:
     """Make the handlers known to JAX, once."""
     if not _registered:
-        launches, refuses = prepared.handlers()
+        launches, records, refuses = prepared.handlers()
         jax.ffi.register_ffi_target(_TARGET, launches, platform="CUDA")
-        jax.ffi.register_ffi_target(_TARGET, refuses, platform="cpu")
+        jax.ffi.register_ffi_target(_RECORDED, records, platform="CUDA")
+        for target in (_TARGET, _RECORDED):
+            jax.ffi.register_ffi_target(target, refuses, platform="cpu")
         _registered.append(True)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 
 import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
 from aotcuda.runtime.arguments import arrays, views
-from aotcuda.runtime.grid_kernel import GridKernel
 from aotcuda.runtime.kernel import Kernel
 
 TYPE_CHECKING = False
@@ -40,6 +40,7 @@ __all__ = ["op"]
 
 _ARRAYS = frozenset(["array", "buffer", "elements", "record"])
 _INTEGERS = "bBhHiIqQ"
+_MOST_NUMBERS = 256
 _libraries: dict[str, Any] = {}
 """By operator what registered it: PyTorch takes back what a `torch.library.Library` registered when that goes."""
 
@@ -68,7 +69,7 @@ def op(
         grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the kernel's arguments that tells it.
         block: Threads of a block, likewise.
         forall: In place of a grid, how many threads are needed: an int, a function of the kernel's arguments, or the
-            name of a tensor, for as many as it has elements.
+            name of a tensor, for as many as it has elements. It costs least where `block` is given too.
         shared: Bytes of dynamic shared memory for each block.
         mutates: The names of the tensors that the kernel writes to.
         outputs: Tensors that the operator makes and returns, by their names, in the order in which it returns them:
@@ -88,8 +89,11 @@ def op(
         LaunchError: The grid or block is not possible.
     """
     where = str(kernel)
-    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
-        message = f"{where}: aotcuda.torch.op takes kernels that are launched as kernel[grid, block]"
+    if type(kernel) is not Kernel:
+        message = (
+            f"{where}: aotcuda.torch.op takes kernels of modules that the build made; not Triton's, which are launched "
+            "by their grid alone, and not those in place, which are launched on Numba's default stream"
+        )
         raise ArgumentError(message)
     if (grid is None) == (forall is None) or (forall is None and block is None):
         message = f"{where} needs a configuration: either grid= and block=, or forall="
@@ -239,15 +243,26 @@ class _Calling:
     def by_number(self, n: Any, block: Any, shared: int) -> Callable[..., None]:
         """The launch over so many threads."""
         kernel = self._kernel
-        if isinstance(n, str):
-            if n not in self._names:
-                message = f"{kernel}: forall names {n!r}, which is none of its arguments: {', '.join(self._names)}"
-                raise ArgumentError(message)
-            at = self._names.index(n)
-            return lambda *args: kernel.forall(args[at].numel(), block, None, shared)(*args)
-        if callable(n):
-            return lambda *args: kernel.forall(n(*args), block, None, shared)(*args)
-        return kernel.forall(n, block, None, shared)
+        over = lru_cache(_MOST_NUMBERS)(lambda number: kernel.forall(number, block, None, shared))
+        if isinstance(n, int):
+            return over(n)
+        if isinstance(n, str) and n not in self._names:
+            message = f"{kernel}: forall names {n!r}, which is none of its arguments: {', '.join(self._names)}"
+            raise ArgumentError(message)
+        at = self._names.index(n) if isinstance(n, str) else 0
+        number = (lambda *args: args[at].numel()) if isinstance(n, str) else n
+        if block is None:
+            return lambda *args: over(number(*args))(*args)
+        over(0)  # which says if it is no block
+
+        def launch(*args: Any) -> None:
+            found = number(*args)
+            if found > 0:
+                kernel[-(-found // block), block, None, shared](*args)
+            else:
+                over(found)(*args)
+
+        return launch
 
     def returning(self, launch: Callable[..., None]) -> Callable[..., Any]:
         """The launch with what it returns made before."""

@@ -112,7 +112,8 @@ def _start(project: Path, route: str, temporary: Path, **environ: str) -> subpro
     return subprocess.Popen(
         [sys.executable, *ROUTES[route]],
         cwd=project,
-        env={**os.environ, **environ, "TMPDIR": str(temporary)},
+        # Progress is lines that come on a slow machine alone.
+        env={**os.environ, **environ, "TMPDIR": str(temporary), "AOTCUDA_PROGRESS": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -2,7 +2,9 @@
 
 The kernel is `a * x + y` over 1000 elements, and over 16 million. A program makes many of them, each of what the one
 before wrote. In plain JAX it is written in jax.numpy, each step behind `optimization_barrier`, so that XLA makes a
-kernel of each as well; and once without, where XLA may make one kernel of all.
+kernel of each as well; and once without, where XLA may make one kernel of all. "Recorded" are launches that XLA may put
+into its command buffers (CUDA graphs), as it does with kernels of its own; "own launches" are the same kernel's without
+JAX, one after the other: what the kernel itself takes.
 
     python bench/prepare.py /tmp/bench && pip install /tmp/bench/*.whl     # on any machine with aotcuda[cu13]
     python bench/jax_call.py                                               # on a machine with a GPU and jax[cuda13]
@@ -10,9 +12,11 @@ kernel of each as well; and once without, where XLA may make one kernel of all.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import time
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +41,20 @@ def main() -> int:
 
     axpy = importlib.import_module("benchkernels.kernels").axpy
 
-    def packaged(x: Any, y: Any) -> Any:
-        return aotcuda.jax.call(axpy, jax.ShapeDtypeStruct(x.shape, x.dtype), forall=x.size, block=256)(0.5, x, y)
+    def packaged(x: Any, y: Any, *, recorded: bool = False) -> Any:
+        like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return aotcuda.jax.call(axpy, like, forall=x.size, block=256, command_buffer=recorded)(0.5, x, y)
 
     def plain(x: Any, y: Any) -> Any:
         return jax.lax.optimization_barrier(0.5 * x + y)
 
-    ways = {"packaged": packaged, "plain JAX": plain, "plain JAX, fused": lambda x, y: 0.5 * x + y}
+    recorded = partial(packaged, recorded=True)
+    ways = {
+        "packaged": packaged,
+        "packaged, recorded": recorded,
+        "plain JAX": plain,
+        "plain JAX, fused": lambda x, y: 0.5 * x + y,
+    }
     figures: dict[str, dict[str, Any]] = {}
     rows: list[tuple[object, ...]] = []
     for count in (1000, 1 << 24):
@@ -52,12 +63,15 @@ def main() -> int:
         expected = programs["plain JAX"](x, y)
         same = {name: bool(jnp.allclose(program(x, y), expected)) for name, program in programs.items()}
         found = _measure(programs, x, y, arguments.rounds)
-        figures[str(count)] = {name: {**found[name], "same_numbers": same[name]} for name in ways}
-        rows += [(name, count, found[name]["median"], found[name]["min"], same[name]) for name in ways]
+        found["own launches"] = _own(axpy, count, arguments.rounds)
+        figures[str(count)] = {name: {**each, "same_numbers": same.get(name, True)} for name, each in found.items()}
+        rows += [(name, count, found[name]["median"], found[name]["min"], same.get(name, "-")) for name in found]
     machine.table(("way", "elements", "us a step", "least", "same numbers"), rows)
     large = figures[str(1 << 24)]
     met = {
         "the same numbers": all(each["same_numbers"] for found in figures.values() for each in found.values()),
+        "16 million elements: at most 1.05 of the kernel's own launches": large["packaged"]["median"]
+        <= 1.05 * large["own launches"]["median"],
         "16 million elements: at most 1.1 of plain JAX, a kernel each": large["packaged"]["median"]
         <= 1.1 * large["plain JAX"]["median"],
     }
@@ -85,6 +99,33 @@ def _program(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
     compiled: Callable[[Any, Any], Any] = jax.jit(program)
     return compiled
+
+
+def _own(kernel: Any, count: int, rounds: int) -> dict[str, Any]:
+    """The same launches without JAX, on memory of their own."""
+    cuda = machine.driver()
+    assert cuda is not None
+    kernel.loader.enter(kernel.loader.ready(), ())
+
+    def array() -> Any:
+        address = ctypes.c_uint64()
+        assert not cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4 * count))
+        interface = {"version": 3, "data": (address.value, False), "shape": (count,), "typestr": "<f4", "strides": None}
+        return type("Array", (), {"__cuda_array_interface__": interface})()
+
+    x, y, out = array(), array(), array()
+    launch = kernel[-(-count // 256), 256]
+    seconds = []
+    for _ in range(rounds + 1):
+        cuda.cuCtxSynchronize()
+        begin = time.perf_counter()
+        for step in range(_STEPS):
+            launch(0.5, *((x, y, out) if step % 2 else (out, y, x)))
+        cuda.cuCtxSynchronize()
+        seconds.append((time.perf_counter() - begin) / _STEPS * 1e6)
+    for each in (x, y, out):
+        cuda.cuMemFree_v2(ctypes.c_uint64(each.__cuda_array_interface__["data"][0]))
+    return {"median": round(median(seconds[1:]), 3), "min": round(min(seconds[1:]), 3)}
 
 
 def _measure(programs: dict[str, Callable[[Any, Any], Any]], x: Any, y: Any, rounds: int) -> dict[str, dict[str, Any]]:

@@ -44,6 +44,7 @@ def main() -> int:
     own = aotcuda.torch.op(axpy, grid=8, block=128, mutates=("out",), name="benchops::axpy")
     new = aotcuda.torch.op(axpy, grid=8, block=128, outputs={"out": "x"}, name="benchops::axpy_new")
     sized = aotcuda.torch.op(axpy, forall="out", mutates=("out",), name="benchops::axpy_forall")
+    blocks = aotcuda.torch.op(axpy, forall="out", block=128, mutates=("out",), name="benchops::axpy_forall_block")
     library = torch.library.Library("benchops", "FRAGMENT")
     empty = _empty(library, "empty", _SCHEMA, lambda *_: None)
     allocating = _empty(
@@ -55,6 +56,7 @@ def main() -> int:
         "empty operator, eager": _loop(empty, (2.0, x, y, out)),
         "operator, eager": _loop(own, (2.0, x, y, out)),
         "operator with forall, eager": _loop(sized, (2.0, x, y, out)),
+        "operator with forall and a block, eager": _loop(blocks, (2.0, x, y, out)),
         "empty operator that allocates, eager": _loop(allocating, (2.0, x, y)),
         "operator that allocates, eager": _loop(new, (2.0, x, y)),
     }

@@ -37,6 +37,7 @@ if os.environ.get("AOTCUDA_DOCS_INTERSPHINX") == "1":
 
 for plain in ("layers", "builder-layers"):  # blocks that tests read
     lexers[plain] = TextLexer()
+highlight_language = "text"  # blocks without a language are commands, files and messages
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MACHINE_CUDA = 190
+_EXTENSIBLE = 0xFF00  # e_type: ET_EWP
 _KERNEL = 0x10  # in `st_other`: STO_CUDA_ENTRY
 
 # Attributes in `.nv.info`, with the name that cuobjdump gives them.
@@ -125,6 +126,26 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
     except (struct.error, ValueError):
         message = f"{where} cannot be read as a cubin; it was truncated or altered"
     raise ImageError(message)
+
+
+def is_closed(data: bytes, where: str) -> bool:
+    """Whether a cubin can be linked with others, and has kernels alone, of which linking takes nothing.
+
+    Functions beside kernels, such as those of ptxas that stand for instructions that a GPU lacks, are called by the
+    ABI, which takes registers. With recursion the size of the stack gets lost. Of a kernel that has dynamic shared
+    memory alone, nvlink 13.0 forgets what GPUs from sm_90 on reserve of it.
+
+    Raises:
+        ImageError: As for `read`.
+    """
+    found = read(data, where).kernels
+    kernels = {kernel.name.encode() for kernel in found}
+    elf = Elf(data, machine=_MACHINE_CUDA, budget=Budget(len(data)))
+    code = {name.removeprefix(b".text.") for name in elf.sections if name.startswith(b".text.")}
+    shared = [elf.sections.get(b".nv.shared." + name) for name in kernels]
+    lost = any(section is not None and not section.size for section in shared)
+    lost = lost or any(kernel.local is None for kernel in found)
+    return elf.type == _EXTENSIBLE and code == kernels and not lost
 
 
 def parameter_block(cubin: Cubin, kernel: str) -> tuple[int, list[Parameter]]:

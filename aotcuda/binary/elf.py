@@ -10,16 +10,17 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from aotcuda.binary.budget import Budget
 
-# e_machine, e_phoff, e_shoff, e_flags, e_phentsize, e_phnum, e_shnum, e_shstrndx
-_HEADER = struct.Struct("<18xH12xQQI2xHH2xHH")
+# e_type, e_machine, e_phoff, e_shoff, e_flags, e_phentsize, e_phnum, e_shnum, e_shstrndx
+_HEADER = struct.Struct("<16xHH12xQQI2xHH2xHH")
 _SECTION_HEADER = struct.Struct("<II16xQQI20x")  # sh_name, sh_type, sh_offset, sh_size, sh_link
 _SYMBOL = struct.Struct("<IBB18x")  # st_name, st_info, st_other
 _NULL = 0  # SHT_NULL
-_NO_BYTES = 8  # SHT_NOBITS
+# SHT_NOBITS, and what nvlink makes it of: global, local and shared memory of relocatable cubins, and what is reserved.
+_NO_BYTES = (8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015)
 _IN_FIRST_HEADER = 0xFFFF  # SHN_XINDEX
 _FUNCTION = 2  # STT_FUNC
 _GLOBAL = 1  # STB_GLOBAL
@@ -44,7 +45,7 @@ class Section(NamedTuple):
     @property
     def in_file(self) -> int:
         """How many bytes of the file it takes."""
-        return 0 if self.type in (_NULL, _NO_BYTES) else self.size
+        return 0 if self.type == _NULL or self.type in _NO_BYTES else self.size
 
 
 class Function(NamedTuple):
@@ -62,6 +63,7 @@ class Elf:
     Attributes:
         abi_version: Its ABI version.
         flags: Its `e_flags`.
+        type: Its `e_type`.
         functions: The functions in its symbol table.
 
     Raises:
@@ -74,7 +76,9 @@ class Elf:
         if data[:6] != b"\x7fELF\x02\x01":
             message = "it is no 64-bit ELF file"
             raise NotElfError(message)
-        found, segments, table, self.flags, segment_size, segment_count, count, names = _HEADER.unpack_from(data)
+        self.type, found, segments, table, self.flags, segment_size, segment_count, count, names = _HEADER.unpack_from(
+            data
+        )
         if found != machine:
             message = f"it is for ELF machine {found}, not {machine}"
             raise NotElfError(message)
@@ -86,8 +90,10 @@ class Elf:
         self._headers, names = self._read_headers(table, count, names)
         for header in self._headers:
             self._check(header.offset, header.in_file)
-        if sum(header.in_file for header in self._headers) > len(data):
-            message = "its sections overlap"  # no linker makes such; to read each of them would be to read bytes often
+        # From sm_100 on, ptxas gives debug information to two sections at once; more would be to read bytes often.
+        sizes = [(header.offset, header.in_file) for header in self._headers]
+        if sum(size for _, size in {*sizes}) > len(data) or sum(size for _, size in sizes) > 2 * len(data):
+            message = "its sections overlap"  # no linker makes such
             raise ValueError(message)
         self._sections = {self._string(names, header.name): header for header in self._headers}
         self.functions = list(self._read_functions())
@@ -98,6 +104,11 @@ class Elf:
         if header is None:
             return b""
         return self._data[header.offset : header.offset + header.in_file]
+
+    @property
+    def sections(self) -> Mapping[bytes, Section]:
+        """Its sections, by name."""
+        return self._sections
 
     def size(self, section: str) -> int:
         """The size of a section in memory; 0 if there is no such section."""

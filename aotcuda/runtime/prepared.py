@@ -77,13 +77,13 @@ class Place:
         self.is_result = is_result
 
 
-def handlers() -> tuple[Any, Any]:
-    """The extension's two handlers of XLA's FFI: that of NVIDIA's GPUs, and the one that refuses on other devices.
+def handlers() -> tuple[Any, Any, Any]:
+    """The extension's handlers of XLA's FFI: for launches, for those that are pinned, and for other devices.
 
     Raises:
         DependencyError: The extension is not there.
     """
-    found: tuple[Any, Any] = _extension().xla_handlers()
+    found: tuple[Any, Any, Any] = _extension().xla_handlers()
     return found
 
 
@@ -93,8 +93,11 @@ def prepare(
     where: str,
     args: Sequence[object],
     places: Sequence[Place | None],
+    counts: tuple[int, int],
     configuration: tuple[object, object, int],
     n: int | None,
+    *,
+    pinned: bool,
 ) -> tuple[int, int]:
     """Prepare a launch: its number, and what tells it from launches of other processes.
 
@@ -106,8 +109,10 @@ def prepare(
         where: The same with its module's.
         args: The arguments in the kernel's order, arrays as `Shaped`.
         places: For each argument where XLA has it; None for those that are packed now.
+        counts: How many arguments and results XLA has.
         configuration: Grid, block and bytes of dynamic shared memory.
         n: If it is not None, in place of the grid: how many threads are needed. The block may then be None.
+        pinned: Whether XLA may record it: its images then stay loaded for as long as the process lives.
 
     Raises:
         ArgumentError: No packaged signature takes the arguments.
@@ -138,12 +143,18 @@ def prepare(
         holes = _holes(overload.parameters, values, given, places)
     finally:
         overload.slots.append(slot)
-    results = {place.index for place in places if place is not None and place.is_result}
-    buffers = {place.index for place in places if place is not None and not place.is_result}
     dimensions = (*wanted.grid, *wanted.block, wanted.shared)
     starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-    counts = max(buffers, default=-1) + 1, max(results, default=-1) + 1
-    described = where, kernel.kernel.value, dimensions, counts, packed, holes, starts
+    described = (
+        where,
+        overload.record["symbol"],
+        kernel.kernel.value,
+        dimensions,
+        (pinned, *counts),
+        packed,
+        holes,
+        starts,
+    )
     return _noted(module, loaded, described)
 
 
@@ -151,8 +162,8 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
     """The number of a launch, which has one for as long as the process lives, and its identity."""
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
-    where, kernel, dimensions, counts, packed, holes, starts = described
-    identity = crc32(repr((loaded.outline.head["files"], where, dimensions, packed, holes)).encode())
+    where, symbol, kernel, dimensions, counts, packed, holes, starts = described
+    identity = crc32(repr((loaded.outline.head["files"], where, symbol, dimensions, packed, holes)).encode())
     call: dict[str, Any] = loaded.library.driver.call
     mark = loaded.live
     with _lock:
@@ -195,6 +206,8 @@ def _kernel(loader: Loader, loaded: Loaded, selection: Selection, where: str) ->
     device = loader.enter(loaded, ())
     kernel = loaded.device_kernel(overload, device)
     problem = "a cooperative one" if kernel.cooperative else "launched by its grid alone" if kernel.fixed else None
+    if overload.apart:
+        problem = "for arrays that must not overlap"
     if problem is not None:
         message = (
             f"{where} cannot be prepared for XLA: it is {problem}, and XLA's programs launch plain grids of blocks"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.errors import ArgumentError
+from aotcuda.errors import ArgumentError, text_of
 from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
@@ -36,7 +36,8 @@ def handle(stream: object) -> int | None:
     except (ArgumentError, MemoryError):
         raise
     except Exception as error:
-        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be told: {error}"
+        said = text_of(error).partition("\n")[0]
+        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be told: {said}"
         raise ArgumentError(message) from error
     if found is not None:
         return found

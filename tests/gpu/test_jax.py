@@ -96,6 +96,23 @@ def test_two_dimensions_are_row_major(features):
     np.testing.assert_array_equal(turned, x.T)
 
 
+def test_recorded_into_command_buffers(axpy):
+    """Twice with other data and buffers, since what was recorded has to be brought up to date."""
+
+    @jax.jit
+    def chain(x, y):
+        for _ in range(20):
+            x = call(axpy, like(x), forall=x.size, command_buffer=True)(0.5, jnp.sort(x), y)
+        return x
+
+    for value in (1.0, 2.0, 3.0):
+        for _ in range(5):
+            x, y = jnp.full(N, value, jnp.float32), jnp.full(N, value / 2, jnp.float32)
+            np.testing.assert_allclose(chain(x, y), np.full(N, value, "float32"))
+            del x, y
+    assert "@aotcuda_launch_recorded" in chain.lower(jnp.ones(N), jnp.ones(N)).as_text()
+
+
 def test_in_place_of_a_donated_argument(features):
     def reverse(x):
         return call(features.reverse, like(x), grid=1, block=64, input_output_aliases={0: 0})(x)
@@ -193,3 +210,14 @@ def test_eager_arrays_are_read_only(features):
     assert float(out[0]) == 64
     with pytest.raises(ArgumentError, match="is read-only"):
         features.square[1, 64](x, cupy.zeros(64, "float32"))
+
+
+def test_on_the_gpu_of_its_arrays(axpy):
+    if len(jax.devices("gpu")) < 2:
+        pytest.skip("it needs two GPUs")
+    step = jax.jit(lambda x, y: call(axpy, like(x), forall=x.size)(2.0, x, y))
+    for device in reversed(jax.devices("gpu")):
+        x = jax.device_put(np.arange(9, dtype="float32"), device)
+        out = step(x, x)
+        np.testing.assert_array_equal(out, 3 * np.arange(9, dtype="float32"))
+        assert out.devices() == {device}

@@ -71,15 +71,15 @@ def test_an_operator_launches_the_signature_of_its_arguments(operators, dtype):
     agree(out, 2 * x + y)
 
 
-def backends():
-    yield "aot_eager"
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    skip = pytest.mark.skipif(compiler is None, reason="Inductor needs a C compiler")
-    yield pytest.param("inductor", marks=skip)
+NO_COMPILER = not (shutil.which("gcc") or shutil.which("cc"))
+BACKENDS = [
+    "aot_eager",
+    pytest.param("inductor", marks=pytest.mark.skipif(NO_COMPILER, reason="Inductor needs a C compiler")),
+]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_compiled_without_a_break(operators, backend, dynamic):
     axpy, axpy_ = operators["axpy"], operators["axpy_"]
 
@@ -95,8 +95,12 @@ def test_compiled_without_a_break(operators, backend, dynamic):
         agree(step(x, y), 3 * (4 * x + y).sin() + y + 1)
 
 
-def test_gradients(operators):
-    square = operators["square"]
+def test_gradients(features):
+    import aotcuda.torch
+
+    square = aotcuda.torch.op(
+        features.square, forall="x", block=128, outputs={"out": "x"}, name="gputests::square_with_gradients"
+    )
 
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
@@ -179,11 +183,13 @@ def test_what_is_no_tensor_of_cudas_is_refused_in_words(operators):
 def test_a_dtype_that_is_not_packaged_is_refused_in_words(operators):
     with pytest.raises(ArgumentError, match=r"square takes these arguments; .*int8"):
         operators["square"](torch.zeros(4, dtype=torch.int8, device="cuda"))
-    torch._dynamo.reset()
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def compiled(x):
+        return operators["square"](x) + 1
+
     with pytest.raises(Exception, match="no packaged signature takes tensors int8"):
-        torch.compile(operators["square"], fullgraph=True, backend="aot_eager")(
-            torch.zeros(4, dtype=torch.int8, device="cuda")
-        )
+        compiled(torch.zeros(4, dtype=torch.int8, device="cuda"))
 
 
 def test_a_function_of_tvm_ffis_on_the_current_stream(axpy):
@@ -203,3 +209,11 @@ def test_a_function_of_tvm_ffis_on_the_current_stream(axpy):
         x.zero_()
     stream.synchronize()
     agree(out, torch.full_like(out, 7))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it needs two GPUs")
+def test_on_the_gpu_of_its_tensors(operators):
+    for number in (1, 0):
+        x, y = (each.to(f"cuda:{number}") for each in tensors())
+        agree(operators["axpy"](2.0, x, y), 2 * x + y)
+        assert torch.cuda.current_device() == 0

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from integration import projects
 from integration.projects import MODULE, lines_of, refused, write
 from support import front_ends
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.front_end(front_ends.MLIR)
 
@@ -89,3 +94,14 @@ def test_what_this_compiler_cannot_do_is_refused_by_name(said: dict[str, str], n
     line = said[name]
     assert line.startswith(f'tool.aotcuda.modules."pkg.{name}".{BEYOND[name][2]}'), line
     assert f"pkg/_{name}.py:" in line
+
+
+@pytest.mark.usefixtures("front_end")
+def test_code_that_is_wanted_while_sources_are_imported_is_refused_in_words(tmp_path: Path) -> None:
+    line = "PTX = cuda.compile_ptx(f, 'void(float32[:])')"
+    source = f"from numba import cuda\ndef f(x):\n    x[0] = 1\n{line}\n"
+    done = refused(write(tmp_path / "project", source, module='kernels.f = "void(float32[:])"'))
+    assert done.said == (
+        f"{MODULE}.source: importing pkg._k failed: RuntimeError: this needs a GPU, and a build has none; do it in a "
+        f"function that is called later (pkg/_k.py:4: {line})"
+    )

@@ -42,6 +42,18 @@ IMPORTS = {
         "import sys\nsys.exit('enough')\n",
         "SystemExit: enough (pkg/_exits.py:2: sys.exit('enough'))",
     ),
+    "says_nothing": (
+        "assert not 'a word'\n",
+        "AssertionError (pkg/_says_nothing.py:1: assert not 'a word')",
+    ),
+    "says_it_below": (
+        r"raise ValueError('\n a bad table\n')",
+        r"ValueError: a bad table (pkg/_says_it_below.py:1: raise ValueError('\n a bad table\n'))",
+    ),
+    "cannot_say": (
+        "class Broken(Exception):\n    def __str__(self):\n        return 1 / 0\n\nraise Broken\n",
+        "Broken: its text cannot be made (ZeroDivisionError) (pkg/_cannot_say.py:5: raise Broken)",
+    ),
     "library": (
         "import json\nTABLE = json.loads('{')\n",
         """JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
@@ -72,6 +84,7 @@ IMPORTS = {
         )
         for name, line in [
             ("launches", "kernel[1, 1]([1])"),
+            ("launches_by_name", "kernel[1, 1](x=[1])"),
             ("launches_configured", "configured = kernel[1, 1]; configured([1])"),
             ("launches_forall", "kernel.forall(3)([1])"),
         ]

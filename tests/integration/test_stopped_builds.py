@@ -93,8 +93,21 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize(("command", "point"), CASES, ids=lambda value: value if isinstance(value, str) else value[-1])
+@pytest.mark.parametrize(
+    ("command", "point", "number"),
+    [
+        pytest.param(
+            command,
+            point,
+            number,
+            id=f"{command[-1]}-{point}-{number.name}",
+            # It goes the way of SIGTERM.
+            marks=[pytest.mark.matrix] * (number == signal.SIGHUP and point != "importing"),
+        )
+        for command, point in CASES
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+    ],
+)
 def test_a_signal_to_the_first_process_ends_them_all(
     command: tuple[str, ...], point: str, number: signal.Signals, tmp_path: Path, temporary: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import io
 import mmap
 import os
 import pickle
@@ -155,6 +156,25 @@ def test_debugging_shows_where_an_error_arose(
 def test_a_result_that_cannot_be_sent_is_an_error() -> None:
     with pytest.raises(BuildError, match=r"^a task: the compiler ended without a result"):
         run(Task("a task", lambda: lambda: None))
+
+
+def test_an_error_that_cannot_say_what_it_is_is_told_by_its_type() -> None:
+    class Broken(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    with pytest.raises(BuildError, match=r"^task: Broken: its text cannot be made \(ZeroDivisionError\) "):
+        run(failing(Broken()))
+
+
+def test_a_source_that_closes_what_is_printed_to_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr("sys.stdout", closed)
+    monkeypatch.setattr("sys.stderr", None)
+    assert run(Task("one", int)) == [0]
+    with pool.spare(int) as call:
+        assert call() == 0
 
 
 def test_a_child_shares_memory_only_on_purpose() -> None:

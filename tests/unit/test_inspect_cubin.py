@@ -48,6 +48,11 @@ def test_resources_in_relocatable_and_in_linked_images_equal_cuobjdumps(arch: st
 
 
 @pytest.mark.parametrize("arch", images.ARCHS)
+def test_resources_in_images_with_debug_information_equal_cuobjdumps(arch: str) -> None:
+    assert_equals_cuobjdump(images.cuda_cubin(arch, "-G"))
+
+
+@pytest.mark.parametrize("arch", images.ARCHS)
 def test_kernels_functions_and_code_sizes_are_those_of_cuobjdumps_symbol_table(arch: str) -> None:
     data = images.linked_cubin(arch)
     table = images.cuobjdump(data, "-elf").partition(".section .symtab")[2].partition(".section")[0]

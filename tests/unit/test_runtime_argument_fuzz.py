@@ -78,11 +78,18 @@ def test_a_malformed_interface_is_an_argument_error_that_names_it_or_does_not_ma
     assert refused > 50
 
 
+class Speechless(Exception):  # noqa: N818
+    """An error that raises when it is asked what it says."""
+
+    def __str__(self):
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize("library", PROTOCOLS)
 def test_what_an_object_raises_is_the_cause(fuzz, library):
     name = {"interface": "interface", "instance": "interface", "torch": "data_ptr", "cupy": "ptr", "numba": "shape"}
     odd = name.get(library, "capsule")
-    for error in (OSError, KeyError, RecursionError, ZeroDivisionError):
+    for error in (OSError, KeyError, RecursionError, ZeroDivisionError, Speechless):
         array = Array(library, (State(odd=((odd, Raises(error)),)),))
         record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": [argument_fuzz.overload([LINE], 0)]}
         with pytest.raises(ArgumentError, match=f"argument 1, a, cannot be read: {error.__name__}") as caught:

@@ -188,8 +188,9 @@ def axpy(cuda, module):
     return cuda.package(manifests.kernel("axpy", *AXPY, names="axyz")).axpy
 
 
-def prepare(kernel, args, places, configuration=(3, 64, 0), n=None):
-    return prepared.prepare(kernel.loader, kernel.__name__, str(kernel), args, places, configuration, n)
+def prepare(kernel, args, places, configuration=(3, 64, 0), n=None, *, counts=(2, 1), pinned=False):
+    name = kernel.__name__
+    return prepared.prepare(kernel.loader, name, str(kernel), args, places, counts, configuration, n, pinned=pinned)
 
 
 def axpy_args(count=10, typestr="<f4"):
@@ -215,9 +216,9 @@ def test_the_block_and_the_configuration_are_those_of_a_launch(cuda, module, axp
 def test_an_argument_may_be_a_result_as_well(cuda, module):
     kernel = cuda.package(manifests.kernel("scale", "void(float32[::1], float32)")).scale
     args = [prepared.Shaped(0, (4,), "<f4"), 3.0]
-    number, identity = prepare(kernel, args, [prepared.Place(0, is_result=False), None])
+    number, identity = prepare(kernel, args, [prepared.Place(0, is_result=False), None], counts=(1, 1))
     array = cuda.array(4)
-    assert Xla(module).call((array.address,), (), launch=number, identity=identity)
+    assert Xla(module).call((array.address,), (array.address,), launch=number, identity=identity)
     kernel[3, 64](array, 3.0)
     first, second = (bytes.fromhex(launch["parameters"]) for launch in cuda.launches())
     assert first == second
@@ -292,6 +293,16 @@ def test_unloaded_images_are_not_launched(cuda, module, axpy):
     assert xla.call((0x1000, 0x2000), (0x3000,), launch=again[0], identity=again[1])
 
 
+def test_pinned_launches_keep_their_images(cuda, module, axpy):
+    number, identity = prepare(axpy, *axpy_args(), pinned=True)
+    import mypkg.kernels
+
+    mypkg.kernels.__aotcuda__.unload()
+    assert cuda.calls("cuLibraryUnload") == []
+    assert Xla(module, which=1).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
+    assert [call["call"] for call in cuda.calls("crash", "cuLaunchKernel")] == ["cuLaunchKernel"]
+
+
 def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     xla, went = Xla(module), []
@@ -337,14 +348,14 @@ def test_an_error_of_the_driver_is_said(cuda, module, axpy):
 
 def test_on_the_cpu_it_is_refused(module, axpy):
     number, identity = prepare(axpy, *axpy_args())
-    xla = Xla(module, which=1)
+    xla = Xla(module, which=2)
     assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
     assert xla.said[-1].startswith("mypkg.kernels.axpy runs on GPUs of NVIDIA's alone")
 
 
 @pytest.mark.parametrize(("minor", "said"), [(1, 1), (3, 3), (9, 3)])
-@pytest.mark.parametrize("which", [0, 1])
-def test_the_version_is_one_that_both_know(module, minor, said, which):
+@pytest.mark.parametrize(("which", "traits"), [(0, 0), (1, 1), (2, 0)])
+def test_the_version_is_one_that_both_know(module, minor, said, which, traits):
     metadata = Metadata()
 
     class Extension(ctypes.Structure):
@@ -357,7 +368,7 @@ def test_the_version_is_one_that_both_know(module, minor, said, which):
 
     asked = Extension(type=1, metadata=ctypes.pointer(metadata))
     assert Xla(module, which=which, minor=minor).call(extension=ctypes.addressof(asked))
-    assert (metadata.version.major, metadata.version.minor, metadata.traits) == (0, said, 0)
+    assert (metadata.version.major, metadata.version.minor, metadata.traits) == (0, said, traits)
 
 
 def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch):

@@ -69,3 +69,70 @@ def test_one_that_asserts_nothing_is_found():
     helpers = "def checks():\n    assert 1\ndef passes_on():\n    checks()\ndef idle():\n    pass\n"
     tests = "def test_a():\n    passes_on()\ndef test_b():\n    idle()\ndef test_c():\n    with raises(E): pass\n"
     assert silent({"helpers.py": helpers, "test_x.py": tests}) == ["test_x.py:3 test_b"]
+
+
+def decorators(function, name):
+    """The decorators of some last name, each with the call's arguments."""
+    for node in function.decorator_list:
+        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        if isinstance(call.func, ast.Attribute) and call.func.attr == name:
+            yield call
+
+
+def arguments(function):
+    return {argument.arg for argument in function.args.args}
+
+
+def closure(names, fixtures):
+    """Some fixtures with all that they ask for, as far as the module has them."""
+    found = set(names)
+    while more := {name for one in found & fixtures.keys() for name in arguments(fixtures[one])} - found:
+        found |= more
+    return found
+
+
+def built_for_each(text):
+    """The tests of a module that get a fixture's parameter in pairs with another one, and use what is built from it.
+
+    To pytest each pair has a parameter of its own, so a fixture of the module is made anew for each.
+    """
+    tree = ast.parse(text)
+    scopes = {
+        function.name: next((item.value.value for item in call.keywords if item.arg == "scope"), "function")
+        for function in functions(tree)
+        for call in decorators(function, "fixture")
+    }
+    fixtures = {function.name: function for function in functions(tree) if function.name in scopes}
+    for test in functions(tree):
+        for call in decorators(test, "parametrize"):
+            given = {item.arg: item.value for item in call.keywords}.get("indirect")
+            if given is None or not isinstance(call.args[0], ast.Tuple):
+                continue
+            indirect = {node.value for node in ast.walk(given) if isinstance(node, ast.Constant)}
+            kept = {name for name in closure(arguments(test), fixtures) if scopes.get(name) in ("module", "session")}
+            if any(closure({name}, fixtures) & indirect for name in kept):
+                yield test.name
+
+
+def test_nothing_is_built_for_each_test_that_was_meant_for_all():
+    found = {path.name: [*built_for_each(path.read_text())] for path in TESTS.rglob("test_*.py")}
+    assert {name: tests for name, tests in found.items() if tests} == {}
+
+
+def test_one_that_is_built_for_each_is_found():
+    text = """
+@pytest.fixture(scope="{}")
+def built(front_end):
+    pass
+@pytest.fixture
+def lines(built):
+    pass
+@pytest.mark.parametrize(("front_end", "name"), PAIRS, indirect=["front_end"])
+def test_a(front_end, name, lines):
+    pass
+@pytest.mark.parametrize("name", NAMES)
+def test_b(name, lines):
+    pass
+"""
+    assert [*built_for_each(text.format("module"))] == ["test_a"]
+    assert [*built_for_each(text.format("function"))] == []

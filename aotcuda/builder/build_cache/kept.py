@@ -145,12 +145,12 @@ class UnitNames:
         self._kept = kept
         places = Places(root)
         python = {source["path"]: Path(source["path"]).read_bytes() for source in sources}
-        self._usable = trace is not None and _is_as_imported(trace, python)
         own = {path: data for path, data in python.items() if path.endswith(".py")}
         self._slices = Slices({places.name(path): data for path, data in own.items()})
         self._files = {places.name(path): names.digest(data) for path, data in python.items()}
+        self._units: dict[Unit, tuple[tuple[str, ...], str, str]] = {}
         self._lines = any(word in data for data in own.values() for word in (b"lineinfo", b"debug"))
-        self._others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
+        others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
         asked = sorted(trace.reads) if trace is not None else ()
         reads = [
             (ask, places.name(path), places.answer(ask, places.name(path)))
@@ -158,18 +158,26 @@ class UnitNames:
             if not (ask == "content" and path in own)
         ]
         variables = sorted(trace.variables.items()) if trace is not None else ()
-        self._beside = (reads, variables, list(questions), beside)
+        # Once for all units; nothing if it cannot be named.
+        self._beside = kept.name(reads, variables, list(questions), beside, others)
+        self._usable = bool(self._beside) and trace is not None and _is_as_imported(trace, python)
 
     def of(self, unit: Unit, target: Target) -> tuple[str, ...]:
         """The names of a unit's code: one for code that says nowhere where it stands in its file, and one for all."""
         if not self._usable:
             return ()
-        found: tuple[str, ...] = ()
-        for lines in (False, True):
-            sliced = self._slices.of(_texts(unit), lines=lines)
-            made_from = self._files if sliced is None else sliced
-            found += self._kept.name("unit", unit, target, lines, self._beside, self._others, made_from)
-        return found if len(found) == 2 else ()
+        if unit not in self._units:
+            self._units[unit] = self._kept.name(unit), self._sliced(unit, lines=False), self._sliced(unit, lines=True)
+        named, *sliced = self._units[unit]
+        if not named:
+            return ()
+        every = (self._kept.name("unit", named, target, self._beside, made_from) for made_from in sliced)
+        return tuple(name for names in every for name in names)
+
+    def _sliced(self, unit: Unit, *, lines: bool) -> str:
+        """What of the project's Python a unit depends on; the same for all its targets."""
+        sliced = self._slices.of(_texts(unit), lines=lines)
+        return names.digest(lines, self._files if sliced is None else sliced)
 
     def choose(self, built: object, *, in_place: bool) -> int | None:
         """By which of its names a compiled unit is kept; by none if it has read files that nobody saw it read."""

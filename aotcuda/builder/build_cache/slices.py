@@ -20,7 +20,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMPILERS = re.compile(r"(?:numba|numba_cuda|numba_cuda_mlir|aotcuda)(?:\.|$)")
@@ -74,6 +74,7 @@ class Slices:
         self._hidden: dict[str, list[ast.FunctionDef]] = {}
         self._aliases: dict[str, set[str]] = {}
         self._trees: dict[str, ast.Module] = {}
+        self._texts: dict[tuple[ast.stmt, bool | None], str] = {}
         self._whole = False
         for name, content in files.items():
             try:
@@ -93,7 +94,22 @@ class Slices:
         words = self._spread(self._base | {word for name in names for word in _WORD.findall(name)})
         if self._whole or words & _DYNAMIC:
             return None
-        return {name: "\n".join(_dumped(tree, words, self._hidden, lines=lines)) for name, tree in self._trees.items()}
+        return {
+            name: "\n".join(self._text(statement, words, lines=lines) for statement in tree.body)
+            for name, tree in self._trees.items()
+        }
+
+    def _text(self, statement: ast.stmt, words: set[str], *, lines: bool) -> str:
+        """A statement as text; of a function that no word names all but its body."""
+        function = statement if isinstance(statement, ast.FunctionDef) else None
+        if function is not None and (
+            function.name in words or all(hidden is not function for hidden in self._hidden.get(function.name, ()))
+        ):
+            function = None
+        form = (statement, lines if function is None else None)
+        if form not in self._texts:  # units have different ones of the same statements
+            self._texts[form] = ast.dump(statement, include_attributes=lines) if function is None else _head(function)
+        return self._texts[form]
 
     def _add(self, tree: ast.Module) -> None:
         compilers = _compilers(tree)
@@ -123,20 +139,10 @@ class Slices:
         return found
 
 
-def _dumped(
-    tree: ast.Module, words: set[str], hidden: Mapping[str, list[ast.FunctionDef]], *, lines: bool
-) -> Iterator[str]:
-    for statement in tree.body:
-        left_out = (
-            isinstance(statement, ast.FunctionDef)
-            and statement.name not in words
-            and any(function is statement for function in hidden.get(statement.name, ()))
-        )
-        if left_out and isinstance(statement, ast.FunctionDef):
-            kept = [*statement.decorator_list, statement.args, *filter(None, [statement.returns])]
-            yield f"{statement.name} {' '.join(map(ast.dump, kept))}"
-        else:
-            yield ast.dump(statement, include_attributes=lines)
+def _head(function: ast.FunctionDef) -> str:
+    """A function without its body, as text."""
+    kept = [*function.decorator_list, function.args, *filter(None, [function.returns])]
+    return f"{function.name} {' '.join(map(ast.dump, kept))}"
 
 
 def _waits(function: ast.FunctionDef, compilers: frozenset[str]) -> bool:

@@ -173,6 +173,8 @@ class CompiledKernel:
         one_by_one: Where its parameters lie differs between GPUs, since C++ aligns one by more than the beginning of
             them all is; of `layout` the order and the sizes hold.
         has_functions: Its code has the exported functions of its module in it, so these are not linked again.
+        self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
+            be found by name. So it may become machine code by itself, apart from the other kernels of its module.
         apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
     """
 
@@ -196,6 +198,7 @@ class CompiledKernel:
     arguments: tuple[Argument, ...] | None = None
     one_by_one: bool = False
     has_functions: bool = False
+    self_contained: bool = False
     apart: tuple[tuple[int, int], ...] = ()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.builder.worker.imports import Placeholder
-from aotcuda.errors import SourceError
+from aotcuda.errors import SourceError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,19 +78,25 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
                 f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
                 "prelude, or import it where it is used"
             )
-        message = f"{key}: importing {name} failed: {type(error).__name__}: {_first_line(error)}"
-        msg = f"{message}{_place(error, root)}{advice}"
-        raise SourceError(msg) from error
+        message = f"{key}: importing {name} failed: {_said(error)}{_place(error, root)}{advice}"
+        raise SourceError(message) from error
 
 
 def attributes(module: ModuleType, path: str) -> list[object]:
-    """What the dotted `path` leads to in a module; nothing if it leads nowhere."""
+    """What the dotted `path` leads to in a module; nothing if it leads nowhere.
+
+    Raises:
+        SourceError: Something on the way raises what is no AttributeError.
+    """
     value: object = module
     for name in path.split("."):
         try:
             value = getattr(value, name)
         except AttributeError:
             return []
+        except Exception as error:
+            message = f"{module.__name__}: what {path} leads to cannot be read, since {name} raises {_said(error)}"
+            raise SourceError(message) from error
     return [value]
 
 
@@ -148,10 +154,10 @@ def _is_prefix(name: str, source: str) -> bool:
     return source == name or source.startswith(f"{name}.")
 
 
-def _first_line(error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return str(error.msg)
-    return str(error).partition("\n")[0]
+def _said(error: BaseException) -> str:
+    """An exception's type, and the first line of what it says if it says something."""
+    text = str(error.msg) if isinstance(error, SyntaxError) else text_of(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _place(error: BaseException, root: str) -> str:

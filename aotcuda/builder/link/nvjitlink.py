@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuda.bindings import nvjitlink
 
-from aotcuda.binary import fatbin
+from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.link import images, nvrtc
 from aotcuda.compatibility import tables
 from aotcuda.errors import CompileError, LinkError
@@ -60,13 +60,15 @@ def link(
     options: Options,
     include_dirs: Sequence[str],
     elsewhere: Mapping[str, str] = MappingProxyType({}),
+    *,
+    more: Sequence[str] = (),
 ) -> tuple[bytes, dict[str, int]]:
     """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`), and say what the assembler spilled.
 
     The bytes of spilled registers are those of `spilled`; of PTX nothing is known.
 
     An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `elsewhere` has the
-    functions that other modules of the wheel export, for what is said of one that is missing.
+    functions that other modules of the wheel export, for what is said of one that is missing; `more` are options.
 
     Raises:
         LinkError: The linker refuses; the message carries its log.
@@ -94,6 +96,7 @@ def link(
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
     arguments += ["-g"] if options.debug and not as_ptx else []
+    arguments += more
     handle = nvjitlink.create(len(arguments), arguments)
     try:
         for item in ready:
@@ -115,6 +118,28 @@ def link(
         raise LinkError(_explain(module, target, _log(handle) or str(error), items, elsewhere)) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+def relocatable(
+    module: str,
+    inputs: Iterable[LinkInput],
+    target: Target,
+    options: Options,
+    include_dirs: Sequence[str],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[bytes, dict[str, int]]:
+    """Link `inputs`, which are LTOIR, into a cubin that `link` takes; empty if an image of it would not be as good.
+
+    ptxas's `-c` would do for any code, but has calls of its own functions (division, sines of large numbers) follow the
+    ABI, at the price of registers. Code that nothing else calls can be optimised as a whole program is, and linked
+    all the same (`-ewp`). What is lost by that, `is_closed` tells.
+
+    Raises:
+        LinkError: As for `link`.
+    """
+    more = ["-Xptxas=--extensible-whole-program"]
+    data, spills = link(module, inputs, target, options, include_dirs, elsewhere, more=more)
+    return (data, spills) if cubin.is_closed(data, f"{module} for {target}") else (b"", {})
 
 
 def _assembled(target: Target, text: bytes) -> bytes | None:

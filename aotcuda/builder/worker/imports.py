@@ -101,18 +101,32 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
 
     Those `elsewhere` are left out: no source tree has them.
     """
-    imported = files_of(list(sys.modules))
-    found = {path for path in imported if path not in elsewhere and is_of_project(path, roots)}
+    folders = _resolved(roots)
+    found = {path for path in files_of(list(sys.modules)) if path not in elsewhere and _is_below(path, folders)}
     return tuple({"path": path, "sha256": manifest.digest(Path(path).read_bytes())} for path in sorted(found))
 
 
 def files_of(names: Iterable[str]) -> set[str]:
     """The files of those of the modules that have one, by their absolute paths."""
     files = [getattr(sys.modules.get(name), "__file__", None) for name in names]
-    return {str(Path(file).resolve()) for file in files if file and Path(file).is_file()}
+    folders: dict[Path, Path] = {}  # a compiler has thousands of files, in a few folders
+    found = set()
+    for path in map(Path, filter(None, files)):
+        if path.is_file():
+            if path.parent not in folders:
+                folders[path.parent] = path.parent.resolve()
+            found.add(str(path.resolve() if path.is_symlink() else folders[path.parent] / path.name))
+    return found
 
 
 def is_of_project(file: str, roots: Sequence[str]) -> bool:
     """Whether a file lies below one of the project's folders, and is not installed in an environment there."""
-    path = Path(file).resolve()
-    return "site-packages" not in path.parts and any(path.is_relative_to(Path(root).resolve()) for root in roots)
+    return _is_below(str(Path(file).resolve()), _resolved(roots))
+
+
+def _resolved(roots: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{str(Path(root).resolve()).rstrip('/')}/" for root in roots)
+
+
+def _is_below(path: str, folders: tuple[str, ...]) -> bool:
+    return path.startswith(folders) and "site-packages" not in Path(path).parts

@@ -14,13 +14,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from aotcuda.builder.worker import lifetime, observations
 from aotcuda.builder.worker.channel import LOST, Owned
-from aotcuda.errors import AotcudaError, BuildError
+from aotcuda.errors import AotcudaError, BuildError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -250,8 +250,7 @@ def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
     waiting, calling = os.pipe()
     reading, writing = os.pipe()
     mark = os.urandom(16)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     if (pid := os.fork()) == 0:
         if os.fork() == 0:
             os.close(calling)
@@ -309,8 +308,7 @@ def _start(index: int, task: Task) -> _Child:
     os.set_blocking(reading, False)
     mark = os.urandom(16)
     parent = os.getpid()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     pid = os.fork()
     if pid == 0:
         lifetime.die_with(parent, signal.SIGKILL)
@@ -318,6 +316,13 @@ def _start(index: int, task: Task) -> _Child:
         _work(task, Owned(writing), mark)
     os.close(writing)
     return _Child(index, pid, reading, mark)
+
+
+def _flush() -> None:
+    """Empty the buffers of what was printed, so that no copy of this process prints it again."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # a source may have closed them, or put something else there
+            stream.flush()
 
 
 def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
@@ -334,11 +339,12 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
         except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
             if os.environ.get("AOTCUDA_DEBUG") == "1":
                 traceback.print_exc()
-            outcome = BuildError(f"{task.where}: {type(error).__name__}: {error} (AOTCUDA_DEBUG=1 shows where)")
+            outcome = BuildError(
+                f"{task.where}: {type(error).__name__}: {text_of(error)} (AOTCUDA_DEBUG=1 shows where)"
+            )
         data = pickle.dumps((outcome, observations.take()))
         pipe.write(mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
     finally:
         os._exit(0)
 

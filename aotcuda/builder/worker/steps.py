@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda.builder.build_cache.kept import UnitNames
+    from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, FrontEnd, Unit
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], Any]
     """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
+    Apart = dict[tuple[str, Target], list[LinkInput]]
+    """The code of kernels that become machine code by themselves, by symbol, for each target."""
+    Objects = dict[tuple[str, Target], tuple[bytes, dict[str, int]]]
+    """Their machine code, which is empty where it cannot be linked with others, and what it spilled."""
 
 
 _HEAD = 4096
@@ -142,9 +147,10 @@ class Steps:
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
-            merged, merges = (yield from self._kept_round(_MERGE, plan, merges, compiled, merged)), {}
-        tasks = merges | self._links(plan, compiled, merged)
-        made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged)
+            merged, merges = (yield from self._kept_round(_MERGE, plan, merges, compiled, merged, {})), {}
+        objects = yield from self._objects(plan, compiled)
+        tasks = merges | self._links(plan, compiled, merged, objects)
+        made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged, objects)
         return self._parts(plan, compiled, merged | made, surveyed)
 
     def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
@@ -189,9 +195,10 @@ class Steps:
         tasks: dict[tuple[str, Target], pool.Task],
         compiled: Compiled,
         merged: PerTarget,
+        objects: Objects,
     ) -> pool.Flow[PerTarget]:
         """A round of merges and links that the build cache does not have."""
-        named = {key: self._name(plan, *key, compiled, merged) for key in tasks}
+        named = {key: self._name(plan, *key, compiled, merged, objects) for key in tasks}
         have = self.kept.find(named)
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
@@ -200,22 +207,31 @@ class Steps:
         return {key: have[key] if key in have else made[key] for key in tasks}
 
     def _name(
-        self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget
+        self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> tuple[str, ...]:
         """The name of a module's `"functions"` or `"image"` in the build cache, by what it is made from."""
-        options, root = plan.config.options, Path(self.job.root)
+        options = plan.config.options
         if not self.kept.is_on or self._assemble is not None:
             return ()
         if kind == "functions":
             functions = [compiled[unit, code_target(target)] for unit in plan.functions]
             return self.kept.name("functions", plan.frontend, functions, target.kind, code_target(target), options)
-        inputs = self._link_inputs(plan, target, compiled, merged)
+        inputs = _objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
+        return self._link_name(plan, "image", inputs, target)
+
+    def _link_name(
+        self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
+    ) -> tuple[str, ...]:
+        """The name of what is linked of `inputs`."""
+        options, root = plan.config.options, Path(self.job.root)
+        if not self.kept.is_on:
+            return ()
         arguments = (inputs, root, options.include_dirs)
         if included_headers.hidden(*arguments, options.nvrtc_options):
             return ()
         headers = [*included_headers.project_files(*arguments), *sorted(included_headers.elsewhere(*arguments)[0])]
         items = [self.kept.item(item) for item in inputs]
-        return self.kept.name("image", plan.config.name, items, target, options, self.kept.files(headers))
+        return self.kept.name(kind, plan.config.name, items, target, options, self.kept.files(headers))
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
@@ -284,17 +300,74 @@ class Steps:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _links(self, plan: ModulePlan, compiled: Compiled, merged: PerTarget) -> dict[tuple[str, Target], pool.Task]:
+    def _objects(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[Objects]:
+        """The machine code of each kernel, for those targets for which a module is linked of such.
+
+        What did not change is taken from the cache, so after an edit a target costs a kernel and not a module.
+        """
+        parts: Apart = {
+            (unit.symbol, target): [*compiled[unit, plan.code_targets[target]].code]
+            for target in plan.targets
+            if self._is_split(plan, target, compiled)
+            for unit in plan.kernels
+        }
+        named = {
+            (name, target): self._link_name(plan, "object", part, target) for (name, target), part in parts.items()
+        }
+        have = self.kept.find(named)
+        left: dict[str, Apart] = {}
+        for (name, target), part in parts.items():
+            if (name, target) not in have:
+                left.setdefault(name, {})[name, target] = part
+        tasks = [self._object_task(plan, share) for share in _shares(list(left.values()), self.job.jobs)]
+        self.total += len(tasks)
+        made: Objects = {}
+        if tasks:
+            for found in (yield pool.Round(_OBJECTS, tasks)):
+                made |= found
+        titles = {(name, target): f"{plan.config.name}.{name}, machine code for {target}" for name, target in made}
+        self.kept.keep(made, named, titles, "step")
+        every = {key: have[key] if key in have else made[key] for key in parts}
+        whole = {target for (_, target), (data, _) in every.items() if not data}
+        return {(name, target): built for (name, target), built in every.items() if target not in whole}
+
+    def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
+        """Whether a module's kernels have nothing in common, so that each becomes machine code by itself."""
+        kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
+        return (
+            self._assemble is None
+            and target.kind == "sass"
+            and len(kernels) > 1
+            and not self.linked[plan.config.name].inputs
+            and all(kernel.self_contained for kernel in kernels)
+        )
+
+    def _object_task(self, plan: ModulePlan, parts: Apart) -> pool.Task:
+        names, targets = (dict.fromkeys(key[place] for key in parts) for place in (0, 1))
+        first, *others = names
+        more = f" and {len(others)} more" if others else ""
+        title = f"{plan.config.name}: machine code of {first}{more} for {', '.join(map(str, targets))}"
+        return pool.Task(title, partial(_relocatable, plan.config.name, parts, *self._settings(plan)))
+
+    def _links(
+        self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
+    ) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
         for target in plan.targets if plan.kernels else ():
-            inputs = self._link_inputs(plan, target, compiled, merged)
+            inputs = _objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
             if self._assemble is not None:
                 run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
             else:
-                settings = (plan.config.options, self._folders(plan), self._elsewhere(plan))
-                run = partial(_link, plan.config.name, inputs, target, *settings)
+                spills = {
+                    name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()
+                }
+                run = partial(_link, plan.config.name, inputs, target, *self._settings(plan), spills=spills)
             tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
         return tasks
+
+    def _settings(self, plan: ModulePlan) -> tuple[Options, list[str], dict[str, str]]:
+        """What links besides their inputs take."""
+        return plan.config.options, self._folders(plan), self._elsewhere(plan)
 
     def _calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
         """Whether kernels may call the module's own exported functions by their C ABI, or what is linked in may."""
@@ -387,7 +460,7 @@ class Steps:
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
-_SURVEY, _MERGE, _LINK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 4)
+_SURVEY, _MERGE, _OBJECTS, _LINK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 5)
 """The ranks of the rounds."""
 
 
@@ -432,7 +505,35 @@ def _compile_source(*arguments: Any, lto: bool) -> bytes:
     return nvrtc.compile_source(*arguments, lto=lto)
 
 
-def _link(*arguments: Any) -> tuple[bytes, dict[str, int]]:
+def _objects_of(target: Target, objects: Objects) -> list[LinkInput]:
+    """The machine code of a module's kernels for a target; nothing where it is linked of other code."""
+    found = ((name, data) for (name, of), (data, _) in objects.items() if of == target)
+    return [LinkInput(kind="cubin", name=f"machine code of {name}", data=data) for name, data in found]
+
+
+def _shares(kernels: Sequence[Apart], jobs: int) -> list[Apart]:
+    """A module's kernels as they are shared out among processes: some together, or one for some of its targets.
+
+    To start a process takes as long as one or two of them do; with four for each core the last ones end together.
+    """
+    if len(kernels) >= jobs:
+        size = max(1, len(kernels) // (4 * jobs))
+        together = (kernels[start : start + size] for start in range(0, len(kernels), size))
+        return [{key: part for one in some for key, part in one.items()} for some in together]
+    each = -(-jobs // len(kernels)) if kernels else 1
+    return [{key: one[key] for key in [*one][start::each]} for one in kernels for start in range(min(each, len(one)))]
+
+
+def _relocatable(module: str, kernels: Apart, *settings: Any) -> Objects:
+    os.chdir("/")  # as for `_link`
+    return {
+        (name, target): nvjitlink.relocatable(module, part, target, *settings)
+        for (name, target), part in kernels.items()
+    }
+
+
+def _link(*arguments: Any, spills: Mapping[str, int]) -> tuple[bytes, dict[str, int]]:
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
-    return nvjitlink.link(*arguments)
+    data, found = nvjitlink.link(*arguments)
+    return data, {**found, **spills}

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from aotcuda.errors import text_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -33,7 +35,7 @@ class UnreadableError(Exception):
     @classmethod
     def of(cls, error: Exception) -> UnreadableError:
         """That asking an argument raised `error`."""
-        text = str(error).partition("\n")[0]
+        text = text_of(error).partition("\n")[0]
         return cls(f"cannot be read: {type(error).__name__}{f': {text}' if text else ''}")
 
 

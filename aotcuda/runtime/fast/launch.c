@@ -2102,11 +2102,12 @@ static PyMethodDef methods[] = {
     {"disable", disable, METH_NOARGS, "Let every launch go the other way from now on: the process has forked."},
     {"xla_prepare", xla_prepare, METH_VARARGS,
      "xla_prepare(where, identity, launch, stream_context, push, pop, kernel, (grid x, y, z, block x, y, z, shared),\n"
-     "flights, retired, args, results, block, holes, starts) -> int\n\n"
+     "flights, retired, pinned, args, results, block, holes, starts) -> int\n\n"
      "Note a launch for XLA's programs, which name it by the number returned. A hole is four 32-bit integers: the offset of\n"
      "an address, whether it is a result's, which one, and what must divide it. Nothing is freed: ask once for each launch."},
     {"xla_handlers", xla_handlers, METH_NOARGS,
-     "xla_handlers() -> (capsule, capsule): the handlers of XLA's FFI that launch, and that refuse to on other devices."},
+     "xla_handlers() -> (capsule, capsule, capsule): the handlers of XLA's FFI that launch, that launch what is pinned, and\n"
+     "that refuse to on other devices."},
     {NULL, NULL, 0, NULL},
 };
 

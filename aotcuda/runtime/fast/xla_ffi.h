@@ -7,6 +7,9 @@
  * Prepared launches are never changed or freed, so the handler reads them with no lock. Numbers mean nothing in another
  * process, where a program may come to from a cache or from an export: `identity` tells.
  *
+ * Those that are pinned XLA may record into a graph, which then launches them without coming here again. So nothing can stop
+ * them, and their images stay in the driver: each counts for ever as one that unloading waits for.
+ *
  * The structures are those of xla/ffi/api/c_api.h, version 0.3, as far as they are read; later ones of its version 0 begin
  * alike. tests/unit/test_jax_abi.py holds them against JAX's header.
  */
@@ -112,6 +115,7 @@ typedef struct {
     const char *message; /* out */
 } XlaMessageArgs;
 
+enum { XLA_COMMAND_BUFFER_COMPATIBLE = 1 };
 enum { XLA_METADATA = 1, XLA_BUFFER = 1, XLA_SCALAR = 3, XLA_S64 = 5, XLA_EXECUTE = 3, XLA_MAJOR = 0, XLA_MINOR = 3 };
 enum { XLA_INVALID_ARGUMENT = 3, XLA_FAILED_PRECONDITION = 9, XLA_INTERNAL = 13 };
 
@@ -134,7 +138,7 @@ typedef struct {
     unsigned dimensions[7];
     unsigned *flights; /* the second of the mark's cells, which is this handler's alone: unloading waits for it */
     unsigned *retired; /* not 0 once the images are out of use */
-    int args, results, bytes, holes_count, starts_count;
+    int pinned, args, results, bytes, holes_count, starts_count;
     unsigned char *block;
     Hole *holes;
     int32_t *starts; /* where each parameter begins, if the driver takes them one by one */
@@ -149,14 +153,14 @@ static void *xla_fail(const XlaFrame *frame, int code, const char *message) {
 }
 
 /* Answers what handlers are asked when they are registered; 0 if that is not what was called for. */
-static int xla_answers_metadata(XlaFrame *frame) {
+static int xla_answers_metadata(XlaFrame *frame, uint32_t traits) {
     for (XlaExtension *each = frame->extension; each; each = each->next)
         if (each->type == XLA_METADATA) {
             XlaMetadata *metadata = ((XlaMetadataExtension *)each)->metadata;
             int known = frame->api && frame->api->version.major == XLA_MAJOR && frame->api->version.minor < XLA_MINOR;
             metadata->version.major = XLA_MAJOR;
             metadata->version.minor = known ? frame->api->version.minor : XLA_MINOR;
-            metadata->traits = 0;
+            metadata->traits = traits;
             return 1;
         }
     return 0;
@@ -223,10 +227,8 @@ static int xla_launch(const Prepared *call, const XlaFrame *frame, void *stream,
     return code;
 }
 
-static void *xla_execute(XlaFrame *frame) {
+static void *xla_run(XlaFrame *frame) {
     char message[MESSAGE_BYTES];
-    if (xla_answers_metadata(frame))
-        return NULL;
     if (frame->stage != XLA_EXECUTE)
         return NULL;
     const Prepared *call = xla_prepared(frame);
@@ -245,7 +247,7 @@ static void *xla_execute(XlaFrame *frame) {
         return error;
     int code = 0, gone;
     __atomic_fetch_add(call->flights, 1, __ATOMIC_SEQ_CST);
-    gone = __atomic_load_n(call->retired, __ATOMIC_SEQ_CST) != 0 || READ(disabled);
+    gone = (!call->pinned && __atomic_load_n(call->retired, __ATOMIC_SEQ_CST)) || READ(disabled);
     if (!gone)
         code = xla_launch(call, frame, stream.stream, message);
     __atomic_fetch_sub(call->flights, 1, __ATOMIC_SEQ_CST);
@@ -263,10 +265,17 @@ static void *xla_execute(XlaFrame *frame) {
     return xla_fail(frame, code > 0 ? XLA_INTERNAL : XLA_INVALID_ARGUMENT, message);
 }
 
+static void *xla_execute(XlaFrame *frame) { return xla_answers_metadata(frame, 0) ? NULL : xla_run(frame); }
+
+/* For launches that are pinned. */
+static void *xla_record(XlaFrame *frame) {
+    return xla_answers_metadata(frame, XLA_COMMAND_BUFFER_COMPATIBLE) ? NULL : xla_run(frame);
+}
+
 /* The same target where a program runs on another device than a GPU of NVIDIA's. */
 static void *xla_refuse(XlaFrame *frame) {
     char message[MESSAGE_BYTES];
-    if (xla_answers_metadata(frame))
+    if (xla_answers_metadata(frame, 0))
         return NULL;
     const Prepared *call = xla_prepared(frame);
     snprintf(message, sizeof message,
@@ -289,8 +298,8 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
     Py_ssize_t block_bytes, holes_bytes, starts_bytes;
     unsigned long long launch, context, push, pop, kernel, flights, retired;
     long long identity;
-    if (!PyArg_ParseTuple(args, "sLKKKKK(IIIIIII)KKiiy#y#y#", &where, &identity, &launch, &context, &push, &pop, &kernel, d,
-                          d + 1, d + 2, d + 3, d + 4, d + 5, d + 6, &flights, &retired, &made.args, &made.results, &block,
+    if (!PyArg_ParseTuple(args, "sLKKKKK(IIIIIII)KKpiiy#y#y#", &where, &identity, &launch, &context, &push, &pop, &kernel, d,
+                          d + 1, d + 2, d + 3, d + 4, d + 5, d + 6, &flights, &retired, &made.pinned, &made.args, &made.results, &block,
                           &block_bytes, &holes, &holes_bytes, &starts, &starts_bytes))
         return NULL;
     made.identity = identity;
@@ -337,6 +346,8 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
         PyErr_SetString(PyExc_OverflowError, "this process has traced too many different launches");
         return NULL;
     }
+    if (kept->pinned)
+        __atomic_fetch_add(kept->flights, 1, __ATOMIC_SEQ_CST);
     prepared[number] = kept;
     __atomic_store_n(&prepared_count, number + 1, __ATOMIC_RELEASE);
     return PyLong_FromLong(number);
@@ -345,9 +356,11 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
 static PyObject *xla_handlers(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     PyObject *executes = PyCapsule_New((void *)(uintptr_t)xla_execute, NULL, NULL);
+    PyObject *records = PyCapsule_New((void *)(uintptr_t)xla_record, NULL, NULL);
     PyObject *refuses = PyCapsule_New((void *)(uintptr_t)xla_refuse, NULL, NULL);
-    PyObject *both = executes && refuses ? PyTuple_Pack(2, executes, refuses) : NULL;
+    PyObject *all = executes && records && refuses ? PyTuple_Pack(3, executes, records, refuses) : NULL;
     Py_XDECREF(executes);
+    Py_XDECREF(records);
     Py_XDECREF(refuses);
-    return both;
+    return all;
 }

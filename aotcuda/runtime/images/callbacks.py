@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 from _thread import RLock
 
-from aotcuda.errors import CallbackError, DependencyError
+from aotcuda.errors import CallbackError, DependencyError, text_of
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 
@@ -135,7 +135,8 @@ class Callbacks:
         try:
             find(name)(self.handle)
         except Exception as error:
-            message = f"the {which} callback {name} of {origin} in {self._where} raised {type(error).__name__}: {error}"
+            said = f"{type(error).__name__}: {text_of(error)}"
+            message = f"the {which} callback {name} of {origin} in {self._where} raised {said}"
             raise CallbackError(message) from error
 
 

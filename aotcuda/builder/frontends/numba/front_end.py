@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
+from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 
 if TYPE_CHECKING:
@@ -204,11 +205,12 @@ class NumbaFrontEnd(ABC):
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
             form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
-            code: dict[Target, tuple[tuple[LinkInput, ...], Needs]] = {}
+            code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
             for group, texts in self.texts(compiled, unit, jit, _served(watch, targets)):
                 needed = self.needs(compiled, texts, jit)
+                alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
                 for target in group:
-                    code[target] = (self.generate(unit.symbol, texts, jit.options, target, form), needed)
+                    code[target] = (self.generate(unit.symbol, texts, jit.options, target, form), needed, alone)
             raised = self.raises(compiled) if jit.options.debug else []
         every = CompiledKernel(
             code=(),
@@ -234,8 +236,9 @@ class NumbaFrontEnd(ABC):
                 needed=needed.inputs,
                 callbacks=needed.callbacks,
                 externals=declarations.placed(needed.externals, python, self.root),
+                self_contained=alone,
             )
-            for target, (inputs, needed) in code.items()
+            for target, (inputs, needed, alone) in code.items()
         }
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:

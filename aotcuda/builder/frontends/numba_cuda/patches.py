@@ -121,6 +121,7 @@ PRIVATE_PARTS = {
     "numba.cuda.compiler:get_current_device": "()",
     "numba.cuda.memory_management.nrt:get_current_device": "()",
     "numba.cuda.dispatcher:CUDADispatcher.call": "(self, args, launch_config)",
+    "numba.cuda.dispatcher:_LaunchConfiguration.__call__": "(self, *args)",
     "numba.cuda.dispatcher:ForAll.__call__": "(self, *args)",
     "numba.cuda.compiler:compile_cuda": (
         "(pyfunc, return_type, args, debug=False, lineinfo=False, forceinline=False, inline='never', fastmath=False, "
@@ -177,7 +178,11 @@ def _supply_target() -> None:
     for module in (dispatcher, cuda_compiler, nrt):
         module.get_current_device = _TargetDevice
     gpu.answer(driver, devices, CudaSupportError, (cuda, api))
-    gpu.refuse_launches((dispatcher.CUDADispatcher, "call", ""), (dispatcher.ForAll, "__call__", "dispatcher"))
+    gpu.refuse_launches(
+        (dispatcher.CUDADispatcher, "call", ""),
+        (dispatcher._LaunchConfiguration, "__call__", "dispatcher"),  # which takes no arguments by name
+        (dispatcher.ForAll, "__call__", "dispatcher"),
+    )
 
 
 def _watch_the_target() -> None:

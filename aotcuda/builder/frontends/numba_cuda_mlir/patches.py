@@ -383,6 +383,8 @@ def _defer_eager_signatures() -> None:
 
     def deferred_public(self: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:
         if _current.target is None:
+            if output is not None:  # cuda.compile, which wants the code
+                raise RuntimeError(gpu.MISSING)
             found.declare(self, tuple(sig), getattr(sig, "result", None))
             return None
         return compile_public(self, sig, abi_info=abi_info, output=output)

@@ -1,0 +1,88 @@
+"""A build killed at any step of writing to its cache leaves nothing that a later one trips over.
+
+Every step that the write asks of the system is tried in turn. `bench/build_cache_kills.py` kills whole builds instead.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from aotcuda.builder.build_cache import remote
+from aotcuda.builder.build_cache.settings import Settings
+from aotcuda.builder.build_cache.store import Store
+from aotcuda.cache import entries
+from aotcuda.cache.entries import Files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES = ("ab" + "0" * 62, "ab" + "1" * 62)
+VALUE = {"kernels.cubin": b"\x7fELF" * 1000, "about": (1, "two", [3])}
+STEPS = ("open", "mkdir", "write", "close", "rename", "unlink", "rmdir")
+
+
+def store(folder: Path) -> Store:
+    found = Settings(folder=str(folder), url=None, reads=True, writes=True, sends=False, facts="")
+    return Store(found, remote.fetch, remote.send)
+
+
+def put(folder: Path) -> None:
+    store(folder).put(dict.fromkeys(NAMES, VALUE), "step", dict.fromkeys(NAMES, "a step"))
+
+
+def killed_at(number: int, folder: Path) -> bool:
+    """Write in a process that is killed at a step; whether it came so far."""
+    if (pid := os.fork()) == 0:
+        write_until(number, folder)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def write_until(number: int, folder: Path) -> NoReturn:
+    left = number
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **options)
+
+        return step
+
+    for name in STEPS:
+        setattr(os, name, counted(getattr(os, name)))
+    try:
+        put(folder)
+    finally:
+        os._exit(0)
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["made", "replaced"])
+def test_what_a_killed_build_leaves_is_whole_or_missing(tmp_path: Path, damaged: bool) -> None:
+    folder = tmp_path / "cache"
+    seen = set()
+    for number in range(1, 1000):
+        if damaged:
+            put(folder)
+            for name in NAMES:
+                os.truncate(Path(Files(str(folder)).path(name), entries.ENTRY), 7)
+        killed = killed_at(number, folder)
+        later = store(folder)
+        found = later.get(NAMES)
+        assert all(value == VALUE for value in found.values())
+        seen.add(len(found))
+        put(folder)
+        assert store(folder).get(NAMES) == dict.fromkeys(NAMES, VALUE)
+        assert later.problems == []
+        if not killed:
+            break
+        for name in NAMES:
+            entries.remove(Files(str(folder)), name)
+    assert number > 20
+    assert seen == {0, 1, 2}

@@ -1,0 +1,118 @@
+"""Kernels that become machine code one by one are, linked with each other, what they are when linked in one step."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aotcuda.arch import Target, parse
+from aotcuda.binary import cubin
+from aotcuda.builder.config.model import Options
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import nvjitlink, nvrtc
+from aotcuda.builder.worker import steps
+from support import images
+
+KERNELS = {
+    "divided": "extern __C__ __global__ void divided(double *x, double y) { x[0] = x[1] / y + sqrt(y); }",
+    "angles": "extern __C__ __global__ void angles(double *x, double y) { x[0] = sin(y) * tan(y); }",
+    "tiled": "extern __C__ __global__ void tiled(float *x) { __shared__ float t[64]; t[threadIdx.x] = x[threadIdx.x]; "
+    "__syncthreads(); x[threadIdx.x] = t[63 - threadIdx.x]; }",
+    "looked_up": "static __constant__ float t[4] = {1, 2, 3, 4}; "
+    "extern __C__ __global__ void looked_up(float *x, int n) { x[n] = t[n & 3]; }",
+}
+"""Subroutines of ptxas's own; tables of the mathematical library; shared memory; constants."""
+
+Linked = tuple[bytes, dict[str, int]]
+
+LOSING = {
+    "recursive": "static __device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2) * n; } "
+    "extern __C__ __global__ void k(int *x) { *x = f(*x); }",
+    "dynamic shared memory": "extern __shared__ float d[]; extern __C__ __global__ void k(float *x) "
+    "{ d[threadIdx.x] = *x; __syncthreads(); *x = d[7 - threadIdx.x]; }",
+}
+
+
+def ltoir(source: str, target: str, options: Options) -> LinkInput:
+    item = LinkInput(kind="cu", name="k.cu", data=source.replace("__C__", '"C"').encode())
+    return LinkInput(kind="ltoir", name="k", data=nvrtc.compile_source(item, parse(target), options, [], lto=True))
+
+
+def both_ways(target: str, options: Options) -> tuple[Linked, Linked]:
+    """The kernels linked in one step, and one by one; and what each spilled."""
+    code = {name: ltoir(source, target, options) for name, source in KERNELS.items()}
+    whole = nvjitlink.link("m", code.values(), parse(target), options, [])
+    made = [nvjitlink.relocatable("m", [item], parse(target), options, []) for item in code.values()]
+    assert all(data for data, _ in made)
+    linked, _ = nvjitlink.link(
+        "m", [LinkInput(kind="cubin", name="k", data=data) for data, _ in made], parse(target), options, []
+    )
+    return whole, (linked, {name: size for _, spills in made for name, size in spills.items()})
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        *((target, Options()) for target in (*images.ARCHS, "sm_90a", "sm_100f")),
+        *(("sm_90", options) for options in (Options(max_registers=24), Options(opt_level=1), Options(opt_level=0))),
+    ],
+)
+def test_they_take_the_same_resources(target: str, options: Options) -> None:
+    (whole, spilled), (linked, spilled_one_by_one) = both_ways(target, options)
+    assert spilled_one_by_one == spilled
+    assert spilled.keys() >= KERNELS.keys()
+    assert images.resource_usage(linked) == images.resource_usage(whole)
+    assert cubin.read(linked, "image").arch == cubin.read(whole, "image").arch == target
+    kernels = [{kernel.name: kernel for kernel in cubin.read(data, "image").kernels} for data in (whole, linked)]
+    assert kernels[0].keys() == kernels[1].keys() == KERNELS.keys()
+    for name, kernel in kernels[0].items():
+        assert kernels[1][name].parameters == kernel.parameters
+
+
+@pytest.mark.parametrize("target", images.ARCHS)
+def test_code_without_tables_in_memory_is_the_same(target: str) -> None:
+    """The addresses of tables come from a constant bank when a program is whole, and from the loader otherwise."""
+    listings = [instructions(data) for data, _ in both_ways(target, Options())]
+    assert listings[0].keys() == listings[1].keys()
+    differing = {name for name in listings[0] if listings[0][name] != listings[1][name]}
+    assert differing <= {"angles", "looked_up"}
+
+
+def instructions(data: bytes) -> dict[str, list[str]]:
+    """The instructions of each function, as cuobjdump has them."""
+    _, *functions = images.cuobjdump(data, "-sass").split("Function : ")
+    return {text.split()[0]: re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S.*?;)", text) for text in functions}
+
+
+@pytest.mark.parametrize("source", LOSING.values(), ids=LOSING)
+@pytest.mark.parametrize("target", images.ARCHS)
+def test_what_would_lose_by_it_is_not_made(target: str, source: str) -> None:
+    assert nvjitlink.relocatable("m", [ltoir(source, target, Options())], parse(target), Options(), [])[0] == b""
+
+
+@pytest.mark.parametrize(("target", "made"), [("sm_75", False), ("sm_120", True)])
+def test_nor_what_calls_a_function_in_place_of_an_instruction(target: str, made: bool) -> None:
+    source = "extern __C__ __global__ void k(int *x) { x[threadIdx.x] = __shfl_down_sync(x[99], *x, 1); }"
+    item = ltoir(source, target, Options())
+    assert bool(nvjitlink.relocatable("m", [item], parse(target), Options(), [])[0]) == made
+
+
+def test_line_information_outlives_the_second_link() -> None:
+    options = Options(lineinfo=True)
+    tables = [images.cuobjdump(data, "-elf").count(".debug_line") for data, _ in both_ways("sm_90", options)]
+    assert tables[0] == tables[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("kernels", "targets", "jobs"), [(0, 1, 2), (1, 5, 2), (1, 1, 8), (3, 2, 8), (50, 5, 2), (7, 5, 3)]
+)
+def test_kernels_are_shared_out_once_each_and_some_for_every_process(kernels: int, targets: int, jobs: int) -> None:
+    archs = [parse(f"sm_{number}") for number in (75, 80, 90, 100, 120)][:targets]
+    given: list[dict[tuple[str, Target], list[LinkInput]]] = [
+        {(f"k{number}", target): [] for target in archs} for number in range(kernels)
+    ]
+    shares = steps._shares(given, jobs)
+    assert sorted(f"{key}" for share in shares for key in share) == sorted(f"{key}" for one in given for key in one)
+    assert all(shares)
+    assert len(shares) >= min(jobs, kernels * targets)

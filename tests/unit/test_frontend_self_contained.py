@@ -1,0 +1,40 @@
+"""Which kernels are all that there is to them, by their LLVM IR."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotcuda.builder.frontends.numba.self_contained import is_self_contained
+
+KERNEL = "define void @k() {{\n  call void @f({} @x)\n  ret void\n}}\n"
+
+OWN = {
+    "nothing": "",
+    "a constant": "@x = internal addrspace(4) constant [2 x float] [float 1.0, float 2.0]",
+    "a text": '@x = private constant [3 x i8] c"a\\0a\\00"',
+    "a shared array": "@x = addrspace(3) global [32 x float] undef, align 4",
+    "a list for the compiler": '@"llvm.used" = appending global [1 x i8*] [i8* @x], section "llvm.metadata"',
+    "what nobody uses": "@unused = common global i8* null",
+    "a longer name": '@"x" = internal global i32 0\n@xx = common global i32 0',
+}
+OTHERS = {
+    "a variable": "@x = common global i32 0",
+    "a quoted one": '@"x" = global i32 0',
+    "one of somebody else": "@x = external addrspace(1) global i32",
+    "a constant": "@x = addrspace(4) constant i32 3",
+    "dynamic shared memory": "@x = external addrspace(3) global [0 x float]",
+}
+
+
+def texts(data: str) -> list[str]:
+    return ["; another module", data + "\n" + KERNEL.format("i8*").replace("@x", '@"x"' if '"x"' in data else "@x")]
+
+
+@pytest.mark.parametrize("data", OWN.values(), ids=OWN)
+def test_what_is_a_kernels_own_leaves_it_alone(data: str) -> None:
+    assert is_self_contained(texts(data))
+
+
+@pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS)
+def test_what_others_can_name_does_not(data: str) -> None:
+    assert not is_self_contained(texts(data))
