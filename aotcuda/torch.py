@@ -22,7 +22,6 @@ import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
 from aotcuda.runtime.arguments import arrays, views
-from aotcuda.runtime.grid_kernel import GridKernel
 from aotcuda.runtime.kernel import Kernel
 
 TYPE_CHECKING = False
@@ -90,8 +89,11 @@ def op(
         LaunchError: The grid or block is not possible.
     """
     where = str(kernel)
-    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
-        message = f"{where}: aotcuda.torch.op takes kernels that are launched as kernel[grid, block]"
+    if type(kernel) is not Kernel:
+        message = (
+            f"{where}: aotcuda.torch.op takes kernels of modules that the build made; not Triton's, which are launched "
+            "by their grid alone, and not those in place, which are launched on Numba's default stream"
+        )
         raise ArgumentError(message)
     if (grid is None) == (forall is None) or (forall is None and block is None):
         message = f"{where} needs a configuration: either grid= and block=, or forall="

@@ -71,11 +71,12 @@ if __name__ == "__main__":
 def main() -> int:
     parser = machine.parser(__doc__, "cold_workers")
     parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--wheel", type=Path, help="quickstart's, built elsewhere with AOTCUDA_ARCH='sm_75;sm_80'")
     parser.add_argument("--stand-in", action="store_true", help="the tests' stand-in for the driver")
     arguments = parser.parse_args()
     here = machine.describe()
     with tempfile.TemporaryDirectory() as folder:
-        found = _run(Path(folder), arguments.workers, stand_in=arguments.stand_in)
+        found = _run(Path(folder), arguments.workers, arguments.wheel, stand_in=arguments.stand_in)
     workers: list[dict[str, Any]] = found["workers"]
     compiled = sum(worker["compiled"] for worker in workers)
     first = sorted(worker["first"] for worker in workers)
@@ -110,16 +111,21 @@ def main() -> int:
     return 0 if all(met.values()) else 1
 
 
-def _run(folder: Path, workers: int, *, stand_in: bool) -> Any:
-    """What the program says, in an environment with an empty cache and the wheel."""
-    import json
-
+def _build(folder: Path) -> Path:
+    """The wheel, in `folder`."""
     environment = {**os.environ, "AOTCUDA_ARCH": "sm_75;sm_80"}
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"]
     command += ["--outdir", str(folder), str(_ROOT / "examples" / "quickstart")]
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     (wheel,) = folder.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return wheel
+
+
+def _run(folder: Path, workers: int, wheel: Path | None, *, stand_in: bool) -> Any:
+    """What the program says, in an environment with an empty cache and the wheel."""
+    import json
+
+    zipfile.ZipFile(wheel or _build(folder)).extractall(folder / "site")
     program = folder / "program.py"
     program.write_text(_PROGRAM)
     environment = {

@@ -79,7 +79,7 @@ def _measure(name: str, folder: Path, empty: float) -> list[dict[str, Any]]:
         target = maker.submit(_make, name, folder).result()
     size = Path(target).stat().st_size if Path(target).parent == folder and Path(target).is_file() else None
     rows = []
-    for form, options in (("table", []), ("json", ["--json"]), ("header", ["--header"])):
+    for form, options in (("table", []), ("summary", ["--summary"]), ("json", ["--json"]), ("header", ["--header"])):
         found = _run(["inspect", *options, target])
         found["outcome"] = found["outcome"].replace(str(Path(target).parent), "...").replace(str(folder), "...")
         row = {"input": name, "form": form, "bytes": size, **found, "mib": round(max(found["mib"] - empty, 0), 1)}

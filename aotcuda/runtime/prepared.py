@@ -145,7 +145,16 @@ def prepare(
         overload.slots.append(slot)
     dimensions = (*wanted.grid, *wanted.block, wanted.shared)
     starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-    described = where, kernel.kernel.value, dimensions, (pinned, *counts), packed, holes, starts
+    described = (
+        where,
+        overload.record["symbol"],
+        kernel.kernel.value,
+        dimensions,
+        (pinned, *counts),
+        packed,
+        holes,
+        starts,
+    )
     return _noted(module, loaded, described)
 
 
@@ -153,8 +162,8 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
     """The number of a launch, which has one for as long as the process lives, and its identity."""
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
-    where, kernel, dimensions, counts, packed, holes, starts = described
-    identity = crc32(repr((loaded.outline.head["files"], where, dimensions, packed, holes)).encode())
+    where, symbol, kernel, dimensions, counts, packed, holes, starts = described
+    identity = crc32(repr((loaded.outline.head["files"], where, symbol, dimensions, packed, holes)).encode())
     call: dict[str, Any] = loaded.library.driver.call
     mark = loaded.live
     with _lock:
@@ -197,6 +206,8 @@ def _kernel(loader: Loader, loaded: Loaded, selection: Selection, where: str) ->
     device = loader.enter(loaded, ())
     kernel = loaded.device_kernel(overload, device)
     problem = "a cooperative one" if kernel.cooperative else "launched by its grid alone" if kernel.fixed else None
+    if overload.apart:
+        problem = "for arrays that must not overlap"
     if problem is not None:
         message = (
             f"{where} cannot be prepared for XLA: it is {problem}, and XLA's programs launch plain grids of blocks"

@@ -210,3 +210,14 @@ def test_eager_arrays_are_read_only(features):
     assert float(out[0]) == 64
     with pytest.raises(ArgumentError, match="is read-only"):
         features.square[1, 64](x, cupy.zeros(64, "float32"))
+
+
+def test_on_the_gpu_of_its_arrays(axpy):
+    if len(jax.devices("gpu")) < 2:
+        pytest.skip("it needs two GPUs")
+    step = jax.jit(lambda x, y: call(axpy, like(x), forall=x.size)(2.0, x, y))
+    for device in reversed(jax.devices("gpu")):
+        x = jax.device_put(np.arange(9, dtype="float32"), device)
+        out = step(x, x)
+        np.testing.assert_array_equal(out, 3 * np.arange(9, dtype="float32"))
+        assert out.devices() == {device}

@@ -95,8 +95,12 @@ def test_compiled_without_a_break(operators, backend, dynamic):
         agree(step(x, y), 3 * (4 * x + y).sin() + y + 1)
 
 
-def test_gradients(operators):
-    square = operators["square"]
+def test_gradients(features):
+    import aotcuda.torch
+
+    square = aotcuda.torch.op(
+        features.square, forall="x", block=128, outputs={"out": "x"}, name="gputests::square_with_gradients"
+    )
 
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
@@ -205,3 +209,11 @@ def test_a_function_of_tvm_ffis_on_the_current_stream(axpy):
         x.zero_()
     stream.synchronize()
     agree(out, torch.full_like(out, 7))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it needs two GPUs")
+def test_on_the_gpu_of_its_tensors(operators):
+    for number in (1, 0):
+        x, y = (each.to(f"cuda:{number}") for each in tensors())
+        agree(operators["axpy"](2.0, x, y), 2 * x + y)
+        assert torch.cuda.current_device() == 0

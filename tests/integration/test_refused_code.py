@@ -393,6 +393,8 @@ COMPILING = {
 
 # The same code, of which the second front end's compiler says something else.
 OTHERWISE = {
+    "a_function_of_numpys": """{M}.kernels.middles: void(float32[:]): it calls what numba-cuda-mlir has no code for
+    ({F}:a_function_of_numpys); write out what it computes, or see whether the front end numba-cuda has it""",
     "text_for_c": """{M}.functions.text_result: unicode_type(int32): it allocates memory on the device (Numba's NRT),
     which a packaged kernel cannot do ({F}:text_for_c)""",
     "no_implementation": """{M}.kernels.adds: void(float32[:]): AttributeError: 'UnicodeType' object has no attribute
@@ -404,7 +406,7 @@ OTHERWISE = {
 # What that compiler takes: its shared arrays of a size of run time lie in the memory whose size the launch gives.
 TAKEN = ("keywords_only", *(name for name in COMPILING if name.startswith("a_shared_array_of_")))
 # What it has other words or places for: test_mlir_refused has an array of its own.
-OF_NUMBA_CUDA = ("device_array", "try_for_one_exception", "a_function_of_numpys")
+OF_NUMBA_CUDA = ("device_array", "try_for_one_exception")
 REFUSED = {
     front_ends.NUMBA: COMPILING,
     front_ends.MLIR: {

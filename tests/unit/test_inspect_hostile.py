@@ -45,7 +45,7 @@ def test_whatever_it_is_there_is_an_answer_or_one_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = hostile.MAKERS[name](tmp_path, SIZE)
-    for form in ([], ["--json"], ["--header"]):
+    for form in ([], ["--summary"], ["--json"], ["--header"]):
         status = main(["inspect", *form, target])
         out, errors = capsys.readouterr()
         assert status in (0, 1)

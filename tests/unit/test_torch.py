@@ -103,6 +103,16 @@ def test_there_is_one_configuration(kernels, options):
         make(kernels.axpy, mutates=("z",), **options)
 
 
+def test_kernels_that_are_launched_otherwise_are_refused(kernels):
+    from aotcuda.in_place.kernel import PackagedKernel
+    from aotcuda.runtime.grid_kernel import GridKernel
+
+    for kind in (GridKernel, PackagedKernel, kernels.axpy[1, 1]):
+        kernel = kind("axpy", kernels.axpy.loader) if isinstance(kind, type) else kind
+        with pytest.raises(ArgumentError, match=r"aotcuda\.torch\.op takes kernels of modules that the build made"):
+            make(kernel, mutates=("z",))
+
+
 def test_tensors_that_are_on_no_gpu_are_refused(kernels):
     x = torch.zeros(4)
     with pytest.raises(
@@ -164,6 +174,43 @@ def test_gradients_can_be_registered(kernels):
     operator = make(kernels.axpy, outputs={"z": "x"})
     torch.library.register_autograd(operator, lambda ctx, gradient: (None, gradient, gradient))
     assert torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "Autograd")
+
+
+def on_the_cpu(operator, function):
+    """The operator with a kernel for the CPU as well: what is around the launch is the same there."""
+    aotcuda.torch._libraries[operator.name()].impl(operator.name().partition("::")[2], function, "CPU")
+    return operator
+
+
+def test_pytorchs_own_checks_pass(kernels):
+    new = on_the_cpu(make(kernels.axpy, outputs={"z": "x"}), lambda a, x, y: a * x + y)
+
+    def add(a, x, y, z):
+        z.copy_(a * x + y)
+
+    in_place = on_the_cpu(make(kernels.axpy, name="test::in_place", mutates=("z",)), add)
+    x = torch.linspace(0, 1, 8)
+    assert {*torch.library.opcheck(new, (2.0, x, x)).values()} == {"SUCCESS"}
+    assert {*torch.library.opcheck(in_place, (2.0, x, x, x.clone())).values()} == {"SUCCESS"}
+
+    @torch.compile(fullgraph=True, backend="aot_eager", dynamic=True)
+    def step(x, z):
+        in_place(3.0, new(2.0, x * 2, x).sin(), x, z)
+        return z + 1
+
+    torch._dynamo.reset()
+    for count in (8, 5):
+        x = torch.linspace(0, 1, count)
+        torch.testing.assert_close(step(x, torch.empty(count)), 3 * (5 * x).sin() + x + 1)
+
+
+def test_gradients_are_checked_by_pytorch(kernels):
+    operator = make(kernels.axpy, name="test::gradients", outputs={"z": "x"})
+    on_the_cpu(operator, lambda a, x, y: a * x + y)
+    torch.library.register_autograd(operator, lambda ctx, gradient: (None, 2 * gradient, gradient))
+    x = torch.linspace(0, 1, 8, dtype=torch.float64, requires_grad=True)
+    assert {*torch.library.opcheck(operator, (2.0, x, x)).values()} == {"SUCCESS"}
+    assert torch.autograd.gradcheck(lambda x: operator(2.0, x, x), (x,))
 
 
 def test_aotcuda_imports_no_pytorch():

@@ -73,6 +73,11 @@ _KNOWN = tuple(
             "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
         ),
         (
+            r"NotImplementedError: NotImplemented lowering call to",
+            "it calls what numba-cuda-mlir has no code for",
+            "write out what it computes, or see whether the front end numba-cuda has it",
+        ),
+        (
             (
                 r"scipy [\d.]+\+ is required for linear algebra|"
                 r"Unknown attribute '\w+' of type Module\(<module 'numpy\.linalg'"
