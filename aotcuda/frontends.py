@@ -79,6 +79,7 @@ class Registration:
         widens: Whether its kernels can be compiled for other types than those in the table; if not, nobody asks.
         in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
         assembles: It makes images by itself, for whatever targets it knows: they are not shared out to toolkits.
+        host_code: Its images hold code for the host's processor, so wheels with them carry a platform tag.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Registration:
         "caller",
         "compiler",
         "distributions",
+        "host_code",
         "imports",
         "in_place",
         "internals",
@@ -125,6 +127,7 @@ class Registration:
         widens: bool = True,
         in_place: str = "",
         assembles: bool = False,
+        host_code: bool = False,
     ) -> None:
         self.name = name
         self.tables = tables
@@ -146,6 +149,7 @@ class Registration:
         self.widens = widens
         self.in_place = in_place
         self.assembles = assembles
+        self.host_code = host_code
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """What pip installs for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version there is."""
@@ -222,6 +226,20 @@ BUILT_IN: Mapping[str, Registration] = {
         distributions=("pyelftools",),
         kernel_abi="c",
         widens=False,
+    ),
+    "cutile": Registration(
+        "cutile",
+        tables="aotcuda.builder.frontends.cutile.tables",
+        compiler="aotcuda.builder.frontends.cutile.compiler:FRONT_END",
+        requires="aotcuda[cutile]",
+        package="cuda_tile",
+        packages=("cuda.tile",),
+        internals=("cutile_cache",),
+        imports="cuda.tile",
+        variables=Variables(prefixes=("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_")),
+        widens=False,
+        assembles=True,
+        host_code=True,
     ),
 }
 

@@ -109,6 +109,8 @@ class Size(TypedDict):
     word: str  # one of those that an array's `words` may have
     format: Format
     offset: Block
+    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # what it must be divisible by
+    least: NotRequired[Annotated[int, Whole(1)]]  # 0: it must not be negative
 
 
 class Parameter(TypedDict):
@@ -165,7 +167,7 @@ class Parameter(TypedDict):
     bytes: NotRequired[Block]
     exact: NotRequired[bool]  # numbers: it takes those that Numba would give this very type, and adopts no other
     members: NotRequired[list[Parameter]]
-    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # elements, number: what it must be divisible by
+    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # what an address or a number must be divisible by
     least: NotRequired[Signed]  # number: the smallest that it takes
     most: NotRequired[Signed]  # and the largest
     value: NotRequired[Value]  # constant
@@ -222,6 +224,7 @@ class Overload(TypedDict):
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, where users say the grid alone
     one_by_one: NotRequired[bool]  # launches hand each parameter over by itself: where it lies depends on the GPU
+    apart: NotRequired[list[list[Block]]]  # pairs of arguments, by number: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
 

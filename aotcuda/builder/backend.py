@@ -27,7 +27,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import linkable, missing_hook
+from aotcuda import frontends, linkable, missing_hook
 from aotcuda.builder import api, output, progress, run_time_requirement, sbom, source_tree, temporary
 from aotcuda.errors import ConfigError
 
@@ -174,10 +174,20 @@ def tag(table: Mapping[str, object]) -> str | None:
 
     It is the name that wheels for one system have that no repair tool has looked at.
     """
-    if not table.get("host-abi"):
+    if not table.get("host-abi") and not _has_host_code(table):
         return None
     system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     return f"py3-none-{system}"
+
+
+def _has_host_code(table: Mapping[str, object]) -> bool:
+    """Whether a front end of the table, which was checked before, makes images with code for the host's processor."""
+    modules = table.get("modules")
+    tables = modules.values() if isinstance(modules, dict) else ()
+    of_project = table.get("frontend", frontends.DEFAULT)
+    names = {one.get("frontend", of_project) for one in tables if isinstance(one, dict)}
+    found = [frontends.find(name) for name in names if isinstance(name, str)]
+    return any(one is not None and one.host_code for one in found)
 
 
 def staged(built: api.Output) -> Staged:

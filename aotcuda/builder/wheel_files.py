@@ -223,6 +223,8 @@ def _kernels(module: BuiltModule) -> list[manifest.Kernel]:
             overload["launches"] = dict(built.launches)
         if built.one_by_one:
             overload["one_by_one"] = True
+        if built.apart:
+            overload["apart"] = [list(pair) for pair in built.apart]
         if built.exceptions is not None:
             overload["raises"] = [
                 {"code": code, "exception": kind, "arguments": text, "function": function, "file": file, "line": line}

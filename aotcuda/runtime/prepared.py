@@ -206,6 +206,8 @@ def _kernel(loader: Loader, loaded: Loaded, selection: Selection, where: str) ->
     device = loader.enter(loaded, ())
     kernel = loaded.device_kernel(overload, device)
     problem = "a cooperative one" if kernel.cooperative else "launched by its grid alone" if kernel.fixed else None
+    if overload.apart:
+        problem = "for arrays that must not overlap"
     if problem is not None:
         message = (
             f"{where} cannot be prepared for XLA: it is {problem}, and XLA's programs launch plain grids of blocks"

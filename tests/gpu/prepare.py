@@ -1,9 +1,10 @@
 """Builds the wheels that the GPU tests run: `python tests/gpu/prepare.py FOLDER`, on a machine with no GPU.
 
 With `--mlir` behind the folder: only those of the second front end, for environments that have no other; `--triton`
-likewise for Triton's, `--all` for those with modules of every front end, `--nvmath` for the one with nvmath-python's
-device functions, which no other way builds. With `--without foreign`: all of the first one's but that, whose binaries
-are of the nvcc that is installed, and too new for the linker of an environment with CUDA 12 (`aotcuda[cu12]`).
+likewise for Triton's, `--cutile` for cuTile's, `--all` for those with modules of every front end, `--nvmath` for the
+one with nvmath-python's device functions, which no other way builds. With `--without foreign`: all of the first one's
+but that, whose binaries are of the nvcc that is installed, and too new for the linker of an environment with CUDA 12
+(`aotcuda[cu12]`).
 
 The tests find them through the environment variable AOTCUDA_GPU_WHEELS, or build them themselves where it is not set.
 A machine that was given wheels needs no compiler.
@@ -63,6 +64,10 @@ NVMATH_WHEELS = {"mathdx": (REPOSITORY / "tests" / "packages" / "mathdx", "")}
 """As WHEELS, for environments with nvmath-python and libmathdx; the import of these asks for a driver."""
 
 
+CUTILE_WHEELS = {"cutilekernels": (REPOSITORY / "tests" / "packages" / "cutilekernels", "")}
+"""Likewise for cuTile's kernels; where cuda-tile is installed, which has an environment of its own (extra `cutile`)."""
+
+
 def make_binaries(project: Path) -> None:
     """Make the binaries that the project `foreign` links; nvcc is that of the package nvidia-cuda-nvcc, or on PATH."""
     from cuda.pathfinder import find_nvidia_binary_utility
@@ -87,6 +92,12 @@ def build_triton(folder: Path) -> None:
     if find_spec("triton") is not None:
         for name, (project, arch) in TRITON_WHEELS.items():
             build_one(project, folder / name, arch)
+
+
+def build_cutile(folder: Path) -> None:
+    """Build the wheels of cuTile's kernels."""
+    for name, (project, arch) in CUTILE_WHEELS.items():
+        build_one(project, folder / name, arch)
 
 
 def build_nvmath(folder: Path) -> None:
@@ -149,5 +160,11 @@ if __name__ == "__main__":
     if options[:1] == ["--without"]:
         build_without(target, options[1])
     else:
-        ways = {"--mlir": build_mlir, "--triton": build_triton, "--all": build_all, "--nvmath": build_nvmath}
+        ways = {
+            "--mlir": build_mlir,
+            "--triton": build_triton,
+            "--cutile": build_cutile,
+            "--all": build_all,
+            "--nvmath": build_nvmath,
+        }
         ways.get("".join(options), build)(target)

@@ -95,8 +95,8 @@ options = { OPT_LEVEL = 1 }
     tool.aotcuda.options.OPT_LEVEL: unknown key; did you mean opt-level?
 
 frontend = "numba"
-    tool.aotcuda.frontend: expected "numba-cuda" or "numba-cuda-mlir" or "triton" or "cuda-cpp", found the string
-    "numba"; did you mean "numba-cuda"?
+    tool.aotcuda.frontend: expected "numba-cuda" or "numba-cuda-mlir" or "triton" or "cuda-cpp" or "cutile", found the
+    string "numba"; did you mean "numba-cuda"?
 
 load = "lazy"
     tool.aotcuda.load: expected "import" or "first-use", found the string "lazy"; write for example load =
@@ -257,8 +257,8 @@ source = "pkg.k.x"
     {M}.source: "pkg.k.x" needs a package "pkg.k", but {M} makes a single file of that name; rename one of them
 
 frontend = "numba"
-    {M}.frontend: expected "numba-cuda" or "numba-cuda-mlir" or "triton" or "cuda-cpp", found the string "numba"; did
-    you mean "numba-cuda"?
+    {M}.frontend: expected "numba-cuda" or "numba-cuda-mlir" or "triton" or "cuda-cpp" or "cutile", found the string
+    "numba"; did you mean "numba-cuda"?
 
 front-end = "numba-cuda-mlir"
     {M}.front-end: unknown key; did you mean frontend?

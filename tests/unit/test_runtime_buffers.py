@@ -220,13 +220,19 @@ class TestParametersThatAreHandedOverOneByOne:
             k[1, 1](7, value, array)
             assert cuda.parameters() == b"".join(part.tobytes() for part in wanted)
 
-    def test_no_fast_path_takes_them(self, cuda, k, path, general):
-        array = cuda.array(4)
-        record_of = np.zeros((), np.dtype([("opaque", "<u8", (16,))]))[()]
-        for _ in range(3):
-            k[1, 1](7, record_of, array)
-        assert len(general) == 3
-        assert [call["parameters"][:8] for call in cuda.launches()] == ["07000000"] * 3
+    @pytest.mark.usefixtures("quick")
+    def test_fast_paths_hand_them_over_likewise(self, cuda):
+        cuda.set(sizes="4,8,4")
+        constant = {"name": "c", "type": "c=5", "kind": "constant", "offset": 0, "value": 5}  # nothing is handed over
+        found = record(scalar("a", "i", 0), constant, buffer("x", 64, sizes=[size("n", "items", "i", 200)]), size=204)
+        found["overloads"][0]["one_by_one"] = True
+        k = cuda.package(found).k
+        array = cuda.array(np.zeros((3, 2), "<f4"))
+        for number in (7, 8, 9):
+            k[1, 1](number, 5, array)
+            assert cuda.parameters() == b"".join(
+                part.tobytes() for part in (np.int32(number), np.uint64(array.address), np.int32(6))
+            )
 
     def test_the_header_says_so(self):
         found = record(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)

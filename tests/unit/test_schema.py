@@ -25,6 +25,7 @@ from aotcuda.builder.config.model import Config, LinkItem, Module, Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.config.settings import settings
 from aotcuda.builder.frontends.cuda_cpp import tables as cuda_cpp
+from aotcuda.builder.frontends.cutile import tables as cutile
 from aotcuda.builder.frontends.numba.tables import Function, Kernel
 from aotcuda.builder.frontends.triton import tables as triton
 from aotcuda.errors import ConfigError
@@ -224,11 +225,13 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         | {"signature"},
         triton.Kernel: {_key(field.name) for field in dataclasses.fields(triton.Kernel)} - {"key", "name"}
         | {"signature"},
+        cutile.Kernel: {_key(field.name) for field in dataclasses.fields(cutile.Kernel)} - {"key", "name"}
+        | {"signature"},
         triton.Settings: {_key(field.name) for field in dataclasses.fields(triton.Settings)} - {"key"},
     }
     others = [cls for _, _, cls in cuda_cpp.SECTIONS]
     assert in_schema == {frozenset(names) for names in (*by_hand.values(), *map(settings, others))}
-    elsewhere = {triton.Kernel, triton.Settings}  # docs/triton.md has them
+    elsewhere = {triton.Kernel, triton.Settings, cutile.Kernel}  # docs/triton.md and docs/cutile.md have them
     assert {cls for _, _, cls in schema.sections()} == set(by_hand) - elsewhere
 
 
@@ -238,6 +241,13 @@ def test_the_page_on_cuda_cpp_has_its_keys() -> None:
         kind = name.partition(".")[0]
         (table,) = re.findall(rf"^\| key of `{kind}.*?(?=^$)", page, re.DOTALL | re.MULTILINE)
         assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == [*settings(cls)]
+
+
+def test_the_page_on_cutile_has_its_keys() -> None:
+    page = (PAGE.parent / "cutile.md").read_text()
+    (table,) = re.findall(r"^\| key \| default .*?(?=^$)", page, re.DOTALL | re.MULTILINE)
+    first = [line.split("|")[1] for line in table.splitlines()[2:]]
+    assert sorted(re.findall(r"`([\w-]+)`", " ".join(first))) == sorted([*settings(cutile.Kernel), "signature"])
 
 
 def _key(name: str) -> str:

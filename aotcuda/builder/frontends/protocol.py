@@ -175,6 +175,7 @@ class CompiledKernel:
         has_functions: Its code has the exported functions of its module in it, so these are not linked again.
         self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
             be found by name. So it may become machine code by itself, apart from the other kernels of its module.
+        apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
     """
 
     code: tuple[LinkInput, ...]
@@ -198,6 +199,7 @@ class CompiledKernel:
     one_by_one: bool = False
     has_functions: bool = False
     self_contained: bool = False
+    apart: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

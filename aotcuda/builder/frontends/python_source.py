@@ -126,8 +126,14 @@ def _callables(holder: object) -> list[str]:
     if not isinstance(holder, ModuleType):
         return [name for name in dir(holder) if not name.startswith("__") and callable(getattr(holder, name, None))]
     found = {name: value for name, value in vars(holder).items() if not name.startswith("__") and callable(value)}
-    own = [name for name, value in found.items() if getattr(value, "__module__", None) == holder.__name__]
+    own = [name for name, value in found.items() if _origin(value) in {holder.__name__, None}]
     return own or list(found)
+
+
+def _origin(value: object) -> str | None:
+    """The name of the module that a value is from; None for an object that has none but that of its class."""
+    found = getattr(value, "__module__", None)
+    return None if not isinstance(value, type) and found == type(value).__module__ else found
 
 
 def check_is_there(value: object, unit: PythonUnit, name: str) -> None:

@@ -38,6 +38,7 @@ class PackedOverload:
         forms: What `parameters.form` says of each parameter.
         pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
         addresses: Which of those numbers are the addresses of arrays.
+        apart: Pairs of arguments whose arrays must not overlap.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
         made: An item for each slot that there is.
         starts: Where each parameter begins, if launches hand them over one by one: the driver then copies each to where
@@ -47,6 +48,7 @@ class PackedOverload:
 
     __slots__ = (
         "addresses",
+        "apart",
         "fits",
         "forms",
         "live",
@@ -69,13 +71,17 @@ class PackedOverload:
             block = struct.Struct(_format(fields, self.size))
             order = _order(fields)
             self.fits = tuple([parameters.of(parameter).fit(parameter) for parameter in self.parameters])
+            self.apart = [(first, second) for first, second in overload.get("apart", ())]
+            for at in [at for pair in self.apart for at in pair]:
+                self.parameters[at]["dtype"]  # an array's
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise ManifestError(message) from None
         self.forms = [parameters.form(parameter) for parameter in self.parameters]
         self.pack_into = block.pack_into if order is None else _reordered(block, order)
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
-        offsets = [part["offset"] for each in self.parameters for part in (each, *each.get("sizes", ()))]
+        packed = [each for each in self.parameters if each["kind"] != "constant"]
+        offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
         self.starts = sorted(offsets) if overload.get("one_by_one") else []
         self.slots: list[Slot] = []
         self.made: list[None] = []

@@ -10,6 +10,7 @@ from aotcuda.runtime.arguments import arrays, parameters, reading, views
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from aotcuda.manifest import Kernel, Parameter
     from aotcuda.runtime.arguments.layout import PackedOverload
@@ -83,7 +84,18 @@ def _problems(overload: PackedOverload, args: tuple[object, ...]) -> list[str]:
         problem = _problem(parameter, arg)
         if problem is not None:
             found.append(f"argument {number}, {parameter['name']}, {problem}")
-    return found or ["the arguments could not be packed"]
+    return found or _overlaps(overload, args) or ["the arguments could not be packed"]
+
+
+def _overlaps(overload: PackedOverload, args: tuple[object, ...]) -> list[str]:
+    """Which arguments overlap that must not."""
+    found = []
+    for pair in overload.apart:
+        read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := reading.reader(args[at])) is not None]
+        if len(read) == len(pair) and views.overlap(*read):
+            first, second = (f"argument {at + 1}, {overload.parameters[at]['name']}," for at in pair)
+            found.append(f"{first} and {second} overlap, and the kernel was compiled for arrays that do not")
+    return found
 
 
 def _problem(parameter: Parameter, arg: object) -> str | None:

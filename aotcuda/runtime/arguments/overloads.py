@@ -218,6 +218,8 @@ class OverloadTable:
                 if not fit(item, values):
                     break
             else:
+                if overload.apart and any(views.overlap(reads[a], reads[b]) for a, b in overload.apart):  # type: ignore[arg-type]
+                    continue
                 slot = overload.take()
                 try:
                     overload.pack_into(slot[0], 0, *values)

@@ -246,7 +246,8 @@ class Array(Kind):
     """A device array of one dtype and number of dimensions; its words are made from its view.
 
     A layout `C` or `F` takes what is contiguous in that order, `A` any strides. A read-only array fits only a parameter
-    that was compiled as read-only. Where words count strides in elements, all of them have to be such multiples.
+    that was compiled as read-only. Where words count strides in elements, all of them have to be such multiples. A
+    `divisor` is of the address, or of one of the `sizes`.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
@@ -258,6 +259,15 @@ class Array(Kind):
         counts_elements = in_elements(parameter)
         pick = _picker([_names(ndim).index(word) for word in (*parameter["words"], *_sizes(parameter))])
         is_line = ndim == 1 and layout != "A"
+        divisor, promises = parameter.get("divisor", 1), _promises(parameter)
+        first = -len(parameter.get("sizes", ()))
+
+        def fit_promised(view: View | None, values: list[object]) -> bool:
+            return (
+                fit(view, values)
+                and view[1] % divisor == 0  # type: ignore[index]  # of a view that fits
+                and all(_keeps(values[first + at], *promise) for at, promise in promises)
+            )
 
         def fit(view: View | None, values: list[object]) -> bool:
             if view is None:
@@ -286,7 +296,7 @@ class Array(Kind):
             values += pick((0, itemsize, address, items, *shape, *strides, *[step // itemsize for step in strides]))
             return True
 
-        return fit
+        return fit_promised if divisor > 1 or promises else fit
 
     def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
         return [
@@ -319,7 +329,7 @@ class Array(Kind):
                 f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
                 "pass a contiguous copy"
             )
-        return _too_large(self, parameter, read)
+        return _broken_promise(parameter, read) or _too_large(self, parameter, read)
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
@@ -345,6 +355,7 @@ class Array(Kind):
         words = bytes(map(_word, parameter["words"]))
         itemsize = views.item_bytes(dtype)
         layout, ndim = parameter["layout"], parameter["ndim"]
+        divisor = parameter.get("divisor", 1)
         return (
             "a",
             "Q",
@@ -356,6 +367,9 @@ class Array(Kind):
             words,
             dtype,
             _size_records(parameter),
+            divisor,
+            *_NO_BOUNDS,
+            None,
         )
 
 
@@ -673,8 +687,8 @@ def of(parameter: Parameter) -> Kind:
 
 
 def in_elements(parameter: Parameter) -> bool:
-    """Whether an array's words count strides in elements."""
-    return any(word.startswith("step") for word in parameter["words"])
+    """Whether an array's words or sizes count strides in elements."""
+    return any(word.startswith("step") for word in (*parameter["words"], *_sizes(parameter)))
 
 
 def form(parameter: Parameter) -> tuple[str, int | None] | None:
@@ -696,11 +710,51 @@ def _size_fields(parameter: Parameter) -> Fields:
 
 
 def _size_records(parameter: Parameter) -> bytes:
-    """The sizes for the extension: of each its word, its format and its offset."""
-    found = parameter.get("sizes", ())
+    """The sizes for the extension: of each word, format, offset, divisor, and whether it must not be negative."""
     return b"".join(
-        [struct.pack("<Bci", _word(size["word"]), size["format"].encode(), size["offset"]) for size in found]
+        [
+            struct.pack(
+                "<BciHB",
+                _word(size["word"]),
+                size["format"].encode(),
+                size["offset"],
+                size.get("divisor", 1),
+                "least" in size,
+            )
+            for size in parameter.get("sizes", ())
+        ]
     )
+
+
+def _promises(parameter: Parameter) -> list[tuple[int, tuple[int, bool]]]:
+    """Of the sizes of which more is known than their type: which one, its divisor, whether it must not be negative."""
+    found = [(size.get("divisor", 1), "least" in size) for size in parameter.get("sizes", ())]
+    return [(at, promise) for at, promise in enumerate(found) if promise != (1, False)]
+
+
+def _keeps(number: Any, divisor: int, bounded: bool) -> bool:
+    return number % divisor == 0 and not (bounded and number < 0)
+
+
+def _broken_promise(parameter: Parameter, view: View) -> str | None:
+    """What an array lacks that its kernel was compiled for; the rest of it fits."""
+    divisor = parameter.get("divisor", 1)
+    if view[1] % divisor:
+        return f"lies at {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
+    plain: Parameter = {**parameter}
+    plain["sizes"] = [{**size, "divisor": 1} for size in parameter.get("sizes", ())]
+    for size in plain["sizes"]:
+        size.pop("least", None)
+    values: list[Any] = []
+    if not of(plain).fit(plain)(view, values):
+        return None
+    sizes = parameter.get("sizes", [])
+    for size, number in zip(sizes, values[len(values) - len(sizes) :], strict=True):
+        if not _keeps(number, size.get("divisor", 1), "least" in size):
+            kept = f"{size['divisor']} does not divide" if number >= 0 else "is negative, and must not be,"
+            what = f"has {size['name'].partition('.')[2]} = {number}, which {kept}"
+            return f"{what} as {parameter['type']} promises"
+    return None
 
 
 def _too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:

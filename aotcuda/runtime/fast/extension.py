@@ -9,6 +9,7 @@ leaves it out.
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from _thread import allocate_lock
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 10
+_VERSION = 12
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -141,12 +142,11 @@ class Records:
     def compiled(self, overload: PackedOverload) -> object:
         """An overload as the extension has it, None if one of its parameters is not for it."""
         if overload not in self._overloads:
-            if overload.starts:  # the extension hands blocks over
-                self._overloads[overload] = None
-                return None
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
-                self._overloads[overload] = in_use().Plan(overload.size, described)
+                starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
+                apart = bytes([at for pair in overload.apart for at in pair])
+                self._overloads[overload] = in_use().Plan(overload.size, described, starts, apart)
             except (LookupError, ValueError, GeneralOnlyError):
                 self._overloads[overload] = None
         return self._overloads[overload]

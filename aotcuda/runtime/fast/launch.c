@@ -111,12 +111,14 @@ static SHARED(int) disabled = 0;
 /* ---------------------------------------------------------------------------------------------------------------- plans */
 
 enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHAPE = 16, WORD_STRIDE = 32, WORD_STEP = 48 };
-enum { MOST_WORDS = 40, MOST_SIZES = 8, SIZE_BYTES = 6, ANY_DIMENSIONS = 255 };
+enum { MOST_WORDS = 40, MOST_SIZES = 10, SIZE_BYTES = 9, MOST_STARTS = 128, MOST_PAIRS = 64, ANY_DIMENSIONS = 255 };
 
 /* A number that a kernel takes from an array, as a parameter of its own. */
 typedef struct {
     unsigned char word;
     char format; /* of an integer, as struct has it */
+    unsigned char bounded; /* it must not be negative */
+    int divisor;           /* 1: it may be any */
     int offset;
 } Size;
 
@@ -129,7 +131,7 @@ typedef struct {
     int counts_elements; /* of an array: words have strides in elements */
     PyObject *dtype;     /* of an array, as arrays.element() names it */
     PyObject *value;     /* of a constant; NULL for None */
-    int64_t divisor, least, most; /* of a number, the first of an address too; 1 and the bounds of int64 for none */
+    int64_t divisor, least, most; /* of a number, the first of an array's address too; 1 and the bounds of int64 for none */
     unsigned char words[MOST_WORDS];
     Size sizes[MOST_SIZES];
 } Parameter;
@@ -138,6 +140,10 @@ typedef struct {
     PyObject_HEAD
     int size, count;
     Parameter *parameters;
+    int starts_count; /* 0: the driver is handed the block; else a pointer to each of these places in it */
+    int *starts;
+    int pairs_count; /* of arrays that must not overlap, by their number among the arrays */
+    unsigned char pairs[MOST_PAIRS][2];
 } Plan;
 
 /* Whether all words are of dimensions that there are. */
@@ -168,10 +174,30 @@ static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes,
         found->format = sizes[1];
         memcpy(&offset, sizes + 2, sizeof offset);
         found->offset = offset;
-        if (!found->format || !strchr("bBhHiIqQ", found->format) || !words_fit(sizes, 1, ndim) || offset < 0 ||
+        found->divisor = (unsigned char)sizes[6] | (unsigned char)sizes[7] << 8;
+        found->bounded = (unsigned char)sizes[8];
+        if (found->divisor < 1 || !found->format || !strchr("bBhHiIqQ", found->format) || !words_fit(sizes, 1, ndim) || offset < 0 ||
             offset > size - format_bytes(found->format))
             return 0;
         parameter->counts_elements |= found->word >= WORD_STEP;
+    }
+    return 1;
+}
+
+static int is_array(const Parameter *parameter) { return parameter->kind == 'a' || parameter->kind == 'e'; }
+
+/* 0 if there are too many pairs, or one names what is no array. */
+static int read_pairs(Plan *plan, const unsigned char *numbers, Py_ssize_t bytes) {
+    if (bytes % 2 || bytes / 2 > MOST_PAIRS)
+        return 0;
+    plan->pairs_count = (int)(bytes / 2);
+    for (Py_ssize_t i = 0; i < bytes; i++) {
+        if (numbers[i] >= plan->count || !is_array(&plan->parameters[numbers[i]]))
+            return 0;
+        int before = 0;
+        for (int j = 0; j < numbers[i]; j++)
+            before += is_array(&plan->parameters[j]);
+        plan->pairs[i / 2][i % 2] = (unsigned char)before;
     }
     return 1;
 }
@@ -180,10 +206,12 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     (void)keywords;
     int size;
     PyObject *parameters;
-    if (!PyArg_ParseTuple(args, "iO!", &size, &PyTuple_Type, &parameters))
+    const char *starts = "", *apart = "";
+    Py_ssize_t starts_bytes = 0, apart_bytes = 0;
+    if (!PyArg_ParseTuple(args, "iO!|y#y#", &size, &PyTuple_Type, &parameters, &starts, &starts_bytes, &apart, &apart_bytes))
         return NULL;
-    Py_ssize_t count = PyTuple_Size(parameters);
-    if (size > MOST_BYTES || count > MOST_ARGUMENTS) {
+    Py_ssize_t count = PyTuple_Size(parameters), starts_count = starts_bytes / (Py_ssize_t)sizeof(int32_t);
+    if (size > MOST_BYTES || count > MOST_ARGUMENTS || starts_count > MOST_STARTS) {
         PyErr_SetString(PyExc_ValueError, "too many parameters");
         return NULL;
     }
@@ -193,9 +221,21 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     self->size = size;
     self->count = (int)count;
     self->parameters = PyMem_Calloc(count ? count : 1, sizeof(Parameter));
-    if (!self->parameters) {
+    self->starts = PyMem_Calloc(starts_count ? starts_count : 1, sizeof(int));
+    if (!self->parameters || !self->starts) {
         Py_DECREF(self);
         return PyErr_NoMemory();
+    }
+    self->starts_count = (int)starts_count;
+    for (Py_ssize_t i = 0; i < starts_count; i++) {
+        int32_t start;
+        memcpy(&start, starts + i * (Py_ssize_t)sizeof start, sizeof start);
+        if (start < 0 || start >= size) {
+            Py_DECREF(self);
+            PyErr_SetString(PyExc_ValueError, "a parameter outside of the block");
+            return NULL;
+        }
+        self->starts[i] = start;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         Parameter *parameter = &self->parameters[i];
@@ -237,6 +277,11 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         for (Py_ssize_t j = 0; j < words_count; j++)
             parameter->counts_elements |= parameter->words[j] >= WORD_STEP;
     }
+    if (!read_pairs(self, (const unsigned char *)apart, apart_bytes)) {
+        Py_DECREF(self);
+        PyErr_SetString(PyExc_ValueError, "pairs of arrays that only the general path takes");
+        return NULL;
+    }
     return (PyObject *)self;
 }
 
@@ -247,6 +292,7 @@ static void plan_dealloc(Plan *self) {
         Py_XDECREF(self->parameters[i].value);
     }
     PyMem_Free(self->parameters);
+    PyMem_Free(self->starts);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -716,7 +762,7 @@ static int pack_array(const Parameter *parameter, const View *view, unsigned cha
         memcpy(block + parameter->offset, &view->address, 8);
         return view->address % (uint64_t)parameter->divisor == 0;
     }
-    if (ndim != parameter->ndim && parameter->ndim != ANY_DIMENSIONS)
+    if ((ndim != parameter->ndim && parameter->ndim != ANY_DIMENSIONS) || view->address % (uint64_t)parameter->divisor)
         return 0;
     if (!view->has_strides && (parameter->layout != 'F' || ndim < 2)) {
         contiguous_strides(view, itemsize, 'C', computed);
@@ -743,7 +789,7 @@ static int pack_array(const Parameter *parameter, const View *view, unsigned cha
     for (int i = 0; i < parameter->sizes_count; i++) {
         const Size *size = &parameter->sizes[i];
         int64_t value = word_of(size->word, view, strides, itemsize);
-        if ((size->format == 'Q' && value < 0) || !pack_whole(size->format, value, block + size->offset))
+        if (((size->format == 'Q' || size->bounded) && value < 0) || value % size->divisor || !pack_whole(size->format, value, block + size->offset))
             return 0;
     }
     return 1;
@@ -1026,6 +1072,31 @@ static const Record *find(Table *table, const Shape *shape, void *context, const
     }
 }
 
+/* The lowest address of an array that has elements, and the first one after it. */
+static void reach(const View *view, int itemsize, uint64_t *low, uint64_t *high) {
+    *low = *high = view->address;
+    if (!view->has_strides)
+        *high += (uint64_t)view->items * (uint64_t)itemsize;
+    for (int i = 0; view->has_strides && i < view->ndim; i++)
+        *(view->strides[i] < 0 ? low : high) += (uint64_t)(view->shape[i] - 1) * (uint64_t)view->strides[i];
+    *high += view->has_strides ? (uint64_t)itemsize : 0;
+}
+
+/* Whether no two arrays overlap that must not. */
+static int are_apart(const Plan *plan, const View *views, const int *itemsizes) {
+    for (int i = 0; i < plan->pairs_count; i++) {
+        int a = plan->pairs[i][0], b = plan->pairs[i][1];
+        uint64_t low, high, other_low, other_high;
+        if (!views[a].items || !views[b].items)
+            continue;
+        reach(&views[a], itemsizes[a], &low, &high);
+        reach(&views[b], itemsizes[b], &other_low, &other_high);
+        if (low < other_high && other_low < high)
+            return 0;
+    }
+    return 1;
+}
+
 /* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none, or if one of
  * the arguments is not for this path: which plan it would fit is not known then. */
 static int pack(const Record *record, PyObject *const *args, View *views, unsigned char *block) {
@@ -1050,7 +1121,7 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
                                        : !pack_number(parameter, &numbers[i], block))
                 break;
         }
-        if (i == plan->count)
+        if (i == plan->count && are_apart(plan, views, record->itemsizes))
             return number;
     }
     return -1;
@@ -1190,8 +1261,13 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     int number = pack(record, args, views, block);
     if (number < 0 || !begin(record))
         return DECLINED;
-    size_t size = (size_t)record->plans[number]->size;
-    void *extra[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
+    const Plan *plan = record->plans[number];
+    size_t size = (size_t)plan->size;
+    void *buffer[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
+    void *starts[MOST_STARTS];
+    for (int i = 0; i < plan->starts_count; i++)
+        starts[i] = block + plan->starts[i];
+    void **each = plan->starts_count ? starts : NULL, **extra = plan->starts_count ? NULL : buffer;
     const Fixed *fixed = &record->fixed[number];
     unsigned block_x = fixed->threads ? fixed->threads : d[3], shared = fixed->threads ? fixed->shared : d[6];
     Config config = {{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, NULL, 0};
@@ -1210,9 +1286,9 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     for (int i = 0; i < others && !ordered; i++)
         ordered = order(record, event, reading.ready[i].stream, (uintptr_t)stream);
     if (!ordered && !self->attributes)
-        code = record->launch(record->kernels[number], d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, NULL, extra);
+        code = record->launch(record->kernels[number], d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, each, extra);
     else if (!ordered)
-        code = record->rare.launch(&config, record->kernels[number], NULL, extra);
+        code = record->rare.launch(&config, record->kernels[number], each, extra);
     for (int i = 0; i < others && !ordered && !code; i++)
         if (reading.ready[i].mutual)
             code = order(record, event, (uintptr_t)stream, reading.ready[i].stream);
@@ -2061,7 +2137,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 10) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 12) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

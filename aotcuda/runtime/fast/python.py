@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from aotcuda.manifest import Parameter
+    from aotcuda.manifest import Parameter, Size
     from aotcuda.runtime.arguments.layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Group
     from aotcuda.runtime.driver import Driver, Mark
@@ -65,7 +65,7 @@ _ATTEMPT = """
                 except Exception:
                     pass
                 else:
-                    return launch({configuration}, kernel{n}, None, slot[1])
+                    return launch({configuration}, kernel{n}, {handed})
             finally:
                 give_back{n}(slot)
 """
@@ -131,8 +131,6 @@ def specialise(
         place: What has to be asked about where it is launched.
         given: Whether the stream is given; otherwise it is the one that `arrays.current_stream` says.
     """
-    if any(overload.starts for overload in overloads):
-        return None
     writer = Writer(several=place.several, single=len(overloads) == 1, given=given)
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
@@ -146,10 +144,13 @@ def specialise(
             writer.begin()
             for name, parameter, arg in zip(names, overload.parameters, args, strict=True):
                 parameters.of(parameter).write(writer, name, parameter, arg)
+            for first, second in overload.apart:
+                writer.apart(*[(names[at], overload.parameters[at]) for at in (first, second)])
             condition = writer.condition()
             block, order = overload.fast_struct()
             values = writer.values if order is None else [writer.values[at] for at in order]
-            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(values)))
+            handed = "slot[1], None" if overload.starts else "None, slot[1]"  # as PackedOverload.handed has it
+            attempts.append((n, condition, "\n                    ".join(writer.late), ", ".join(values), handed))
             scope |= {
                 f"take{n}": overload.slots.pop,
                 f"give_back{n}": overload.slots.append,
@@ -178,8 +179,9 @@ def specialise(
                 place=places,
                 values=values,
                 configuration=configuration.format(n),
+                handed=handed,
             )
-            for n, condition, late, values in attempts
+            for n, condition, late, values, handed in attempts
         ),
     )
     scope |= writer.names
@@ -215,6 +217,12 @@ class _Array:
         self.contiguous = contiguous
         self.strides = strides
         self.readonly = readonly
+
+    def start(self, writer: Writer) -> str:
+        """The variable that has its address, which is asked for once from now on."""
+        if not self.address.isidentifier():
+            self.address = writer.compute("p", self.address)
+        return self.address
 
 
 class Writer:
@@ -403,12 +411,39 @@ class Writer:
                 self.late.append(read)
             if parameters.in_elements(parameter) and steps:
                 self.late.append(f"if {' or '.join(f'{step} % {itemsize}' for step in steps)}: raise ValueError")
+        if "divisor" in parameter:
+            found.start(self)
         numbers = {"items": " * ".join(extents) or "1", "itemsize": str(itemsize), "data": found.address}
         numbers |= {f"shape{axis}": extent for axis, extent in enumerate(extents)}
         numbers |= {f"stride{axis}": step for axis, step in enumerate(steps)}
         numbers |= {f"step{axis}": step for axis, step in enumerate(elements)}
         self.values += [numbers[word] for word in parameter["words"] if word != "zero"]
-        self.values += [numbers[size["word"]] for size in parameter.get("sizes", ())]
+        if "divisor" in parameter:
+            self.check(f"not {found.start(self)} % {parameter['divisor']}")
+        for size in parameter.get("sizes", ()):
+            self._promise(size, numbers[size["word"]], late=layout == "A" and size["word"].startswith("st"))
+            self.values.append(numbers[size["word"]])
+
+    def apart(self, first: tuple[str, Parameter], second: tuple[str, Parameter]) -> None:
+        """Write that two arrays do not overlap; those without elements may go the general way."""
+        ends = []
+        for name, parameter in (first, second):
+            found = self._arrays.get(name)
+            if found is None or parameter.get("layout", "A") == "A":
+                raise GeneralOnlyError
+            size = " * ".join([str(views.item_bytes(parameter["dtype"])), *found.extents])
+            ends.append((found.start(self), size))
+        (start, size), (other, others) = ends
+        self.check(f"{start} >= {other} + {others} or {other} >= {start} + {size}")
+
+    def _promise(self, size: Size, number: str, *, late: bool) -> None:
+        """Write what a size must be beyond its type's bounds; extents are never negative, nor what is made of them."""
+        broken = [f"({number}) % {size['divisor']}"] if size.get("divisor", 1) > 1 else []
+        if late:
+            broken += [f"({number}) < 0"] if "least" in size else []
+            self.late += [f"if {' or '.join(broken)}: raise ValueError"] if broken else []
+        elif broken:
+            self.check(f"not {broken[0]}")
 
     def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of CuPy's."""

@@ -17,28 +17,38 @@ from aotcuda import frontends
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 UNTESTED = "AOTCUDA_UNTESTED"
 """The environment variable that lets a build go on with a compiler of another version."""
 
 
 def check(frontend: str, parts: Mapping[str, str]) -> None:
-    """Hold the installed compiler of a front end against what was tested.
+    """Hold the installed compiler of a front end against what was tested; its name is that of the distribution.
+
+    Errors as of `check_release`.
+    """
+    check_release(frontend, frontends.BUILT_IN[frontend].tested, parts)
+
+
+def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, str]) -> None:
+    """Hold an installed compiler against what was tested.
 
     Args:
-        frontend: The front end's name, which is that of the compiler's distribution.
+        distribution: The compiler's distribution.
+        tested: The releases of it that were tested, the newest last.
         parts: For each function that is replaced or called, `package.module:Class.function`, its parameters.
 
     Raises:
         ToolchainError: It is of another version, and `AOTCUDA_UNTESTED` is not set; or a function is not as it was.
     """
-    tested, installed = frontends.BUILT_IN[frontend].tested, version(frontend)
-    wanted = f"pip install {frontend}=={tested[-1]}"
+    installed = version(distribution)
+    wanted = f"pip install {distribution}=={tested[-1]}"
     if installed not in tested and os.environ.get(UNTESTED) != "1":
+        were = f"{tested[0]} to {tested[-1]} were" if len(tested) > 1 else f"{tested[0]} was"
         message = (
-            f"{frontend} {installed} was not tested with this aotcuda, {tested[0]} to {tested[-1]} were: {wanted}, or "
-            f"set {UNTESTED}=1 to go on"
+            f"{distribution} {installed} was not tested with this aotcuda, {were}: {wanted}, "
+            f"or set {UNTESTED}=1 to go on"
         )
         raise ToolchainError(message)
     for name, parameters in parts.items():
@@ -46,8 +56,8 @@ def check(frontend: str, parts: Mapping[str, str]) -> None:
         if found != parameters:
             has = f"has {found}" if found is not None else "is not there"
             message = (
-                f"{frontend} {installed} cannot be used: {name}, which aotcuda replaces, {has} where {tested[-1]} had "
-                f"{parameters}; {wanted}"
+                f"{distribution} {installed} cannot be used: {name}, which aotcuda replaces, {has} "
+                f"where {tested[-1]} had {parameters}; {wanted}"
             )
             raise ToolchainError(message)
 

@@ -1,0 +1,538 @@
+"""Compiling: each variant of a kernel to Tile IR by cuda-tile, and all of a module's into one image by tileiras.
+
+cuda-tile's own export makes a cubin of one kernel function. A module has one image for each GPU, so the Tile IR of all
+its kernels is written into one bytecode file, as cuda-tile writes that of one, and tileiras is called as cuda-tile
+calls it, but for line information. Nothing is kept in cuda-tile's cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import re
+import subprocess
+import tempfile
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.cutile import tables
+from aotcuda.builder.frontends.numba import private_parts
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.compatibility import tables as versions
+from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.cutile.tables import Constant, CutileUnit, Type
+    from aotcuda.manifest import Argument, FixedLaunch, Parameter, Size
+
+_DISTRIBUTION = "cuda-tile"
+_COMPILERS = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc")
+"""The distributions of tileiras and of its assembler, which are of one version."""
+
+_TESTED = ("1.7.0",)
+_PRIVATE_PARTS = {
+    "cuda.tile._compile:_find_compiler_bin": "()",
+    "cuda.tile._compile:_get_max_supported_bytecode_version": "(temp_dir, allow_dev=False)",
+    "cuda.tile._compile:_CompilerBinary.run": "(self, args, flags, timeout_sec=None)",
+    "cuda.tile._compile:_IrKeeper.__init__": (
+        "(self, ann_func, func_hir, signatures, bytecode_version, sm_arch, log_cutile_ir, keep_all)"
+    ),
+    "cuda.tile._compile:_IrKeeper.get_final_ir": "(self, signature_index)",
+    "cuda.tile._compile:_IrKeeper.get_dataflow_result": "(self, signature_index)",
+    "cuda.tile._ir2bytecode:generate_bytecode_for_kernel": (
+        "(func_body, dataflow_result, symbol, compiler_options, sm_arch, writer, anonymize_debug_attr)"
+    ),
+    "cuda.tile._bytecode.writer:write_bytecode": "(num_functions, buf, version)",
+    "cuda.tile._passes.ast2hir:get_function_hir": "(pyfunc, mode)",
+}
+"""What is called of cuda-tile that is not its public interface."""
+
+_LAUNCH: FixedLaunch = {"threads": 1, "shared": 0}
+"""As cuda-tile launches: the driver gives a block the threads that the image says."""
+
+_KNOWN_TARGET = re.compile(r"=(sm_\d+)\b")
+_RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
+_INDEX_BYTES = {"i": 4, "q": 8}
+
+
+class CutileFrontEnd:
+    """A front end for cuTile; see `aotcuda.builder.frontends.protocol.FrontEnd`."""
+
+    def __init__(self) -> None:
+        self._root = ""
+        self._cuda = (0, 0)
+        self._known: list[str] = []
+        self._loaded: dict[tuple[str, str], tuple[CutileUnit, Any]] = {}
+
+    def prepare(self, root: str) -> dict[str, str]:
+        """See FrontEnd.
+
+        Raises:
+            ToolchainError: This cuda-tile is of another release than was tested, or tileiras is not there.
+        """
+        self._root = root
+        import cuda.tile._compile as compiling  # noqa: PLC0415 (as late as in every front end: errors name the key)
+
+        private_parts.check_release(_DISTRIBUTION, _TESTED, _PRIVATE_PARTS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it tells of wheels that do not belong together, and looks elsewhere
+            try:
+                binary = compiling._find_compiler_bin()  # which cuda-tile keeps
+                # The build's own toolkit: tileiras would take its ptxas and libNVVM in place of those beside it.
+                binary.pass_cuda_home_var = False
+                tileiras = binary.path
+                release = _RELEASE.search(_said(tileiras, "--version"))
+            except OSError as error:
+                message = f"{_DISTRIBUTION} finds no tileiras ({error}); install it: pip install 'aotcuda[cutile]'"
+                raise ToolchainError(message) from None
+            if release is None:
+                message = f"{tileiras} does not tell its version; install it again: pip install 'aotcuda[cutile]'"
+                raise ToolchainError(message)
+            _bytecode_version()
+        self._cuda = versions.pair(release[1])
+        self._known = _KNOWN_TARGET.findall(_said(tileiras, "--help"))
+        return {_DISTRIBUTION: version(_DISTRIBUTION), **dict.fromkeys(_COMPILERS, release[1])}
+
+    def load(self, unit: CutileUnit, root: str) -> Any:
+        """See FrontEnd: the kernel that `@ct.kernel` has made.
+
+        Raises:
+            SourceError: A source cannot be imported, or has no such kernel.
+        """
+        import cuda.tile  # noqa: PLC0415 (as in prepare)
+
+        imported = [python_source.import_source(name, unit, root) for name in unit.sources]
+        for module in imported:
+            for value in python_source.attributes(module, unit.python):
+                name = f"{module.__name__}.{unit.python}"
+                python_source.check_is_there(value, unit, name)
+                if isinstance(value, cuda.tile.kernel):
+                    return value
+                kind = type(value).__qualname__
+                message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
+                raise SourceError(message)
+        raise python_source.missing(unit, imported)
+
+    def settled(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
+        """See FrontEnd: a unit for each specialisation.
+
+        Raises:
+            CompileError: The table does not fit the function.
+        """
+        _check(unit, loaded)
+        return tables.specialised(unit)
+
+    def sources(self, unit: CutileUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
+        """See FrontEnd: Python modules alone."""
+        del unit, loaded, root
+        return ()
+
+    def resolve(self, unit: CutileUnit, loaded: Any) -> str:
+        """See FrontEnd."""
+        self._loaded[unit.module, unit.symbol] = unit, loaded
+        return unit.signature
+
+    def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel:
+        """See FrontEnd; to Tile IR, which `assemble` makes again with that of the module's other kernels.
+
+        Raises:
+            CompileError: cuda-tile refuses it.
+            ToolchainError: This tileiras does not know the target.
+        """
+        self._check_target(target)
+        bytecode = self._bytecode([(unit, loaded)], target)
+        parameters, layout = _parameters(unit, loaded)
+        return CompiledKernel(
+            code=(LinkInput(kind="cubin", name=unit.symbol, data=bytecode),),
+            needed=(),
+            signature=unit.signature,
+            parameters=tuple(parameters),
+            parameter_bytes=max((offset + size for offset, size in layout), default=0),
+            layout=tuple(layout),
+            cooperative=False,
+            launch_bounds=(),
+            carveout=None,
+            doc=inspect.getdoc(_function(loaded)) or "",
+            launch=_LAUNCH,
+            arguments=tuple(_arguments(loaded)),
+            apart=tuple(_apart(unit, parameters)),
+            one_by_one=True,  # the driver may add tensor maps of its own to the block
+        )
+
+    def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
+        """See FrontEnd; by tileiras.
+
+        Raises:
+            CompileError: It refuses.
+        """
+        del options
+        units = [self._loaded[module, item.name] for item in inputs]
+        bytecode = self._bytecode(units, target)
+        levels = {_options(loaded).opt_level_for_target(_name(target)) for _, loaded in units}
+        if len(levels) > 1:
+            given = ", ".join(map(str, sorted(levels)))
+            message = (
+                f"{module}: its kernels have several opt_level in @ct.kernel, {given}, and are one image for {target}; "
+                "give them one, or make two modules of them"
+            )
+            raise CompileError(message)
+        return Assembled(data=self._assembled(module, bytecode, target, levels.pop()), cuda=self._cuda)
+
+    def include_dirs(self) -> list[str]:
+        """See FrontEnd."""
+        return []
+
+    def _check_target(self, target: Target) -> None:
+        if _name(target) not in self._known:
+            message = (
+                f"tool.aotcuda.arch: {target} is not known to tileiras {versions.dotted(self._cuda)}, which builds "
+                f"for {', '.join(self._known)}; leave it out, or install a newer one"
+            )
+            raise ToolchainError(message)
+
+    def _bytecode(self, units: Sequence[tuple[CutileUnit, Any]], target: Target) -> bytes:
+        """The Tile IR of some kernels, as one bytecode file.
+
+        Raises:
+            CompileError: cuda-tile refuses one of them.
+        """
+        from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+        from cuda.tile._bytecode.writer import write_bytecode  # noqa: PLC0415
+        from cuda.tile._ir2bytecode import generate_bytecode_for_kernel  # noqa: PLC0415
+        from cuda.tile._passes.ast2hir import HirMode, get_function_hir  # noqa: PLC0415
+
+        found = bytearray()
+        with write_bytecode(num_functions=len(units), buf=found, version=_bytecode_version()) as writer:
+            for unit, loaded in units:
+                with _explained(unit, target, self._root):
+                    signature = _signature(unit, loaded)
+                    keeper = _compile._IrKeeper(
+                        ann_func=loaded._annotated_function,
+                        func_hir=get_function_hir(_function(loaded), mode=HirMode.ENTRY_POINT),
+                        signatures=[signature],
+                        bytecode_version=writer.version,
+                        sm_arch=_name(target),
+                        log_cutile_ir=False,
+                        keep_all=False,
+                    )
+                    generate_bytecode_for_kernel(
+                        keeper.get_final_ir(0),
+                        keeper.get_dataflow_result(0),
+                        signature.symbol,
+                        _options(loaded),
+                        _name(target),
+                        writer,
+                        anonymize_debug_attr=False,  # tileiras names the user's line by it
+                    )
+        return bytes(found)
+
+    def _assembled(self, module: str, bytecode: bytes, target: Target, level: int) -> bytes:
+        from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+        from cuda.tile._exception import TileCompilerError  # noqa: PLC0415
+
+        with tempfile.TemporaryDirectory() as folder:
+            given, made = Path(folder, "module.bytecode"), Path(folder, "module.cubin")
+            given.write_bytes(bytecode)
+            flags = ["--gpu-name", _name(target), f"-O{level}"]
+            try:
+                _compile._find_compiler_bin().run([str(given), "-o", str(made)], flags)
+            except TileCompilerError as error:
+                message = f"{module}: tileiras refuses the kernels for {target}: {_told(error, self._root)}"
+                raise CompileError(message) from error
+            return made.read_bytes()
+
+
+FRONT_END = CutileFrontEnd()
+
+
+def _said(command: str, option: str) -> str:
+    """What a program prints."""
+    return subprocess.run([command, option], check=False, capture_output=True, text=True).stdout
+
+
+def _name(target: Target) -> str:
+    """A target as cuda-tile and tileiras call it: `sm_90`, of which the code is for that architecture alone."""
+    return f"sm_{target.major}{target.minor}"
+
+
+def _bytecode_version() -> Any:
+    """The newest bytecode that this tileiras takes; it is asked once."""
+    from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+
+    with tempfile.TemporaryDirectory() as folder:
+        if not _found_version:
+            _found_version.append(_compile._get_max_supported_bytecode_version(folder))
+    return _found_version[0]
+
+
+_found_version: list[Any] = []
+
+
+def _function(loaded: Any) -> Any:
+    """The Python function of a kernel."""
+    return loaded._annotated_function.pyfunc
+
+
+def _options(loaded: Any) -> Any:
+    return loaded._compiler_options
+
+
+def _annotated(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
+    """A kernel's parameters, each with what its annotation says."""
+    of = loaded._annotated_function
+    return list(zip(of.pysig.parameters.values(), of.parameter_annotations, strict=True))
+
+
+def _check(unit: CutileUnit, loaded: Any) -> None:
+    """Hold the table against the function's parameters.
+
+    Raises:
+        CompileError: They do not agree, or the function has parameters that packaged kernels cannot have.
+    """
+    plain: list[inspect.Parameter] = []
+    constant: list[inspect.Parameter] = []
+    for parameter, annotation in _annotated(loaded):
+        kind = getattr(annotation, "KIND", "")
+        array = getattr(annotation, "array", None)
+        if kind != "leaf" or annotation.list is not None:
+            what = "a tuple" if kind != "leaf" else "a list of arrays"
+            message = (
+                f"{unit.key}: {unit.python} takes {what}, {parameter.name}; packaged kernels cannot, take it apart"
+            )
+            raise CompileError(message)
+        if array is not None and (array.static_shape_dims or array.static_stride_dims):
+            message = (
+                f"{unit.key}: {parameter.name} of {unit.python} has static_shape_dims or static_stride_dims, "
+                "which make extents constants at each launch; leave them out, and take such an extent as a ct.Constant"
+            )
+            raise CompileError(message)
+        (constant if annotation.constant else plain).append(parameter)
+    names = [parameter.name for parameter in plain]
+    if len(names) != len(unit.types):
+        message = (
+            f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
+            f"{unit.python} takes {len(names)} arguments beside constants: {', '.join(names) or 'none'}"
+        )
+        raise CompileError(message)
+    _check_overlap(unit, [name for name, kind in zip(names, unit.types, strict=True) if kind.ndim])
+    given = dict(unit.constants)
+    for parameter in constant:
+        if parameter.name not in given and not _has_value(parameter):
+            message = (
+                f"{unit.key}.constants: {parameter.name} is missing, a ct.Constant of {unit.python}; "
+                f"write for example constants = {{ {parameter.name} = 128 }}"
+            )
+            raise CompileError(message)
+    for name in given:
+        if name not in [parameter.name for parameter in constant]:
+            its = ", ".join(parameter.name for parameter in constant)
+            hint = f"its constants are {its}" if its else "it has none"
+            what = "an argument" if name in names else "no parameter"
+            message = f"{unit.key}.constants.{name}: {name} is {what} of {unit.python}, and no ct.Constant; {hint}"
+            raise CompileError(message)
+
+
+def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
+    """Refuse names of what is no array, and of a single one.
+
+    Raises:
+        CompileError: There are such.
+    """
+    if not unit.overlap:
+        return
+    wrong = next((name for name in unit.overlap if name not in arrays), None)
+    if wrong is not None or len(set(unit.overlap)) < 2:
+        problem = f"{wrong} is no array of {unit.python}" if wrong else "one array alone overlaps no other"
+        message = (
+            f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or leave it out"
+        )
+        raise CompileError(message)
+
+
+def _has_value(parameter: inspect.Parameter) -> bool:
+    return isinstance(parameter.default, int | float)
+
+
+def _value(unit: CutileUnit, parameter: inspect.Parameter) -> Constant:
+    """The value of a constant: the table's, else the default in the source."""
+    found: Constant = dict(unit.constants).get(parameter.name, parameter.default)
+    return found
+
+
+def _index(annotation: Any) -> str:
+    """The `struct` character of an array's extents and strides, which its annotation decides."""
+    return "q" if annotation.array is not None and annotation.array.index_dtype.bitwidth == 64 else "i"
+
+
+def _typed(unit: CutileUnit, loaded: Any) -> Iterator[tuple[inspect.Parameter, Any, Type | None]]:
+    """A kernel's parameters with their annotations and types; None for constants."""
+    types = iter(unit.types)
+    for parameter, annotation in _annotated(loaded):
+        yield parameter, annotation, None if annotation.constant else next(types)
+
+
+def _signature(unit: CutileUnit, loaded: Any) -> Any:
+    """The variant as cuda-tile's `KernelSignature`: what its compiler may assume, which launches then check."""
+    import cuda.tile as ct  # noqa: PLC0415 (as in prepare)
+    from cuda.tile import compilation  # noqa: PLC0415
+
+    found: list[Any] = []
+    for parameter, annotation, kind in _typed(unit, loaded):
+        if kind is None:
+            found.append(_value(unit, parameter))
+        elif not kind.ndim:
+            found.append(compilation.ScalarConstraint(getattr(ct, kind.scalar)))
+        else:
+            dtype = getattr(ct, kind.scalar)
+            found.append(
+                compilation.ArrayConstraint(
+                    dtype,
+                    kind.ndim,
+                    index_dtype=ct.int64 if _index(annotation) == "q" else ct.int32,
+                    stride_lower_bound_incl=0,
+                    alias_groups=["overlap"] if parameter.name in unit.overlap else [],
+                    may_alias_internally=kind.layout == "A",  # strides may be zero
+                    stride_constant=[1 if axis == _unit_axis(kind) else None for axis in range(kind.ndim)],
+                    stride_divisible_by=_stride_divisors(kind),
+                    shape_divisible_by=[tables.DIVISOR if kind.even else 1] * kind.ndim,
+                    base_addr_divisible_by=tables.DIVISOR if kind.aligned else 1,
+                )
+            )
+    convention = compilation.CallingConvention.cutile_python_v2()
+    return compilation.KernelSignature(found, convention, symbol=unit.symbol)
+
+
+def _unit_axis(kind: Type) -> int | None:
+    """The dimension whose elements lie side by side."""
+    return {"C": kind.ndim - 1, "F": 0}.get(kind.layout)
+
+
+def _stride_divisors(kind: Type) -> list[int]:
+    """What each stride, in elements, is divisible by."""
+    if not kind.aligned:
+        return [1] * kind.ndim
+    bytes_ = 2 if kind.scalar == "bfloat16" else int(tables.ELEMENTS[kind.scalar][2:])
+    return [1 if axis == _unit_axis(kind) else tables.DIVISOR // bytes_ for axis in range(kind.ndim)]
+
+
+def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tuple[int, int]]]:
+    """The arguments of a launch, and where each machine-level parameter lies in the block.
+
+    An array is its address, its extents and its strides in elements (cuda-tile's documentation, "Calling Conventions").
+    """
+    found: list[Parameter] = []
+    layout: list[tuple[int, int]] = []
+
+    def place(size: int) -> int:
+        end = layout[-1][0] + layout[-1][1] if layout else 0
+        layout.append((-(-end // size) * size, size))
+        return layout[-1][0]
+
+    for parameter, annotation, kind in _typed(unit, loaded):
+        name = parameter.name
+        if kind is None:
+            value = _value(unit, parameter)
+            one: Parameter = {
+                "name": name,
+                "type": f"{name}={value!r}",
+                "kind": "constant",
+                "offset": 0,
+                "value": value,
+            }
+            if name in unit.chosen or name not in dict(unit.constants):
+                one["optional"] = True
+        elif not kind.ndim:
+            form = tables.SCALARS[kind.scalar]
+            size = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4}.get(form, 8)
+            one = {"name": name, "type": str(kind), "kind": "number", "offset": place(size), "format": form}
+        else:
+            one = {
+                "name": name,
+                "type": str(kind),
+                "kind": "array",
+                "offset": place(8),
+                "dtype": tables.ELEMENTS[kind.scalar],
+                "ndim": kind.ndim,
+                "layout": kind.layout,  # type: ignore[typeddict-item]
+                "words": ["data"],
+                "sizes": _sizes(name, kind, _index(annotation), place),
+            }
+            if kind.aligned:
+                one["divisor"] = tables.DIVISOR
+        found.append(one)
+    return found, layout
+
+
+def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[int, int]]:
+    """The pairs of arguments whose arrays the compiler takes to lie apart."""
+    arrays = [at for at, parameter in enumerate(parameters) if parameter["kind"] == "array"]
+    for first, second in itertools.combinations(arrays, 2):
+        if not {parameters[first]["name"], parameters[second]["name"]} <= {*unit.overlap}:
+            yield first, second
+
+
+def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
+    """An array's extents and strides, with what its compiler was told of them."""
+    found: list[Size] = []
+    extents = [tables.DIVISOR if kind.even else 1] * kind.ndim
+    for what, word, divisors in (("shape", "shape", extents), ("strides", "step", _stride_divisors(kind))):
+        for axis, divisor in enumerate(divisors):
+            one: Size = {
+                "name": f"{name}.{what}[{axis}]",
+                "type": "int64" if form == "q" else "int32",
+                "word": f"{word}{axis}",
+                "format": form,
+                "offset": place(_INDEX_BYTES[form]),
+            }
+            if what == "strides" and kind.layout == "A":
+                one["least"] = 0
+            if divisor > 1:
+                one["divisor"] = divisor
+            found.append(one)
+    return found
+
+
+def _arguments(loaded: Any) -> Iterator[Argument]:
+    """The names by which a launch gives arguments, with the defaults of constants in the source."""
+    for parameter, annotation in _annotated(loaded):
+        argument: Argument = {"name": parameter.name}
+        if annotation.constant and _has_value(parameter):
+            argument["default"] = parameter.default
+        yield argument
+
+
+@contextlib.contextmanager
+def _explained(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
+    """The block in which cuda-tile compiles; what it raises becomes an error that names the key, and the user's line.
+
+    Raises:
+        CompileError: cuda-tile refuses.
+    """
+    try:
+        yield
+    except AotcudaError:
+        raise
+    except Exception as error:
+        message = f"{unit.head}: cuda-tile cannot compile it for {target}: {_told(error, root)}"
+        raise CompileError(message) from error
+
+
+def _told(error: Any, root: str) -> str:
+    """What cuda-tile says, on one line, with the user's line: `... (mypkg/_kernels.py:12)`."""
+    text = getattr(error, "message", None) or str(error) or type(error).__name__
+    said = "; ".join(line.strip() for line in str(text).splitlines() if line.strip())
+    place: Any = getattr(error, "loc", None)
+    file = getattr(place, "filename", None)
+    if not file:
+        return said
+    path = Path(file)
+    shown = path.relative_to(root) if root and path.is_relative_to(root) else path
+    return f"{said} ({shown}:{place.line})"

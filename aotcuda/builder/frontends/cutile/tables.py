@@ -1,0 +1,376 @@
+"""How the front end for cuTile reads its part of `[tool.aotcuda]`: `@ct.kernel` functions, and what they are made for.
+
+cuTile's JIT compiles a kernel for what it sees of its arguments: dtype and number of dimensions of an array, whether
+its address, its strides and its extents are divisible by 16, and the values of constants. Here the variants are made
+beforehand, and a launch takes the most special one that its arguments fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from aotcuda.arch import Target
+from aotcuda.builder.config import keys, rules
+from aotcuda.builder.config.model import Entry
+from aotcuda.builder.config.settings import Record, setting
+from aotcuda.builder.config.shapes import Choice, ListOf, TableOf, Text
+from aotcuda.builder.frontends.python_source import PythonUnit
+from aotcuda.errors import CompileError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.builder.config.keys import Key
+    from aotcuda.builder.config.model import Module
+
+Constant = int | float | bool
+"""The value of a constant, as TOML can write it."""
+
+DIVISOR = 16
+"""What cuTile's own specialisation looks for: bytes of addresses and strides, elements of extents."""
+
+ELEMENTS = {
+    "bool_": "|b1",
+    "int8": "|i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "uint8": "|u1",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+    "float16": "<f2",
+    "bfloat16": "bfloat16",
+    "float32": "<f4",
+    "float64": "<f8",
+}
+"""cuTile's names of numbers that arrays hold, with NumPy's type strings."""
+
+SCALARS = {
+    "bool_": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+}
+"""Those of numbers that are passed by value, with their `struct` characters."""
+
+_TYPE = re.compile(r"([a-z]\w*)(?:\[([:1, ]*)\])?(?::(16:16|16|any))?")
+_BETWEEN = re.compile(r",(?![^\[]*\])")
+_MOST_DIMENSIONS = 5
+"""Of arrays whose alignment counts: the GPU's tensor maps have no more."""
+
+_OLDEST = (8, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Type:
+    """The type of one argument.
+
+    Attributes:
+        scalar: cuTile's name of the number, or of an array's elements: `float32`.
+        ndim: Number of dimensions of an array, 0 for a number.
+        layout: Of an array: contiguous in C or F order, or A for any strides.
+        aligned: Its address, and all strides but that of the contiguous dimension, are divisible by 16 bytes.
+        even: Besides, all its extents are divisible by 16.
+        open: The table does not say this, and so leaves it to `specialise`.
+    """
+
+    scalar: str
+    ndim: int = 0
+    layout: str = "C"
+    aligned: bool = False
+    even: bool = False
+    open: bool = True
+
+    def __str__(self) -> str:
+        if not self.ndim:
+            return self.scalar
+        axes = [":"] * self.ndim
+        if self.layout != "A":
+            axes[-1 if self.layout == "C" else 0] = "::1"
+        hint = ":16:16" if self.even else ":16" if self.aligned else ""
+        return f"{self.scalar}[{', '.join(axes)}]{hint}"
+
+    @property
+    def takes_hints(self) -> bool:
+        """Whether more can be known of arguments of this type."""
+        return 0 < self.ndim <= _MOST_DIMENSIONS and self.layout != "A"
+
+
+def parse_signature(text: str) -> tuple[Type, ...]:
+    """The types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
+
+    Raises:
+        ValueError: One of them is none; what is wrong and what to do.
+    """
+    return tuple(_type(part.strip()) for part in _BETWEEN.split(text)) if text.strip() else ()
+
+
+def _type(text: str) -> Type:
+    found = _TYPE.fullmatch(text)
+    name = found[1] if found else ""
+    axes = [axis.strip() for axis in found[2].split(",")] if found and found[2] is not None else []
+    known = ELEMENTS if axes else SCALARS
+    if name == "bool":
+        name = "bool_"
+    if found is None or name not in known:
+        message = (
+            f"{keys.string(text)} is no type; write {', '.join(SCALARS)}, or an array of these or of bfloat16, "
+            "float32[:, ::1] or float32[::1], and, where its address, its strides (and its extents) are always "
+            "divisible by 16, :16 (or :16:16) after it"
+        )
+        raise ValueError(message)
+    units = [at for at, axis in enumerate(axes) if axis == "::1"]
+    if any(axis not in (":", "::1") for axis in axes) or units not in ([], [0], [len(axes) - 1]):
+        message = f"{keys.string(text)} is no array; write one colon for each dimension, and ::1 for the contiguous one"
+        raise ValueError(message)
+    layout = "A" if axes and not units else "C" if units == [len(axes) - 1] or not axes else "F"
+    hint = found[3] or ""
+    result = Type(
+        scalar=name,
+        ndim=len(axes),
+        layout=layout,
+        aligned=hint.startswith("16"),
+        even=hint == "16:16",
+        open=not hint,
+    )
+    if hint and not result.takes_hints:
+        message = (
+            f"{keys.string(text)} has a hint, which only contiguous arrays of up to {_MOST_DIMENSIONS} dimensions can "
+            f"have; leave :{hint} out"
+        )
+        raise ValueError(message)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantShape:
+    """The value of a constant, or a list of them."""
+
+    expected: str = "a number, true or false, or a list of such"
+
+    def read(self, value: object, key: Key) -> tuple[Constant, ...]:
+        """See Shape."""
+        values = value if isinstance(value, list | tuple) and value else [value]
+        for item in values:
+            if not isinstance(item, int | float):
+                raise key.mismatch(self.expected, value)
+        return tuple(values)
+
+    def schema(self) -> dict[str, Any]:
+        """See Shape."""
+        one = {"type": ["number", "boolean"]}
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
+_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(Entry):
+    """A kernel that the module offers for launching."""
+
+    python: str = field(
+        metadata=setting(
+            rules.PYTHON_PATH,
+            "The `@ct.kernel` function in `source`; `package.module:object.attribute` for one that objects hold.",
+            '"vector_add"',
+            default="the kernel's name",
+            from_name=True,
+        )
+    )
+    signatures: tuple[tuple[Type, ...], ...] = field(
+        metadata=setting(
+            ListOf(
+                item=Text("the types of the arguments, in one string", r"", parse_signature),
+                expected="a signature or a list of signatures",
+                shortest=1,
+                single=True,
+            ),
+            "Types of the parameters that are no `ct.Constant`, in order: one signature or a list. `:16` says that an "
+            "array's address and strides are divisible by 16 bytes, `:16:16` also its extents by 16, `:any` neither.",
+            '"float32[:, ::1], float32[::1], int32"',
+            alias="signature",
+        )
+    )
+    specialise: str = field(
+        default="auto",
+        metadata=setting(
+            Choice(("auto", "exact")),
+            "`auto` makes three variants of what says none of these: contiguous arrays as with `:16:16`, with `:16`, "
+            "and with `:any`. `exact` makes what the signatures say.",
+            '"exact"',
+        ),
+    )
+    constants: tuple[tuple[str, tuple[Constant, ...]], ...] = field(
+        default=(),
+        metadata=setting(
+            TableOf(
+                name=_NAME,
+                value=ConstantShape(),
+                expected="a table of constants",
+            ),
+            "Values of `ct.Constant` parameters; with lists, a variant for each combination.",
+            "{ TILE = [128, 1024] }",
+        ),
+    )
+    overlap: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            ListOf(item=_NAME, expected="a list of names of parameters"),
+            "Parameters whose arrays may overlap each other, or be the same. Of all others the compiler takes for "
+            "granted that they do not, and launches check it.",
+            '["x", "out"]',
+        ),
+    )
+
+
+SHAPES = {
+    "source": rules.PYTHON_MODULES,
+    "kernels": rules.kernels(
+        Record(cls=Kernel, expected="a signature, a list of signatures or a table", short="signatures")
+    ),
+}
+
+SECTIONS = (("A cuTile kernel", "kernels.vector_add", Kernel),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutileUnit(PythonUnit):
+    """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
+
+    Attributes:
+        sources: The modules to look for it in.
+        types: Types of the parameters that are no constants.
+        constants: Values of those that are, by name.
+        chosen: Names of constants that a launch need not give.
+        overlap: Names of parameters whose arrays may overlap each other.
+        specialise: As the table has it.
+    """
+
+    sources: tuple[str, ...]
+    types: tuple[Type, ...]
+    constants: tuple[tuple[str, Constant], ...]
+    chosen: frozenset[str]
+    overlap: tuple[str, ...]
+    specialise: str
+
+
+def check(module: Module) -> None:
+    """See Tables."""
+    options = module.options
+    wrong = {
+        "fastmath": options.fastmath,
+        "lineinfo": options.lineinfo,
+        "debug": options.debug,
+        "opt-level": options.opt_level != 3,
+        "max-registers": options.max_registers != 0,
+    }
+    for name, given in wrong.items():
+        if given:
+            default = {"opt-level": "3", "max-registers": "0"}.get(name, "false")
+            message = (
+                f"{module.key}.options.{name}: cuTile's kernels have no such option here, but what @ct.kernel(...) "
+                f"says; set it back for this module: options = {{ {name} = {default} }}"
+            )
+            raise ConfigError(message)
+    if module.link:
+        message = f"{module.link[0].key}: nothing can be linked into cuTile's kernels; remove it"
+        raise ConfigError(message)
+
+
+def modules(module: Module) -> Sequence[str]:
+    """See Tables."""
+    return cast("tuple[str, ...]", module.source)
+
+
+def target(wanted: Target) -> Target:
+    """See Tables: from compute capability 9.0 on, tileiras makes code for one GPU architecture alone.
+
+    Raises:
+        ValueError: It makes nothing for that target; what to write instead.
+    """
+    if wanted.kind == "ptx":
+        message = "cuTile's compiler makes machine code alone; list sm_* targets only"
+        raise ValueError(message)
+    if wanted.suffix == "f":
+        message = f"cuTile's compiler makes no code for a family of GPUs; write sm_{wanted.major}{wanted.minor}"
+        raise ValueError(message)
+    if wanted.capability < _OLDEST:
+        message = "cuTile's kernels run on GPUs of compute capability 8.0 and later; leave it out"
+        raise ValueError(message)
+    return wanted if wanted.capability < (9, 0) else Target("sass", wanted.major, wanted.minor, "a")
+
+
+def units(module: Module) -> list[CutileUnit]:
+    """See Tables."""
+    return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
+
+
+def widened(kernel: Kernel, signature: str) -> Kernel:
+    """See Tables; nobody asks, since cuTile's kernels are made for what the table says."""
+    message = f"{kernel.key}: cuTile's kernels are compiled for what the table has alone, and not for {signature}"
+    raise CompileError(message)
+
+
+def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
+    holder, colon, path = kernel.python.rpartition(":")
+    sources = (holder,) if colon else cast("tuple[str, ...]", module.source)
+    given = sorted(kernel.constants)  # the JIT fallback gets the table sorted
+    names = [name for name, _ in given]
+    combinations = [tuple(zip(names, values, strict=True)) for values in itertools.product(*[v for _, v in given])]
+    return [
+        CutileUnit(
+            key=kernel.key,
+            signature_key=kernel.key,
+            kind="kernel",
+            module=module.name,
+            name=kernel.name,
+            symbol=f"{kernel.name}__{number}",
+            options=module.options,
+            origin=f"{sources[0]}:{path}",
+            signature=_shown(types, constants),
+            source=sources[0],
+            python=path,
+            sources=sources,
+            types=types,
+            constants=constants,
+            chosen=frozenset(name for name, values in given if len(values) == 1),
+            overlap=kernel.overlap,
+            specialise=kernel.specialise,
+        )
+        for number, (types, constants) in enumerate(itertools.product(kernel.signatures, combinations))
+    ]
+
+
+def _shown(types: Sequence[Type], constants: Sequence[tuple[str, Constant]]) -> str:
+    """A variant as reports and errors write it: `void(float32[::1]:16, int32; TILE=256)`."""
+    values = ", ".join(f"{name}={value!r}" for name, value in constants)
+    return f"void({', '.join(map(str, types))}{'; ' if values else ''}{values})"
+
+
+def specialised(unit: CutileUnit) -> list[CutileUnit]:
+    """The variants of a unit, the most special first."""
+
+    def hinted(aligned: bool, even: bool) -> tuple[Type, ...]:
+        return tuple(
+            replace(item, aligned=aligned, even=even) if item.open and item.takes_hints else item for item in unit.types
+        )
+
+    ways = [(True, True), (True, False), (False, False)] if unit.specialise == "auto" else [(False, False)]
+    variants = list(dict.fromkeys(hinted(*way) for way in ways))
+    return [
+        replace(unit, types=types, symbol=f"{unit.symbol}_{number}", signature=_shown(types, unit.constants))
+        for number, types in enumerate(variants)
+    ]

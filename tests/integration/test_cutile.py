@@ -1,0 +1,224 @@
+"""cuTile's kernels: built without a GPU, held against what cuda-tile itself exports, and launched without it.
+
+They run where aotcuda[cutile] is installed, which has an environment of its own: its compiler is of another version of
+CUDA than the others'.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from aotcuda.binary import cubin, fatbin
+from aotcuda.binary.budget import Budget
+from aotcuda.binary.elf import Elf
+from aotcuda.errors import ArgumentError, FallbackWarning
+from integration import projects
+from integration.projects import build_wheel, content, manifest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import ModuleType
+
+pytest.importorskip("cuda.tile", reason="cuda-tile is not installed (extra cutile)")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(projects.copy("cutilekernels", tmp_path_factory.mktemp("cutile") / "project"))
+
+
+@pytest.fixture(scope="module")
+def files(wheel: Path) -> dict[str, bytes]:
+    return content(wheel)
+
+
+class TestTheWheel:
+    def test_it_is_for_one_system_and_targets_are_for_one_architecture(
+        self, wheel: Path, files: dict[str, bytes]
+    ) -> None:
+        assert wheel.name.startswith("cutilekernels-1.0-py3-none-linux_")
+        manifest = manifest_of(files, "cutilekernels.kernels")
+        assert [(image["arch"], image["kind"]) for image in manifest["images"]] == [
+            ("sm_80", "sass"),
+            ("sm_90a", "sass"),
+        ]
+        assert manifest["frontend"] == "cutile"
+        assert manifest["by_grid"] is True
+        assert manifest["toolchain"]["nvidia-cuda-tileiras"].startswith(manifest["toolchain"]["cuda"])
+
+    def test_a_kernel_has_a_variant_for_each_constant_and_specialisation(self, files: dict[str, bytes]) -> None:
+        kernels = {item["name"]: item for item in manifest_of(files, "cutilekernels.kernels")["kernels"]}
+        assert [item["signature"] for item in kernels["add"]["overloads"]] == [
+            f"void({', '.join([f'float32[::1]{hint}'] * 3)}; TILE={tile})"
+            for tile in (256, 1024)
+            for hint in (":16:16", ":16", "")
+        ]
+        assert [item["name"] for item in kernels["add"]["arguments"]] == ["x", "y", "out", "TILE"]
+        assert kernels["scale"]["doc"] == "In place, for any strides."
+
+    def test_machine_code_is_what_cuda_tile_itself_exports(self, files: dict[str, bytes], tmp_path: Path) -> None:
+        """Byte for byte, by kernel: those of a module are assembled together, cuda-tile's one by one."""
+        entries = fatbin.read(files["cutilekernels/kernels.aotcuda/kernels.fatbin"], "kernels")
+        found = {entry.arch: entry.content for entry in entries}
+        done = subprocess.run(
+            [sys.executable, "-c", REFERENCE, str(projects.PACKAGES / "cutilekernels"), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"CUDA_TILE_CACHE_DIR": "0"},
+        )
+        assert done.returncode == 0, done.stderr
+        names = done.stdout.split()
+        assert len(names) == 6
+        for name in names:
+            symbol, arch = name.split("-")
+            own = (tmp_path / name).read_bytes()
+            assert section(found[arch], f".text.{symbol}") == section(own, f".text.{symbol}"), name
+            (wanted,) = cubin.read(own, name).kernels
+            (packaged,) = [item for item in cubin.read(found[arch], arch).kernels if item.name == symbol]
+            assert packaged == wanted
+
+    def test_the_bill_of_materials_has_the_compiler(self, files: dict[str, bytes]) -> None:
+        (bill,) = [json.loads(data) for name, data in files.items() if name.endswith("aotcuda.cdx.json")]
+        names = {item["name"] for item in bill["components"]}
+        assert {"cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm"} <= names
+
+    def test_inspect_names_variants_and_resources(self, wheel: Path) -> None:
+        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        modules = {item["name"]: item for item in json.loads(done.out)["modules"]}
+        (matmul,) = [item for item in modules["cutilekernels.matmul"]["symbols"] if item["name"] == "matmul"]
+        assert matmul["abi"] == "cutile"
+        assert matmul["signature"].startswith("void(float16[:, ::1]:16, ")
+        (image,) = [item for item in matmul["images"] if item["arch"] == "sm_90a"]
+        assert image["registers"] > 32
+
+    def test_check_says_where_it_runs(self, wheel: Path) -> None:
+        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "check", "--gpu", "H200", wheel)
+        assert "sm_90a" in done.out
+
+
+def section(data: bytes, name: str) -> bytes:
+    found: bytes = Elf(data, machine=190, budget=Budget(len(data))).content(name)
+    assert found
+    return found
+
+
+REFERENCE = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+import cuda.tile as ct
+from cuda.tile import compilation
+from cutilekernels import _kernels
+
+def array(dtype, ndim, divisor, extents, several=True):
+    contiguous = [1 if axis == ndim - 1 else None for axis in range(ndim)]
+    return compilation.ArrayConstraint(
+        dtype, ndim, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=["all"] if several else [],
+        may_alias_internally=False, stride_constant=contiguous, base_addr_divisible_by=divisor,
+        stride_divisible_by=[1 if one else max(divisor * 8 // dtype.bitwidth, 1) for one in contiguous],
+        shape_divisible_by=extents,
+    )
+
+def export(symbol, kernel, parameters):
+    convention = compilation.CallingConvention.cutile_python_v2()
+    for code in ("80", "90"):
+        signature = compilation.KernelSignature(parameters, convention, symbol=symbol)
+        name = f"{symbol}-sm_{code}{'a' if code == '90' else ''}"
+        file = str(Path(sys.argv[2], name))
+        compilation.export_kernel(kernel, [signature], file, gpu_code=f"sm_{code}", output_format="cubin")
+        print(name)
+
+export("add__1_0", _kernels.add, [array(ct.float32, 1, 16, 16)] * 3 + [1024])
+export("add__0_2", _kernels.add, [array(ct.float32, 1, 1, 1)] * 3 + [256])
+export("softmax__0_1", _kernels.softmax, [array(ct.float32, 2, 16, 1, several=False)] * 2 + [1024])
+"""
+
+
+@pytest.fixture(params=["9.0"])
+def k(cuda, wheel: Path, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """The packaged kernels, on the stand-in, which is told how large each of `add`'s parameters is."""
+    cuda.set(devices=request.param)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(cuda.packages)
+    importlib.invalidate_caches()
+    cuda.set(sizes=",".join(["8,4,4"] * 3))
+    yield importlib.import_module("cutilekernels.kernels")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cutilekernels"]:
+        del sys.modules[name]
+
+
+def arrays_and_block(cuda) -> tuple[list[Any], bytes]:
+    """Arguments of `add`, and what the driver is to be handed for them."""
+    found = [cuda.array(np.zeros(64, "<f4")) for _ in range(3)]
+    return found, b"".join(np.uint64(x.address).tobytes() + np.array([64, 1], "<i4").tobytes() for x in found)
+
+
+class TestLaunches:
+    def test_blocks_are_the_drivers_to_say(self, cuda, k) -> None:
+        arrays, block = arrays_and_block(cuda)
+        for _ in range(3):
+            k.add[3, 2](*arrays, TILE=256)
+            call = cuda.launches()[-1]
+            assert (call["kernel"], call["grid"], call["block"], call["shared"]) == (
+                "add__0_0",
+                [3, 2, 1],
+                [1, 1, 1],
+                0,
+            )
+            assert cuda.parameters() == block
+
+    def test_what_fits_no_variant_is_refused_in_words(self, cuda, k, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+        (x, y, out), _ = arrays_and_block(cuda)
+        doubles = cuda.array(np.zeros(64))
+        for problem, args in [
+            (r"was not given TILE; it is packaged with 256, 1024\n  packaged: void\(float32\[::1\]:16:16", (x, y, out)),
+            (r"TILE, is 128 where TILE=256 is packaged", (x, y, out, 128)),
+            (r"out, is float64\[::1\] where float32\[::1\] is packaged", (x, y, doubles, 256)),
+        ]:
+            with pytest.raises(ArgumentError, match=problem):
+                k.add[1](*args)
+
+
+def test_nothing_of_the_compiler_is_imported_for_a_launch(cuda, k) -> None:
+    x = cuda.allocate(4 * 64)
+    assert (
+        cuda.run(f"""
+import sys
+import aotcuda.runtime.c_types
+from cutilekernels import kernels
+
+class Array:
+    __cuda_array_interface__ = dict(version=3, data=({x}, False), shape=(64,), typestr="<f4", strides=None)
+
+kernels.add[1](Array(), Array(), Array(), 256)
+print(sorted({{"cuda", "numpy", "json", "typing"}} & {{name.partition(".")[0] for name in sys.modules}}))
+""")
+        == "[]\n"
+    )
+    assert cuda.launches()[-1]["kernel"] == "add__0_0"
+
+
+@pytest.mark.parametrize("k", ["10.0"], indirect=True)
+def test_a_gpu_without_an_image_gets_what_cuda_tile_compiles_for_it(
+    cuda, k, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    arrays, block = arrays_and_block(cuda)
+    with pytest.warns(FallbackWarning, match=r"cutilekernels\.kernels, all of it"):
+        k.add[1](*arrays, 256)
+    assert cuda.parameters() == block
+    (image,) = (tmp_path / "cache").rglob("kernels.cubin")
+    assert cubin.read(image.read_bytes(), "cached").arch == "sm_100a"

@@ -1,0 +1,385 @@
+"""The front end for cuTile: its tables without cuda-tile, and, where that is installed, what it refuses and by whom."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aotcuda.arch import parse as target_of
+from aotcuda.builder import backend, plan
+from aotcuda.builder.config.parser import parse
+from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.cutile import tables
+from aotcuda.builder.frontends.cutile.tables import parse_signature
+from aotcuda.errors import AotcudaError, CompileError, ConfigError, SourceError, ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = 'tool.aotcuda.modules."pkg.k"'
+ADD = "float32[::1], float32[::1], int32"
+
+
+def table(kernel: Any, *, arch: tuple[str, ...] = ("sm_80",), **module: Any) -> dict[str, Any]:
+    return {
+        "arch": [*arch],
+        "frontend": "cutile",
+        "modules": {"pkg.k": {"source": "pkg._k", "kernels": {"add": kernel}, **module}},
+    }
+
+
+def units(kernel: Any, **module: Any) -> list[tables.CutileUnit]:
+    (module_,) = parse(table(kernel, **module), environ={}).modules
+    return tables.units(module_)
+
+
+class TestTheTable:
+    @pytest.mark.parametrize(
+        ("text", "ndim", "layout", "shown"),
+        [
+            ("int32", 0, "C", "int32"),
+            ("bool", 0, "C", "bool_"),
+            ("float32[::1]", 1, "C", "float32[::1]"),
+            ("float32[:]", 1, "A", "float32[:]"),
+            ("bfloat16[:, ::1]:16", 2, "C", "bfloat16[:, ::1]:16"),
+            ("float16[::1,:]:16:16", 2, "F", "float16[::1, :]:16:16"),
+            ("float64[:,:,:]", 3, "A", "float64[:, :, :]"),
+            ("int8[:, ::1]:any", 2, "C", "int8[:, ::1]"),
+        ],
+    )
+    def test_types_are_read_as_they_are_shown(self, text: str, ndim: int, layout: str, shown: str) -> None:
+        (found,) = parse_signature(text)
+        assert (found.ndim, found.layout, str(found)) == (ndim, layout, shown)
+
+    def test_variants_are_products_in_the_tables_order(self) -> None:
+        found = units({"signature": [ADD, "float16[::1], float16[::1], int32"], "constants": {"TILE": [64, 128]}})
+        assert [(unit.types[0].scalar, unit.constants, unit.symbol) for unit in found] == [
+            (scalar, (("TILE", tile),), f"add__{number}")
+            for number, (scalar, tile) in enumerate((one, tile) for one in ("float32", "float16") for tile in (64, 128))
+        ]
+
+    def test_the_order_of_names_does_not_matter_since_the_jit_fallback_sorts_them(self) -> None:
+        first, second = (
+            [unit.constants for unit in units({"signature": ADD, "constants": names})]
+            for names in ({"B": [1, 2], "A": [3, 4]}, {"A": [3, 4], "B": [1, 2]})
+        )
+        assert first == second
+
+    @pytest.mark.parametrize(
+        ("signature", "specialise", "wanted"),
+        [
+            (
+                "float32[::1], int32",
+                "auto",
+                ["float32[::1]:16:16, int32", "float32[::1]:16, int32", "float32[::1], int32"],
+            ),
+            ("float32[::1]:16", "auto", ["float32[::1]:16"]),
+            ("float32[:, :], float64", "auto", ["float32[:, :], float64"]),
+            (
+                "float32[::1]:any, float32[::1]",
+                "auto",
+                ["float32[::1], float32[::1]:16:16", "float32[::1], float32[::1]:16", "float32[::1], float32[::1]"],
+            ),
+            ("float32[::1]", "exact", ["float32[::1]"]),
+        ],
+    )
+    def test_specialisations_are_made_most_special_first(
+        self, signature: str, specialise: str, wanted: list[str]
+    ) -> None:
+        (unit,) = units({"signature": signature, "specialise": specialise})
+        found = tables.specialised(unit)
+        assert [", ".join(map(str, item.types)) for item in found] == wanted
+        assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
+
+    @pytest.mark.parametrize(
+        ("arch", "wanted"),
+        [("sm_80", "sm_80"), ("sm_89", "sm_89"), ("sm_90", "sm_90a"), ("sm_100a", "sm_100a"), ("sm_120", "sm_120a")],
+    )
+    def test_code_for_9_0_and_later_is_for_one_architecture(self, arch: str, wanted: str) -> None:
+        (made,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
+        assert [str(target) for target in made.targets] == [wanted]
+
+    def test_wheels_with_such_kernels_are_for_one_system(self) -> None:
+        assert re.fullmatch(r"py3-none-\w+", backend.tag(table(ADD)) or "")
+        of_module = {"arch": ["sm_80"], "modules": {"pkg.k": {"frontend": "cutile"}, "pkg.l": {"source": "pkg._l"}}}
+        assert backend.tag(of_module) == backend.tag(table(ADD))
+        of_module["modules"].pop("pkg.k")  # type: ignore[attr-defined]
+        assert backend.tag(of_module) is None
+
+
+def test_kernels_that_do_not_tell_where_they_were_made_are_among_what_a_module_has() -> None:
+    module = ModuleType("pkg._k")
+    vars(module).update(sqrt=math.sqrt, ad=functools.partial(print))  # a function of elsewhere, an object
+    (unit,) = units(ADD)
+    assert str(python_source.missing(unit, [module])).endswith("pkg._k has no function add; did you mean ad?")
+    assert "sqrt" not in str(python_source.missing(replace(unit, python="zzz"), [module]))
+
+
+WRONG = [
+    ("float31[::1]", {}, f'{KEY}.kernels.add: "float31[::1]" is no type; write bool_, int8'),
+    ("bfloat16", {}, f'{KEY}.kernels.add: "bfloat16" is no type; write bool_'),
+    ("float32[:1]", {}, f'{KEY}.kernels.add: "float32[:1]" is no array; write one colon for each'),
+    ("float32[:, ::1, :]", {}, f'{KEY}.kernels.add: "float32[:, ::1, :]" is no array; write one colon for each'),
+    ("int32:16", {}, f'{KEY}.kernels.add: "int32:16" has a hint, which only contiguous arrays'),
+    ("float32[:, :]:16", {}, f'{KEY}.kernels.add: "float32[:, :]:16" has a hint, which only contiguous arrays'),
+    ({"signature": ADD, "constants": {"T": "x"}}, {}, f"{KEY}.kernels.add.constants.T: expected a number, true or"),
+    ({"signature": ADD, "constexprs": {}}, {}, f"{KEY}.kernels.add.constexprs: unknown key"),
+    (ADD, {"options": {"lineinfo": True}}, f"{KEY}.options.lineinfo: cuTile's kernels have no such option here"),
+    (ADD, {"options": {"max-registers": 32}}, f"{KEY}.options.max-registers: cuTile's kernels have no such option"),
+    (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into cuTile's kernels; remove it"),
+    (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end cutile has no functions; remove them"),
+    (
+        ADD,
+        {"arch": ("compute_80",)},
+        "tool.aotcuda.arch: compute_80 cannot be built for pkg.k: cuTile's compiler makes",
+    ),
+    (ADD, {"arch": ("sm_75",)}, "tool.aotcuda.arch: sm_75 cannot be built for pkg.k: cuTile's kernels run on GPUs of"),
+    (ADD, {"arch": ("sm_100f",)}, "tool.aotcuda.arch: sm_100f cannot be built for pkg.k: cuTile's compiler makes no"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "module", "said"), WRONG, ids=[said.partition(": ")[2][:40] for *_, said in WRONG])
+def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan.make(parse(table(kernel, **module), environ={}))
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+SOURCE = """
+from typing import Annotated
+
+import cuda.tile as ct
+
+
+@ct.kernel
+def add(x, out, n, TILE: ct.Constant[int]):
+    at = ct.bid(0)
+    ct.store(out, index=(at,), tile=ct.load(x, index=(at,), shape=(TILE,)) + n)
+
+
+@ct.kernel
+def defaulted(x, TILE: ct.Constant[int] = 64):
+    ct.store(x, index=(ct.bid(0),), tile=ct.load(x, index=(ct.bid(0),), shape=(TILE,)))
+
+
+@ct.kernel
+def pairs(x: tuple[ct.Array, ct.Array]):
+    pass
+
+
+@ct.kernel
+def static(x: Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(0,))]):
+    pass
+
+
+@ct.kernel
+def large(x: ct.IndexedWithInt64, n: ct.ScalarInt64):
+    ct.store(x, index=(ct.bid(0),), tile=ct.load(x, index=(ct.bid(0),), shape=(64,)) + n)
+
+
+@ct.kernel
+def wrong(x):
+    ct.load(x, index=(0,), shape=(48,))
+
+
+@ct.kernel
+def rows(x):
+    ct.store(x, index=(ct.bid(0), 0), tile=2 * ct.load(x, index=(ct.bid(0), 0), shape=(1, 64)))
+
+
+def plain(x):
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def front() -> Any:
+    """The front end, where cuda-tile and tileiras are installed."""
+    pytest.importorskip("cuda.tile", reason="cuda-tile is not installed (extra cutile)")
+    from aotcuda.builder.frontends.cutile.compiler import CutileFrontEnd
+
+    found = CutileFrontEnd()
+    try:
+        found.prepare("")
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    return found
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with SOURCE, which can be imported."""
+    folder = tmp_path_factory.mktemp("tiles")
+    (folder / "tiles_source.py").write_text(SOURCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield folder
+    sys.modules.pop("tiles_source", None)
+
+
+@pytest.fixture
+def build(front: Any, root: Path) -> Any:
+    """What compiles a kernel of SOURCE: for each of its variants what came out."""
+    front._root = str(root)
+
+    def build(kernel: Any, arch: str = "sm_80") -> list[Any]:
+        found = []
+        for unit in units(kernel, source="tiles_source"):
+            loaded = front.load(unit, str(root))
+            for settled in front.settled(unit, loaded):
+                front.resolve(settled, loaded)
+                found.append(front.compile_kernel(settled, loaded, tables.target(target_of(arch))))
+        return found
+
+    return build
+
+
+REFUSED = [
+    (
+        {"signature": ADD},
+        CompileError,
+        f"{KEY}.kernels.add.constants: TILE is missing, a ct.Constant of add; write for",
+    ),
+    (
+        {"signature": "float32[::1]", "constants": {"TILE": 64}},
+        CompileError,
+        f"{KEY}.kernels.add.signature: 'float32[::1]' has 1 types, and add takes 3 arguments beside constants: x, ",
+    ),
+    (
+        {"signature": ADD, "constants": {"TILE": 64, "n": 3}},
+        CompileError,
+        f"{KEY}.kernels.add.constants.n: n is an argument of add, and no ct.Constant; its constants are TILE",
+    ),
+    (
+        {"signature": ADD, "constants": {"TILE": 64, "m": 3}},
+        CompileError,
+        f"{KEY}.kernels.add.constants.m: m is no parameter of add, and no ct.Constant; its constants are TILE",
+    ),
+    (
+        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x", "n"]},
+        CompileError,
+        f"{KEY}.kernels.add.overlap: n is no array of add; name two or more of its arrays (x, out), or leave it out",
+    ),
+    (
+        {"signature": ADD, "constants": {"TILE": 64}, "overlap": ["x"]},
+        CompileError,
+        f"{KEY}.kernels.add.overlap: one array alone overlaps no other; name two or more of its arrays (x, out), or",
+    ),
+    ({"python": "ad", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source has no function ad; did you"),
+    ({"python": "plain", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source.plain is function, and no"),
+    ({"python": "pairs", "signature": ADD}, CompileError, f"{KEY}.kernels.add: pairs takes a tuple, x; packaged"),
+    ({"python": "static", "signature": ADD}, CompileError, f"{KEY}.kernels.add: x of static has static_shape_dims or"),
+    (
+        {"python": "wrong", "signature": "float32[::1]", "specialise": "exact"},
+        CompileError,
+        f"{KEY}.kernels.add: void(float32[::1]): cuda-tile cannot compile it for sm_80: ",
+    ),
+    (
+        {"python": "large", "signature": "float32[::1], int32", "specialise": "exact"},
+        CompileError,
+        f"{KEY}.kernels.add: void(float32[::1], int32): cuda-tile cannot compile it for sm_80: Invalid kernel",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind", "said"), REFUSED, ids=[said.partition(": ")[2][:30] for *_, said in REFUSED]
+)
+def test_what_the_source_does_not_allow_is_refused_in_words(
+    build: Any, kernel: Any, kind: type[AotcudaError], said: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        build(kernel)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cuda_tile_refuses_has_the_users_line(build: Any) -> None:
+    with pytest.raises(CompileError, match=r"48.* \(tiles_source\.py:\d+\)$"):
+        build({"python": "wrong", "signature": "float32[::1]", "specialise": "exact"})
+
+
+def test_a_target_that_tileiras_lacks_is_named_with_those_that_it_has(build: Any) -> None:
+    with pytest.raises(ToolchainError, match=r"^tool.aotcuda.arch: sm_99a is not known to tileiras \d.*, sm_90, "):
+        build({"signature": ADD, "constants": {"TILE": 64}}, arch="sm_99")
+
+
+def test_what_the_compiler_is_told_is_what_launches_check(build: Any) -> None:
+    even, aligned, plain = build({"python": "rows", "signature": "float16[:, ::1]"})
+    assert "divisor" not in repr(plain.parameters)
+    for found, extents in ((even, 16), (aligned, None)):
+        x = found.parameters[0]
+        assert x["divisor"] == 16
+        assert [size.get("divisor") for size in x["sizes"]] == [extents, extents, 8, None]
+
+
+@pytest.mark.parametrize(("overlap", "wanted"), [((), ((0, 1),)), (("x", "out"), ())])
+def test_arrays_that_are_not_said_to_overlap_are_to_lie_apart(build: Any, overlap: Any, wanted: Any) -> None:
+    found = build({"signature": ADD, "constants": {"TILE": 64}, "overlap": [*overlap]})
+    assert {one.apart for one in found} == {wanted}
+
+
+def test_an_array_that_is_indexed_with_64_bits_has_such_sizes(build: Any) -> None:
+    (found,) = build({"python": "large", "signature": "float32[:], int64", "specialise": "exact"})
+    assert [size["format"] for size in found.parameters[0]["sizes"]] == ["q", "q"]
+    assert found.layout == ((0, 8), (8, 8), (16, 8), (24, 8))
+    assert found.parameters[0]["sizes"][1]["least"] == 0
+
+
+def test_a_constants_default_in_the_source_is_taken(build: Any) -> None:
+    (found,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})
+    assert found.parameters[1]["value"] == 64
+    assert found.arguments == ({"name": "x"}, {"name": "TILE", "default": 64})
+
+
+def test_a_missing_tileiras_is_named_with_what_installs_it(front: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.tile import _compile
+
+    def nowhere() -> Any:
+        message = "'tileiras' compiler not found"
+        raise FileNotFoundError(message)
+
+    monkeypatch.setattr(_compile, "_find_compiler_bin", nowhere)
+    with pytest.raises(ToolchainError, match=re.escape("pip install 'aotcuda[cutile]'")):
+        type(front)().prepare("")
+
+
+def test_a_tileiras_on_path_takes_what_lies_beside_it_whatever_toolkit_builds(
+    front: Any, build: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from cuda.tile import _compile
+
+    found = Path(_compile._find_compiler_bin().path)
+    (code,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})[0].code
+    for folder in ("bin", "nvvm/bin", "lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "bin" / "ptxas").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "ptxas").chmod(0o755)
+    monkeypatch.setattr(_compile, "_find_pip_tileiras", lambda: None)
+    monkeypatch.setenv("PATH", str(found.parent))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    _compile._find_compiler_bin.cache_clear()
+    try:
+        front.prepare("")
+        options = units(ADD)[0].options
+        made = front.assemble("pkg.k", [code], tables.target(target_of("sm_80")), options)
+    finally:
+        _compile._find_compiler_bin.cache_clear()
+    assert made.cuda >= (13, 4)
+
+
+def test_another_release_of_cuda_tile_is_refused(front: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aotcuda.builder.frontends.numba import private_parts
+
+    monkeypatch.setattr(private_parts, "version", lambda _: "1.8.0")
+    with pytest.raises(ToolchainError, match=r"^cuda-tile 1\.8\.0 was not tested with this aotcuda, 1\.7\.0 was: pip"):
+        type(front)().prepare("")
