@@ -4,7 +4,7 @@ Each round starts a build whose cache is empty or lacks half of its entries, kil
 and builds again with what is left in the cache. It fails if that build fails or warns, or if it gives other files than
 a build without the cache.
 
-    python bench/build_cache_kills.py [--kills 100] [--seed 1]
+    python bench/build_cache_kills.py [--kills 25] [--seed 1]
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ print(*built.warnings, *built.notes, sep="\\n", end="")
 
 def main() -> int:
     parser = machine.parser(__doc__, "build_cache_kills")
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     here = machine.describe()

@@ -131,7 +131,7 @@ def _run(folder: Path, workers: int, wheel: Path | None, *, stand_in: bool) -> A
     environment = {
         **os.environ,
         "AOTCUDA_CACHE_DIR": str(folder / "cache"),
-        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(_ROOT)]),
+        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(_ROOT), os.environ.get("PYTHONPATH", "")]),
         "DASK_DISTRIBUTED__WORKER__DAEMON": "true",
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "600s",
     }

@@ -46,7 +46,7 @@ def machine_toolkits() -> list[str]:
     """The folders of toolkits that are no Python packages, as far as they are there."""
     folders = (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda")
     paths = (os.path.realpath(folder) for folder in folders if folder)
-    return [path for path in dict.fromkeys(paths) if os.path.isfile(os.path.join(path, "version.json"))]
+    return [path for path in dict.fromkeys(paths) if os.path.isdir(path)]
 
 
 def digest(path: str) -> str | None:

@@ -111,7 +111,7 @@ def test_a_damaged_module_is_told_and_ends_nothing(site: Path, capsys: pytest.Ca
 def test_where_nothing_is_installed_it_says_so(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = told(capsys)
     assert lines["module"] == "none that aotcuda built is installed"
-    assert lines["toolkit"].startswith(("none: ", "the machine's own in "))
+    assert lines["toolkit"].startswith(("none is installed: ", "the machine's own in "))
     assert lines["numba-cuda"].startswith("not installed: pip install 'aotcuda[cu")
 
 
@@ -160,3 +160,13 @@ def test_a_report_names_neither_the_user_nor_what_opens_a_store(
     assert "AOTCUDA_BUILD_CACHE=s3://store/cache\n" in text
     assert "AOTCUDA_CACHE_DIR=~/kept\n" in text
     assert "CUDA_VISIBLE_DEVICES=\n" in text
+
+
+def test_the_machines_own_toolkit_is_named_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on machines of clouds, whose folder has no file of versions."""
+    (tmp_path / "cuda").mkdir()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    found = doctor.examine()
+    assert str(tmp_path / "cuda") in found["machine_toolkits"]
+    assert f"the machine's own in {tmp_path / 'cuda'}\n" in doctor.render(found)

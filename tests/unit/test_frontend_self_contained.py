@@ -6,7 +6,7 @@ import pytest
 
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 
-KERNEL = "define void @k() {{\n  call void @f({} @x)\n  ret void\n}}\n"
+KERNEL = "define void @k() {{\n  store i32 1, {} @x\n  ret void\n}}\n"
 
 OWN = {
     "nothing": "",
@@ -15,6 +15,8 @@ OWN = {
     "a shared array": "@x = addrspace(3) global [32 x float] undef, align 4",
     "a list for the compiler": '@"llvm.used" = appending global [1 x i8*] [i8* @x], section "llvm.metadata"',
     "what nobody uses": "@unused = common global i8* null",
+    "instructions": "declare void @llvm.nvvm.barrier0()\ndeclare float @__nv_expf(float)",
+    "a helper": 'declare i32 @"helper"(i8*)\ndefine linkonce_odr i32 @"helper"(i8* %".1") {\n}',
     "a longer name": '@"x" = internal global i32 0\n@xx = common global i32 0',
 }
 OTHERS = {
@@ -22,6 +24,8 @@ OTHERS = {
     "a quoted one": '@"x" = global i32 0',
     "one of somebody else": "@x = external addrspace(1) global i32",
     "a constant": "@x = addrspace(4) constant i32 3",
+    "what the driver defines": "declare i32 @vprintf(i8*, i8*)",
+    "another function": 'declare i32 @"_ZN4oneEv"()',
     "dynamic shared memory": "@x = external addrspace(3) global [0 x float]",
 }
 
