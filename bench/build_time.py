@@ -13,6 +13,7 @@ is not timed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -156,11 +157,9 @@ def _family(pid: int) -> list[int]:
     """A process and all that descend from it."""
     found = [pid]
     for one in found:
-        for task in Path(f"/proc/{one}/task").glob("*/children"):
-            try:
-                found += map(int, task.read_text().split())
-            except OSError:  # it has ended
-                continue
+        with contextlib.suppress(OSError):  # it has ended, or one of its threads
+            for task in list(Path(f"/proc/{one}/task").iterdir()):
+                found += map(int, (task / "children").read_text().split())
     return found
 
 
