@@ -70,13 +70,17 @@ def main() -> int:
         config.write_text(config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n')
         source = project / "stopped" / "_kernels.py"
         text = source.read_text()
-        whole = {route: _whole(project, route, temporary) for route in ROUTES}
-        _tidy(project)
+        whole, complete = {}, {}
+        for route in ROUTES:
+            whole[route] = _whole(project, route, temporary)
+            complete[route] = {*_files(project)}
+            _tidy(project)
         for number in range(arguments.kills):
             source.write_text(DAEMON * (number % 2) + DEAF * (number % 4 == 3) + text)
             route = chance.choice([*ROUTES])
             how = SIGNALS[number % len(SIGNALS)]
-            what = _round(project, route, how, chance.uniform(0, whole[route] * 1.05), temporary, gone)
+            after = chance.uniform(0, whole[route] * 1.05)
+            what = _round(project, route, how, after, temporary, gone, complete[route])
             state[what.partition(":")[0]] += 1
             print(f"\r{number + 1}", end="", file=sys.stderr, flush=True)
             if ":" in what:
@@ -85,11 +89,11 @@ def main() -> int:
         source.write_text(text)
         left = len(list(temporary.iterdir()))
         _whole(project, "wheel", temporary)
-        after = [path.name for path in temporary.iterdir() if "aotcuda" in path.name]
+        remaining = [path.name for path in temporary.iterdir() if "aotcuda" in path.name]
         others = [path.name for path in temporary.iterdir() if "aotcuda" not in path.name]
-        problems += [f"left after the last build: {name}" for name in after]
+        problems += [f"left after the last build: {name}" for name in remaining]
     rows: list[tuple[object, ...]] = [("kills", arguments.kills), *sorted(state.items())]
-    rows += [("temporary files left by SIGKILL", left), ("of those after the next build", len(after))]
+    rows += [("temporary files left by SIGKILL", left), ("of those after the next build", len(remaining))]
     rows += [("hatchling's own files", len(others)), ("failures", len(problems))]
     machine.table(("", "count"), rows)
     print(f"\nuntil the last process was gone: median {sorted(gone)[len(gone) // 2]:.2f} s, longest {max(gone):.2f} s")
@@ -100,7 +104,7 @@ def main() -> int:
         kills=arguments.kills,
         found=dict(state),
         left_by_sigkill=left,
-        left_after_the_next_build=len(after),
+        left_after_the_next_build=len(remaining),
         hatchlings_own_files=len(others),
         failures=len(problems),
         seconds_until_all_are_gone=machine.summary(gone) | {"max": round(max(gone), 3)},
@@ -131,8 +135,19 @@ def _whole(project: Path, route: str, temporary: Path) -> float:
     return time.perf_counter() - begin
 
 
-def _round(project: Path, route: str, how: signal.Signals, after: float, temporary: Path, gone: list[float]) -> str:
-    """Stop one build; what became of it, and behind a colon what is wrong with that."""
+def _round(
+    project: Path,
+    route: str,
+    how: signal.Signals,
+    after: float,
+    temporary: Path,
+    gone: list[float],
+    complete: set[str],
+) -> str:
+    """Stop one build; what became of it, and behind a colon what is wrong with that.
+
+    `complete` are the files of a project that was built.
+    """
     before = _files(project)
     earlier = set(temporary.iterdir())
     mark = str(uuid.uuid4())
@@ -151,6 +166,8 @@ def _round(project: Path, route: str, how: signal.Signals, after: float, tempora
     if gone[-1] > LIMIT:
         return f"too slow:{gone[-1]:.1f} s, {left} left; {build.returncode} {err}"
     new = [path.name for path in set(temporary.iterdir()) - earlier]
+    if (build.returncode == -how and not err) and {*_files(project)} == complete != {*before}:
+        return "it had ended"  # all is written, the signals are nobody's again, and Python has not ended yet
     if _files(project) != before and how != signal.SIGKILL:
         return f"half-written:{err}"
     if how == signal.SIGKILL:

@@ -15,6 +15,9 @@ PARALLEL = ("-n", "auto", "--dist", "loadfile")
 # What the first release of numba-cuda needs of what it requires, where the environment has a later one.
 BESIDE_OLDEST = ("cuda-core<1", "llvmlite<0.48")
 
+# Where kernels are handed to PyTorch, JAX and TVM-FFI, which are large, and which few other tests may see.
+OF_LIBRARIES = [f"tests/unit/test_{name}.py" for name in ("torch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")]
+
 # Beside those of CUDA 13, which the environment itself has: tests build with both by putting the folder on PYTHONPATH.
 CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "nvjitlink")
 
@@ -38,8 +41,11 @@ def main() -> None:
     for folder, packages in (("cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12]), ("oldest", oldest())):
         if not (where := python.parents[1] / folder).is_dir():
             run(*pip, "--target", where, *packages)
-    say("pytest")
     os.chdir(ROOT)
+    if not sys.argv[1:]:
+        say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
+        run(make("libraries", "--editable", f"{ROOT}[libraries]"), "-m", "pytest", "-q", *OF_LIBRARIES)
+    say("pytest")
     os.execve(python, [str(python), "-m", "pytest", *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
 
 
