@@ -141,11 +141,17 @@ def test_exported(operators, tmp_path):
 
 
 AOT_INDUCTOR = """
+import sys
 import torch
-import aotcuda.torch
-import quickstart.kernels as k
 
-axpy = aotcuda.torch.op(k.axpy, grid=4, block=256, outputs={"out": "x"}, name="gputests::axpy")
+if sys.argv[1] == "alone":
+    def axpy(a, x, y):
+        return a * x + y
+else:
+    import aotcuda.torch
+    import quickstart.kernels as k
+
+    axpy = aotcuda.torch.op(k.axpy, grid=4, block=256, outputs={"out": "x"}, name="gputests::axpy")
 
 
 class Model(torch.nn.Module):
@@ -156,7 +162,7 @@ class Model(torch.nn.Module):
 x = torch.linspace(-2, 2, 1000, device="cuda")
 y = torch.ones_like(x)
 exported = torch.export.export(Model(), (x, y))
-package = torch._inductor.aoti_compile_and_package(exported, package_path="model.pt2")
+package = torch._inductor.aoti_compile_and_package(exported, package_path=sys.argv[1] + ".pt2")
 torch.testing.assert_close(torch._inductor.aoti_load_package(package)(x, y), (2 * x + y).relu())
 print("right")
 """
@@ -165,15 +171,18 @@ print("right")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
 def test_by_aot_inductor(installed, tmp_path):
     """In a process of its own: PyTorch loads what it compiled beside whatever libraries the process has already."""
-    search = os.pathsep.join([str(installed / "quickstart"), str(REPOSITORY), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", AOT_INDUCTOR],
-        env={**os.environ, "PYTHONPATH": search},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+
+    def run(what):
+        search = os.pathsep.join([str(installed / "quickstart"), str(REPOSITORY), *sys.path])
+        command = [sys.executable, "-X", "faulthandler", "-c", AOT_INDUCTOR, what]
+        environment = {**os.environ, "PYTHONPATH": search}
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = run("packaged")
+    if done.returncode < 0 and run("alone").returncode == done.returncode:
+        pytest.skip(
+            f"PyTorch {torch.__version__} crashes here as it loads a package with no operator of aotcuda's, too"
+        )
     assert done.stdout.endswith("right\n"), done.stderr[-4000:]
 
 
