@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from aotcuda.binary import fatbin
+from aotcuda.cache import compilers
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
@@ -240,8 +241,10 @@ class TestTheFallback:
             other_gpu.scale[1](cuda.array(np.zeros(4096)), 0.5, 4096)
 
     def test_without_triton_it_says_what_to_install(self, cuda, other_gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "triton", None)
-        find = importlib.util.find_spec
+        installed, find = compilers.installed, importlib.util.find_spec
+        monkeypatch.setattr(
+            compilers, "installed", lambda *names: {k: v for k, v in installed(*names).items() if k != "triton"}
+        )
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name, *rest: None if name == "triton" else find(name, *rest)
         )
