@@ -430,12 +430,14 @@ class Held:
 
 
 def _streams(pending: list[object]) -> Iterable[tuple[int, bool]]:
-    """The streams that a launch has to wait for, each with whether it has to wait for the launch."""
-    found: dict[int, bool] = {}
+    """The streams that a launch has to wait for, each once, with whether it has to wait for the launch."""
+    found: dict[int, tuple[int, bool]] = {}
     for item in pending:
         if isinstance(item, Ready):
-            found[item] = found.get(item, False) or item.mutual
-    return found.items()
+            key = item or streams.LEGACY  # which is one stream by two handles
+            handle, mutual = found.get(key, (item, False))
+            found[key] = handle, mutual or item.mutual
+    return found.values()
 
 
 def _decline(_args: tuple[object, ...]) -> int:

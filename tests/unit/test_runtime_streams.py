@@ -99,6 +99,18 @@ def test_forall_is_on_the_same_streams(cuda, current, first):
     assert ordered(cuda) == 3 * [cell for where in (LEADS.get(first, 0), 0, 55) for cell in expected(where, (first,))]
 
 
+@pytest.mark.parametrize("tensors", [0, 1])
+@pytest.mark.parametrize("interfaces", [0, 1])
+def test_the_legacy_stream_is_one_by_either_handle(cuda, current, tensors, interfaces):
+    current.update(torch=tensors)
+    k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
+    other = libraries.make(Array("instance", (State(stream=interfaces),)))
+    for _ in range(3):
+        k[1, 1, 55](array("exchange"), other)
+    found = [tuple(streams.LEGACY if part == 0 else part for part in pair) for pair in ordered(cuda)]
+    assert found == [(55, streams.LEGACY), ("launch", 55), (streams.LEGACY, 55)] * 3
+
+
 def test_the_stream_that_is_current_at_the_launch_counts(cuda, current):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     run = k[1, 1]
