@@ -352,9 +352,10 @@ class Kept:
         try:
             from aotcuda import system  # noqa: PLC0415 (few manifests are so long that a part of one is read)
 
-            return system.read_at(self._descriptor, start, end - start)
+            part: bytes = system.read_at(self._descriptor, start, end - start)
         except OSError as error:
             raise _unreadable(self._path, str(error.strerror)) from None
+        return part
 
     def __del__(self) -> None:
         if self._is_own():

@@ -64,6 +64,10 @@ if sys.platform == "linux":
             pass
         return False
 
+    def is_others(owner: int) -> bool:
+        """Whether the owner of a file is another user than this process's and the system's."""
+        return owner not in (os.geteuid(), 0)
+
     def kind_of_python() -> str:
         """For which Pythons extension modules are like this one's: `cpython-314t`."""
         return f"{sys.implementation.cache_tag}{sys.abiflags}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
+from aotcuda import system
+
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -27,7 +29,7 @@ def whose(folder: str) -> str | None:
     status = os.stat(folder)
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
-    if status.st_uid not in (os.geteuid(), 0):
+    if system.is_others(status.st_uid):
         return "belongs to another user"
     if status.st_mode & _OTHERS_WRITE:
         return f"can be written by others (chmod go-w {folder})"
