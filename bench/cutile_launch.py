@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import time
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -49,7 +48,7 @@ def main() -> int:
             launch()
             synchronize()
             right = torch.equal(out, x + y)
-            taken = median(_batch(launch, synchronize) for _ in range(arguments.turns))
+            taken = median(machine.host_time(launch, synchronize, _BATCH) for _ in range(arguments.turns))
             host[name] = taken if right else f"{taken:.2f}, and the numbers are wrong"
         except Exception as error:  # noqa: BLE001 (whether the driver takes it is what is asked)
             host[name] = f"{type(error).__name__}: {error}"
@@ -114,18 +113,6 @@ def _check(code: int) -> None:
     if code:
         message = f"CUresult {code}"
         raise RuntimeError(message)
-
-
-def _batch(launch: Callable[[], object], synchronize: Callable[[], object]) -> float:
-    """Microseconds of host time for a launch, in a batch that begins with an idle GPU."""
-    launch()
-    synchronize()
-    start = time.perf_counter()
-    for _ in range(_BATCH):
-        launch()
-    taken = time.perf_counter() - start
-    synchronize()
-    return taken / _BATCH * 1e6
 
 
 def _gpu_time(torch: Any, launch: Callable[[], object]) -> float:

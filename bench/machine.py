@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -51,6 +52,18 @@ def synchronize() -> Callable[[], object]:
     if library is None:
         sys.exit("this needs a GPU and its driver")
     return library.cuCtxSynchronize
+
+
+def host_time(launch: Callable[[], object], synchronize: Callable[[], object], launches: int) -> float:
+    """Microseconds of host time for a launch, in a batch that begins with an idle GPU."""
+    launch()
+    synchronize()
+    start = time.perf_counter()
+    for _ in range(launches):
+        launch()
+    taken = time.perf_counter() - start
+    synchronize()
+    return taken / launches * 1e6
 
 
 def resident() -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -135,7 +134,7 @@ def _host_times(
         found.setdefault(("C", "C"), []).append(by_c(_BATCH) / _BATCH * 1e6)
         for name, ways in cases.items():
             for way, launch in ways.items():
-                found.setdefault((name, way), []).append(_batch(launch, synchronize))
+                found.setdefault((name, way), []).append(machine.host_time(launch, synchronize, _BATCH))
     in_c = found["C", "C"]
     times: dict[str, dict[str, float]] = {}
     differences: dict[str, dict[str, float]] = {}
@@ -145,18 +144,6 @@ def _host_times(
             pairs = (value - base for value, base in zip(values, in_c, strict=True))
             differences.setdefault(name, {})[way] = median(pairs)
     return times, differences
-
-
-def _batch(launch: Callable[[], object], synchronize: Callable[[], object]) -> float:
-    """Microseconds of host time for a launch, in a batch that begins with an idle GPU."""
-    launch()
-    synchronize()
-    start = time.perf_counter()
-    for _ in range(_BATCH):
-        launch()
-    taken = time.perf_counter() - start
-    synchronize()
-    return taken / _BATCH * 1e6
 
 
 def _gpu_times(torch: Any, ways: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -107,13 +107,7 @@ def warn(text: str) -> None:
 
 def _check_installed(recipe: Recipe, what: str, cuda: int) -> None:
     front_end = frontends.find(recipe.frontend)  # an unknown one is for the configuration's check to refuse
-    package = front_end.package if front_end is not None else ""
-    if (
-        front_end is not None
-        and package
-        and package not in compilers.installed(front_end.distributions)
-        and not _is_importable(package)
-    ):
+    if front_end is not None and not _is_installed(front_end):
         message = (
             f"{what}: compiling it here needs {front_end.name}, which is not installed: "
             f"pip install {front_end.requirement(jit=True, cuda=cuda)!r}"
