@@ -114,7 +114,7 @@ def of(whole: manifest.Manifest, module: str) -> File:
     file.takes("print(module.name, module.kernels, module.functions, module.chosen, module.tiers, module.fast_path)")
     file.takes("print(module.choice_for((9, 0), driver=(13, 0)).why)")
     file.takes("module.preload()")
-    file.refuses("module.choice_for('9.0')")
+    file.refuses("module.choice_for(9.0)")
     file.refuses("m.no_such_name")
     file.refuses("after_all_that: int = 'it is still checked'")
     return file
