@@ -128,7 +128,7 @@ WRONG = [
         {},
         f"{KEY}.kernels.add.configs[0].when.n: 5 is more than 2; swap them",
     ),
-    (ADD, {"options": {"fastmath": True}}, f"{KEY}.options.fastmath: Triton's compiler has no such option here"),
+    (ADD, {"options": {"fastmath": True}}, f"{KEY}.options.fastmath: Triton's kernels have no such option here"),
     (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into Triton's kernels; remove it"),
     (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end triton has no functions; remove them"),
 ]

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.cutile.tables import Constant, CutileUnit, Type
+    from aotcuda.builder.frontends.cutile.tables import CutileUnit, Type
+    from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter, Size
 
 _DISTRIBUTION = "cuda-tile"
@@ -109,17 +110,12 @@ class CutileFrontEnd:
         """
         import cuda.tile  # noqa: PLC0415 (as in prepare)
 
-        imported = [python_source.import_source(name, unit, root) for name in unit.sources]
-        for module in imported:
-            for value in python_source.attributes(module, unit.python):
-                name = f"{module.__name__}.{unit.python}"
-                python_source.check_is_there(value, unit, name)
-                if isinstance(value, cuda.tile.kernel):
-                    return value
-                kind = type(value).__qualname__
-                message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
-                raise SourceError(message)
-        raise python_source.missing(unit, imported)
+        name, value = python_source.find(unit, unit.sources, root)
+        if isinstance(value, cuda.tile.kernel):
+            return value
+        kind = type(value).__qualname__
+        message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
+        raise SourceError(message)
 
     def settled(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
         """See FrontEnd: a unit for each specialisation.

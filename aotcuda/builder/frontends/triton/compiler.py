@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.triton.ptx import Field
-    from aotcuda.builder.frontends.triton.tables import Constant, TritonUnit, Type
+    from aotcuda.builder.frontends.triton.tables import TritonUnit, Type
+    from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
 _WARP = 32
@@ -73,12 +74,7 @@ class TritonFrontEnd:
         Raises:
             SourceError: A source cannot be imported, or has no such kernel.
         """
-        imported = [python_source.import_source(name, unit, root) for name in unit.sources]
-        for module in imported:
-            for value in python_source.attributes(module, unit.python):
-                python_source.check_is_there(value, unit, f"{module.__name__}.{unit.python}")
-                return _function(unit, value)
-        raise python_source.missing(unit, imported)
+        return _function(unit, *python_source.find(unit, unit.sources, root))
 
     def settled(self, unit: TritonUnit, loaded: Any) -> Sequence[TritonUnit]:
         """See FrontEnd: a unit for each specialisation.
@@ -156,8 +152,8 @@ class TritonFrontEnd:
 FRONT_END = TritonFrontEnd()
 
 
-def _function(unit: TritonUnit, value: Any) -> Any:
-    """The function of `@triton.jit` behind what the source has.
+def _function(unit: TritonUnit, name: str, value: Any) -> Any:
+    """The function of `@triton.jit` behind what the source has under a name.
 
     Raises:
         SourceError: It is none, or something stands around it that acts at each launch.
@@ -165,7 +161,6 @@ def _function(unit: TritonUnit, value: Any) -> Any:
     from triton.runtime import JITFunction  # noqa: PLC0415 (as in prepare)
     from triton.runtime.autotuner import Autotuner, Heuristics  # noqa: PLC0415
 
-    name = f"{unit.source}.{unit.python}"
     if isinstance(value, Heuristics):
         message = (
             f"{unit.key}: {name} is wrapped in @triton.heuristics, which computes constexprs at each launch; package "
@@ -174,7 +169,7 @@ def _function(unit: TritonUnit, value: Any) -> Any:
         raise SourceError(message)
     if isinstance(value, Autotuner):
         _check_hooks(unit, name, value)
-        return _function(unit, value.fn)
+        return _function(unit, name, value.fn)
     if not isinstance(value, JITFunction) or value.is_gluon():
         kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"{type(value).__qualname__}"
         message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
