@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.cutile import tables
 from aotcuda.builder.frontends.numba import private_parts
@@ -102,6 +103,11 @@ class CutileFrontEnd:
         self._known = _KNOWN_TARGET.findall(_said(tileiras, "--help"))
         return {_DISTRIBUTION: version(_DISTRIBUTION), **dict.fromkeys(_COMPILERS, release[1])}
 
+    def check_target(self, target: Target, where: str) -> None:
+        """See FrontEnd."""
+        if _name(target) not in self._known:
+            raise toolchain.unknown_target(_name(target), where, f"tileiras {versions.dotted(self._cuda)}", self._known)
+
     def load(self, unit: CutileUnit, root: str) -> Any:
         """See FrontEnd: the kernel that `@ct.kernel` has made.
 
@@ -141,9 +147,7 @@ class CutileFrontEnd:
 
         Raises:
             CompileError: cuda-tile refuses it.
-            ToolchainError: This tileiras does not know the target.
         """
-        self._check_target(target)
         bytecode = self._bytecode([(unit, loaded)], target)
         parameters, layout = _parameters(unit, loaded)
         return CompiledKernel(
@@ -185,14 +189,6 @@ class CutileFrontEnd:
     def include_dirs(self) -> list[str]:
         """See FrontEnd."""
         return []
-
-    def _check_target(self, target: Target) -> None:
-        if _name(target) not in self._known:
-            message = (
-                f"tool.aotcuda.arch: {target} is not known to tileiras {versions.dotted(self._cuda)}, which builds "
-                f"for {', '.join(self._known)}; leave it out, or install a newer one"
-            )
-            raise ToolchainError(message)
 
     def _bytecode(self, units: Sequence[tuple[CutileUnit, Any]], target: Target) -> bytes:
         """The Tile IR of some kernels, as one bytecode file.
