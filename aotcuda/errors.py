@@ -107,6 +107,10 @@ class LaunchError(AotcudaError, ValueError):
     """A launch configuration (grid, block, shared memory) that the device cannot take."""
 
 
+class CallError(LaunchError, TypeError):
+    """A kernel that was called without a configuration, or a device function that the host called."""
+
+
 class ArgumentError(AotcudaError, TypeError):
     """Arguments of a launch that no packaged signature accepts."""
 

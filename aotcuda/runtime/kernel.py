@@ -273,11 +273,11 @@ class Kernel:
             """Say how a kernel is launched.
 
             Raises:
-                TypeError: Always.
+                CallError: Always.
             """
-            name = self.__name__
-            message = f"{self} needs a configuration: {name}[grid, block](...) or {name}.forall(n)(...)"
-            raise TypeError(message)
+            from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+            raise mismatch.unconfigured(str(self), self.__name__)
 
     def documentation(self) -> str:
         """What `help` shows, `__doc__`; of the class where the manifest cannot be read."""

@@ -1,10 +1,13 @@
-"""What to tell a caller whose arguments no overload takes: the first line is complete in itself, lists follow it."""
+"""What to tell a caller whose arguments no overload takes: the first line is complete in itself, lists follow it.
+
+And one who calls what is not to be called: a kernel without its configuration, a device function.
+"""
 
 from __future__ import annotations
 
 import os
 
-from aotcuda.errors import ArgumentError
+from aotcuda.errors import ArgumentError, CallError
 from aotcuda.runtime.arguments import arrays, parameters, reading, views
 
 TYPE_CHECKING = False
@@ -76,6 +79,17 @@ def by_name(where: str, launch: str, record: Kernel | None, names: Iterable[str]
     lists = "".join(f"\n  packaged: {overload['signature']}" for overload in overloads)
     way = f"write {launch}({', '.join(nearest)})"
     return ArgumentError(f"{where} takes its arguments by position, not by name ({given}): {way}{lists}")
+
+
+def unconfigured(where: str, name: str, *ways: str) -> CallError:
+    """The error for a kernel that is called as it is; `ways` of launching it stand behind its name."""
+    shown = [f"{name}{way}(...)" for way in ways or ("[grid, block]", ".forall(n)")]
+    return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
+
+
+def on_the_host(where: str) -> CallError:
+    """The error for a device function that is called by the host."""
+    return CallError(f"{where} is a device function: kernels call it on the GPU, the host cannot")
 
 
 def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:

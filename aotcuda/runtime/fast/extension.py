@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 12
+_VERSION = 13
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -222,6 +222,10 @@ def learn(
         _use_cupy()
     if "torch" in families:
         in_use().set_torch_stream(arrays.torch_stream())
+    if _KINDS["exchange"] in kinds:
+        from aotcuda.runtime.fast import torch_bits  # noqa: PLC0415 (only with PyTorch)
+
+        torch_bits.tell(in_use())
     system.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
