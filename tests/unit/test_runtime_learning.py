@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 import sys
+import types
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.fast import extension
+from aotcuda.runtime.fast import extension, torch_bits
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
@@ -222,3 +224,80 @@ def test_tests_of_the_fast_paths_fail_where_nothing_is_learnt(module):
     assert done.returncode == 1, done.stdout
     counts = {what: int(number) for number, what in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}
     assert counts["error"] > 30, done.stdout
+
+
+def torch_with_bits(*, keys_agree=True):
+    """PyTorch's tensors as they lie in memory: a pointer in the object leads to where the word of their bits is."""
+    negative, conjugate, word = 1 << 32, 1 << 31, 0x9400010001
+
+    class TensorBase:
+        __slots__ = ("implementation",)
+
+        def __init__(self, keys):
+            self.implementation = struct.pack("Q", keys)  # bytes: an object with the word in it
+
+        keys = property(lambda self: struct.unpack("Q", self.implementation)[0])
+        _cdata = property(lambda self: id(self.implementation))
+
+        def is_neg(self):
+            return bool(self.keys & negative)
+
+        def is_conj(self):
+            return bool(self.keys & conjugate)
+
+        def conj(self):
+            return TensorBase(self.keys ^ conjugate)
+
+        imag = property(lambda self: TensorBase(self.keys & ~conjugate | negative))
+
+    def told(number):
+        return types.SimpleNamespace(raw_repr=lambda: number)
+
+    torch = sys.modules["torch"]
+    torch.complex64 = "complex64"
+    torch.empty = lambda _size, dtype="", **_device: TensorBase(word + bool(dtype))
+    torch._neg_view = lambda tensor: TensorBase(tensor.keys | negative)
+    torch._C.TensorBase = TensorBase
+    torch._C._dispatch_keys = lambda tensor: told(tensor.keys if keys_agree else tensor.keys + 1)
+    torch._C.DispatchKey = types.SimpleNamespace(Negative=negative, Conjugate=conjugate)
+    torch._C.DispatchKeySet = told
+    fake = vars(libraries.ExchangeTensor)
+    own = {name: value for name, value in fake.items() if name not in ("__dict__", "__weakref__", "is_neg", "is_conj")}
+    tensor = type("Tensor", (TensorBase,), own)
+    tensor.__module__ = "torch"
+    tensor.is_neg, tensor.is_conj = TensorBase.is_neg, TensorBase.is_conj
+
+    def make(keys=0):
+        made = tensor(libraries._Told((F4,)))
+        TensorBase.__init__(made, word + keys)
+        return made
+
+    return make, negative, conjugate
+
+
+@pytest.mark.parametrize("keys_agree", [True, False])
+def test_lazy_negatives_are_told_by_the_word_that_says_so(cuda, installed, extension_module, monkeypatch, keys_agree):
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    monkeypatch.setattr(torch_bits, "_asked", [])
+    make, negative, conjugate = torch_with_bits(keys_agree=keys_agree)
+    found = torch_bits.find()
+    assert (found is not None) is keys_agree
+    if found is not None:
+        assert found[3] == negative | conjugate
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    asked = []
+    tensors = [make() for _ in range(3)]
+    type(tensors[0]).is_neg = lambda self: asked.append(self) or bool(self.keys & negative)
+    for tensor in tensors:
+        k[1, 1](tensor)
+    assert (tensors[2] in asked) is not keys_agree
+    with pytest.raises(ArgumentError, match="call resolve_conj"):
+        k[1, 1](make(negative))
+    assert len(cuda.launches()) == 3
+
+
+@pytest.mark.usefixtures("installed")
+def test_nothing_is_said_of_the_bits_of_another_pytorch():
+    torch_with_bits()
+    del sys.modules["torch"]._C.TensorBase
+    assert torch_bits.find() is None

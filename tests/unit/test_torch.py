@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import warnings
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.fast import torch_bits
 from support import manifests
 
 with warnings.catch_warnings():
@@ -217,3 +219,17 @@ def test_aotcuda_imports_no_pytorch():
     code = "import aotcuda, sys; aotcuda.load; print([name for name in sys.modules if name in ('torch', 'jax')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
+def test_the_bits_of_lazy_tensors_are_where_they_were_found(dtype):
+    base, pointer, word, bits = torch_bits.find()
+    number = torch.ones(4, 4, dtype=dtype)
+    views = [number, number[::2], number.T, torch._neg_view(number), torch.nn.Parameter(torch.ones(2)), number.conj()]
+    if dtype.is_complex:
+        views += [number.conj().imag, number.conj().real, number.conj().resolve_conj(), number.conj().conj()]
+    for view in views:
+        assert isinstance(view, base)
+        implementation = ctypes.c_void_p.from_address(id(view) + pointer).value
+        found = ctypes.c_uint64.from_address(implementation + word).value
+        assert bool(found & bits) is (view.is_neg() or view.is_conj())

@@ -24,17 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.layout import PackedOverload
-    from aotcuda.runtime.arguments.overloads import Group
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
-    from aotcuda.runtime.images.loaded_library import LoadedLibrary
+    from aotcuda.runtime.arguments.overloads import Group, PackedOverload
+    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 12
+_VERSION = 13
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -115,15 +113,7 @@ def _find() -> tuple[Any, str]:
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
-    import copyreg  # noqa: PLC0415 (likewise)
-
-    copyreg.pickle(_launch.Launcher, _reduced)
     return _launch, ""
-
-
-def _reduced(launcher: Any) -> Any:
-    """What the launcher in Python that is behind one of the extension's says of being pickled."""
-    return launcher.reduced()
 
 
 class Records:
@@ -232,6 +222,10 @@ def learn(
         _use_cupy()
     if "torch" in families:
         in_use().set_torch_stream(arrays.torch_stream())
+    if _KINDS["exchange"] in kinds:
+        from aotcuda.runtime.fast import torch_bits  # noqa: PLC0415 (only with PyTorch)
+
+        torch_bits.tell(in_use())
     system.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1

@@ -105,6 +105,16 @@ typedef struct {
 static SHARED(const Source *) cupy_source;
 static SHARED(const Source *) torch_source; /* NULL: PyTorch has none */
 
+/* Where a tensor of PyTorch's has its bits for lazy negation and conjugation, as aotcuda.runtime.fast.torch_bits found
+ * them: a pointer in the Python object leads to an object of C++, which has the word. Never freed, as sources are not. */
+typedef struct {
+    PyTypeObject *base; /* the layout is that of this type's objects, subclasses' included */
+    int pointer, word;  /* where they are, in bytes */
+    uint64_t bits;      /* set in the word of a view whose memory holds other numbers than it shows */
+} LazyBits;
+
+static SHARED(const LazyBits *) torch_bits; /* NULL: tensors are asked by their methods */
+
 /* CUDA cannot be used in a process that forked after it was started. */
 static SHARED(int) disabled = 0;
 
@@ -113,9 +123,19 @@ static SHARED(int) disabled = 0;
 enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHAPE = 16, WORD_STRIDE = 32, WORD_STEP = 48 };
 enum { MOST_WORDS = 40, MOST_SIZES = 10, SIZE_BYTES = 9, MOST_STARTS = 128, MOST_PAIRS = 64, ANY_DIMENSIONS = 255 };
 
+/* What there is of an array for kernels to take, by its place in View.numbers. */
+enum { NUMBER_SHAPE = 4, NUMBER_STRIDE = NUMBER_SHAPE + MOST_DIMENSIONS, NUMBER_STEP = NUMBER_STRIDE + MOST_DIMENSIONS };
+enum { NUMBERS = NUMBER_STEP + MOST_DIMENSIONS };
+
+/* The place of what a word means; the word is of a dimension that there is. */
+static unsigned char number_of(unsigned char word) {
+    int family = word / 16;
+    return (unsigned char)(family ? NUMBER_SHAPE + (family - 1) * MOST_DIMENSIONS + word % 16 : word);
+}
+
 /* A number that a kernel takes from an array, as a parameter of its own. */
 typedef struct {
-    unsigned char word;
+    unsigned char number; /* its place in View.numbers */
     char format; /* of an integer, as struct has it */
     unsigned char bounded; /* it must not be negative */
     int divisor;           /* 1: it may be any */
@@ -132,7 +152,7 @@ typedef struct {
     PyObject *dtype;     /* of an array, as arrays.element() names it */
     PyObject *value;     /* of a constant; NULL for None */
     int64_t divisor, least, most; /* of a number, the first of an array's address too; 1 and the bounds of int64 for none */
-    unsigned char words[MOST_WORDS];
+    unsigned char numbers[MOST_WORDS]; /* of an array: places in View.numbers, in the order of the block */
     Size sizes[MOST_SIZES];
 } Parameter;
 
@@ -170,7 +190,7 @@ static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes,
     for (int i = 0; i < parameter->sizes_count; i++, sizes += SIZE_BYTES) {
         Size *found = &parameter->sizes[i];
         int32_t offset;
-        found->word = (unsigned char)sizes[0];
+        found->number = words_fit(sizes, 1, ndim) ? number_of((unsigned char)sizes[0]) : 0;
         found->format = sizes[1];
         memcpy(&offset, sizes + 2, sizeof offset);
         found->offset = offset;
@@ -179,7 +199,7 @@ static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes,
         if (found->divisor < 1 || !found->format || !strchr("bBhHiIqQ", found->format) || !words_fit(sizes, 1, ndim) || offset < 0 ||
             offset > size - format_bytes(found->format))
             return 0;
-        parameter->counts_elements |= found->word >= WORD_STEP;
+        parameter->counts_elements |= found->number >= NUMBER_STEP;
     }
     return 1;
 }
@@ -273,9 +293,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         parameter->divisor = divisor;
         parameter->least = least;
         parameter->most = most;
-        memcpy(parameter->words, words, words_count);
-        for (Py_ssize_t j = 0; j < words_count; j++)
-            parameter->counts_elements |= parameter->words[j] >= WORD_STEP;
+        for (Py_ssize_t j = 0; j < words_count; j++) {
+            parameter->numbers[j] = number_of((unsigned char)words[j]);
+            parameter->counts_elements |= parameter->numbers[j] >= NUMBER_STEP;
+        }
     }
     if (!read_pairs(self, (const unsigned char *)apart, apart_bytes)) {
         Py_DECREF(self);
@@ -301,13 +322,19 @@ static void plan_dealloc(Plan *self) {
 
 typedef struct {
     uint64_t id; /* of the element type, as the array's library has it; 0 for none */
-    uint64_t address;
-    int device; /* the ordinal of the GPU that its library says it is on; -1: the driver has to be asked */
+    int device;  /* the ordinal of the GPU that its library says it is on; -1: the driver has to be asked */
     int ndim, readonly, has_strides; /* without strides: C-contiguous */
     int in_elements;                 /* strides count elements, not bytes, until `settle` */
-    int64_t items;                   /* from `settle` on */
-    int64_t shape[MOST_DIMENSIONS];
-    int64_t strides[MOST_DIMENSIONS];
+    union {
+        int64_t numbers[NUMBERS];
+        struct { /* in the order of the words, and of the NUMBER_ places */
+            int64_t zero, items, itemsize; /* these, and from `shape` on what is not told, from `settle` on */
+            uint64_t address;
+            int64_t shape[MOST_DIMENSIONS];
+            int64_t strides[MOST_DIMENSIONS];
+            int64_t steps[MOST_DIMENSIONS]; /* strides in elements */
+        };
+    };
 } View;
 
 /* Products that may not fit. */
@@ -324,44 +351,32 @@ static int multiply(int64_t left, int64_t right, int64_t *result) {
 #endif
 }
 
-/* The strides, in bytes, of a contiguous array; `settle` has seen that they fit. */
-static void contiguous_strides(const View *view, int itemsize, char order, int64_t *strides) {
-    int64_t step = itemsize;
-    for (int i = 0; i < view->ndim; i++) {
-        int axis = order == 'C' ? view->ndim - 1 - i : i;
-        strides[axis] = step;
-        step *= view->shape[axis];
-    }
-}
-
-static int is_contiguous(const View *view, int itemsize, char order) {
-    int64_t strides[MOST_DIMENSIONS];
-    if (view->items == 0)
-        return 1;
-    contiguous_strides(view, itemsize, order, strides);
-    for (int i = 0; i < view->ndim; i++)
-        if (view->shape[i] != 1 && view->strides[i] != strides[i])
-            return 0;
-    return 1;
-}
-
-/* What arrays.view() does: 0 if no array can be so. Afterwards there are strides only where it is not C-contiguous. */
+/* What arrays.view() does: 0 if no array can be so. Afterwards there are strides of its own only where it is not
+ * C-contiguous; where it is, `strides` and `steps` are those of its shape. */
 static int settle(View *view, int itemsize) {
-    int64_t bytes = itemsize, items = 1;
-    for (int i = 0; i < view->ndim; i++) {
+    int64_t bytes = itemsize, items = 1, steps[MOST_DIMENSIONS];
+    int is_contiguous = 1;
+    for (int i = view->ndim - 1; i >= 0; i--) {
         int64_t extent = view->shape[i];
         if (extent < 0 || !multiply(bytes, extent ? extent : 1, &bytes))
             return 0;
+        steps[i] = items;
         items *= extent; /* smaller than what fitted */
     }
+    view->zero = 0;
     view->items = items;
-    if (!view->has_strides)
-        return 1;
-    for (int i = 0; view->in_elements && i < view->ndim; i++)
-        if (!multiply(view->strides[i], itemsize, &view->strides[i]))
+    view->itemsize = itemsize;
+    for (int i = 0; view->has_strides && i < view->ndim; i++) {
+        if (view->in_elements && !multiply(view->strides[i], itemsize, &view->strides[i]))
             return 0;
+        is_contiguous &= view->shape[i] == 1 || view->strides[i] == steps[i] * itemsize;
+    }
     view->in_elements = 0;
-    view->has_strides = !is_contiguous(view, itemsize, 'C');
+    view->has_strides &= items && !is_contiguous;
+    for (int i = 0; !view->has_strides && i < view->ndim; i++) {
+        view->steps[i] = steps[i];
+        view->strides[i] = steps[i] * itemsize;
+    }
     return 1;
 }
 
@@ -549,6 +564,13 @@ static int torch_stream_fits(PyObject *tensor, Reading *reading) {
     return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 0);
 }
 
+/* How arrays of a type are read, where that can be known of the type. */
+typedef struct {
+    const Exchange *exchange;
+    const LazyBits *bits;
+    PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
+} Access;
+
 /* Views whose memory holds other numbers than they show: PyTorch negates and conjugates lazily. */
 static int is_plain_torch(PyObject *tensor, int maybe_complex, PyCFunction is_neg) {
     PyObject *view = is_neg ? is_neg(tensor, NULL) : PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL);
@@ -593,7 +615,16 @@ static int read_torch(PyObject *tensor, View *view, Reading *reading) {
     return !PyErr_Occurred() && torch_stream_fits(tensor, reading);
 }
 
-static int read_exchange(PyObject *object, const Exchange *exchange, PyCFunction is_neg, View *view, Reading *reading) {
+/* The same of a tensor whose class has what PyTorch's has; asking its method takes 80 ns, for a word of memory. */
+static int is_plain_exchange(PyObject *tensor, int maybe_complex, const Access *access) {
+    if (!access->bits)
+        return is_plain_torch(tensor, maybe_complex, access->is_neg);
+    const char *implementation = *(const char *const *)((const char *)tensor + access->bits->pointer);
+    return !(*(const uint64_t *)(implementation + access->bits->word) & access->bits->bits);
+}
+
+static int read_exchange(PyObject *object, const Access *access, View *view, Reading *reading) {
+    const Exchange *exchange = access->exchange;
     Tensor tensor;
     if (exchange->read(object, &tensor))
         return 0;
@@ -611,7 +642,7 @@ static int read_exchange(PyObject *object, const Exchange *exchange, PyCFunction
         view->shape[i] = tensor.shape[i];
     for (int i = 0; tensor.strides && i < tensor.ndim; i++)
         view->strides[i] = tensor.strides[i];
-    if (!is_plain_torch(object, tensor.dtype.code == CODE_COMPLEX, is_neg))
+    if (!is_plain_exchange(object, tensor.dtype.code == CODE_COMPLEX, access))
         return 0;
     if (reading->checked != exchange) {
         void *stream;
@@ -740,56 +771,62 @@ static int pack_whole(char format, int64_t value, unsigned char *place) {
     return 1;
 }
 
-/* What a word of an array holds. */
-static int64_t word_of(unsigned char word, const View *view, const int64_t *strides, int itemsize) {
-    return word >= WORD_STEP       ? strides[word - WORD_STEP] / itemsize
-           : word >= WORD_STRIDE   ? strides[word - WORD_STRIDE]
-           : word >= WORD_SHAPE    ? view->shape[word - WORD_SHAPE]
-           : word == WORD_DATA     ? (int64_t)view->address
-           : word == WORD_ITEMS    ? view->items
-           : word == WORD_ITEMSIZE ? itemsize
-                                   : 0;
+/* Whether a number is a multiple of a divisor. Most are powers of two, for which it does not matter if it has a sign. */
+static int is_multiple(int64_t value, int64_t divisor, int is_unsigned) {
+    if ((divisor & (divisor - 1)) == 0)
+        return (value & (divisor - 1)) == 0;
+    return is_unsigned ? (uint64_t)value % (uint64_t)divisor == 0 : value % divisor == 0;
+}
+
+/* Makes of an array that is F-contiguous what says so, also for dimensions of one element or none; 0 if it is not. */
+static int settle_in_columns(const View *view, View *made) {
+    int64_t step = 1;
+    *made = *view;
+    for (int i = 0; i < view->ndim; i++) {
+        made->steps[i] = step;
+        made->strides[i] = step * view->itemsize;
+        if (view->items && view->shape[i] != 1 && view->strides[i] != made->strides[i])
+            return 0;
+        step *= view->shape[i];
+    }
+    return 1;
 }
 
 /* 0 if the parameter does not take the array. */
-static int pack_array(const Parameter *parameter, const View *view, unsigned char *block) {
-    int ndim = view->ndim, itemsize = parameter->itemsize;
-    int64_t computed[MOST_DIMENSIONS], words[MOST_WORDS];
-    const int64_t *strides = computed;
+static int pack_array(const Parameter *parameter, View *view, unsigned char *block) {
+    View in_columns;
+    const int64_t *numbers = view->numbers;
     if (view->readonly && parameter->writable)
+        return 0;
+    if (!is_multiple((int64_t)view->address, parameter->divisor, 1))
         return 0;
     if (parameter->kind == 'e') {
         memcpy(block + parameter->offset, &view->address, 8);
-        return view->address % (uint64_t)parameter->divisor == 0;
+        return 1;
     }
-    if ((ndim != parameter->ndim && parameter->ndim != ANY_DIMENSIONS) || view->address % (uint64_t)parameter->divisor)
+    if (view->ndim != parameter->ndim && parameter->ndim != ANY_DIMENSIONS)
         return 0;
-    if (!view->has_strides && (parameter->layout != 'F' || ndim < 2)) {
-        contiguous_strides(view, itemsize, 'C', computed);
-    } else if (parameter->layout == 'F') {
-        contiguous_strides(view, itemsize, 'C', computed);
-        const int64_t *have = view->has_strides ? view->strides : computed;
-        int64_t wanted[MOST_DIMENSIONS];
-        contiguous_strides(view, itemsize, 'F', wanted);
-        for (int i = 0; i < ndim; i++)
-            if (view->items && view->shape[i] != 1 && have[i] != wanted[i])
+    if (parameter->layout == 'F' && view->ndim > 1) {
+        if (!settle_in_columns(view, &in_columns))
+            return 0;
+        numbers = in_columns.numbers;
+    } else if (view->has_strides) {
+        if (parameter->layout != 'A')
+            return 0; /* it would have none */
+        for (int i = 0; parameter->counts_elements && i < view->ndim; i++) {
+            if (view->strides[i] % view->itemsize)
                 return 0;
-        memcpy(computed, wanted, sizeof computed);
-    } else if (parameter->layout == 'C') {
-        return 0; /* it would have none */
-    } else {
-        strides = view->strides;
-        for (int i = 0; parameter->counts_elements && i < ndim; i++)
-            if (strides[i] % itemsize)
-                return 0;
+            view->steps[i] = view->strides[i] / view->itemsize;
+        }
     }
+    unsigned char *place = block + parameter->offset;
     for (int i = 0; i < parameter->count; i++)
-        words[i] = word_of(parameter->words[i], view, strides, itemsize);
-    memcpy(block + parameter->offset, words, 8 * (size_t)parameter->count);
+        memcpy(place + 8 * i, &numbers[parameter->numbers[i]], 8);
     for (int i = 0; i < parameter->sizes_count; i++) {
         const Size *size = &parameter->sizes[i];
-        int64_t value = word_of(size->word, view, strides, itemsize);
-        if (((size->format == 'Q' || size->bounded) && value < 0) || value % size->divisor || !pack_whole(size->format, value, block + size->offset))
+        int64_t value = numbers[size->number];
+        if (((size->format == 'Q' || size->bounded) && value < 0) || !is_multiple(value, size->divisor, 0) ||
+            !pack_whole(size->format, value, block + size->offset))
             return 0;
     }
     return 1;
@@ -874,8 +911,7 @@ static int is_constant(const Parameter *parameter, PyObject *object) {
 /* Whether an int is divisible as it has to be, and within the parameter's own bounds. */
 static int is_within(const Parameter *parameter, const Number *number) {
     int64_t value = (int64_t)number->bits;
-    if (parameter->divisor > 1 && (number->is_unsigned ? number->bits % (uint64_t)parameter->divisor != 0
-                                                       : value % parameter->divisor != 0))
+    if (!is_multiple(value, parameter->divisor, number->is_unsigned))
         return 0;
     return number->is_unsigned ? parameter->most == INT64_MAX : value >= parameter->least && value <= parameter->most;
 }
@@ -914,8 +950,7 @@ static int takes(const Parameter *parameter, int kind) {
 typedef struct {
     int count; /* of arguments */
     PyTypeObject *types[MOST_ARGUMENTS];
-    const Exchange *exchanges[MOST_ARGUMENTS];
-    PyCFunction is_neg[MOST_ARGUMENTS]; /* a tensor's method in C, where it can be called with nothing looked up */
+    Access access[MOST_ARGUMENTS];
     unsigned char kinds[MOST_ARGUMENTS];
     unsigned char flags[MOST_ARGUMENTS];
 } Shape; /* what the arguments' types are, and how each is read */
@@ -1033,7 +1068,7 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
         view->device = -1;
         reading->flags = shape->flags[i];
         int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
-                   : shape->kinds[i] == EXCHANGE  ? read_exchange(array, shape->exchanges[i], shape->is_neg[i], view, reading)
+                   : shape->kinds[i] == EXCHANGE  ? read_exchange(array, &shape->access[i], view, reading)
                    : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
                    : shape->kinds[i] == NUMBA     ? read_numba(array, view, reading)
                                                   : read_torch(array, view, reading);
@@ -1453,10 +1488,14 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
         shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)type);
         shape->kinds[i] = (unsigned char)(kinds[i] & ~HAS_OWN_LENGTH);
         shape->flags[i] = (unsigned char)(kinds[i] & HAS_OWN_LENGTH);
-        if (shape->kinds[i] == EXCHANGE && !(shape->exchanges[i] = exchange_of(type)))
+        Access *access = &shape->access[i];
+        if (shape->kinds[i] == EXCHANGE && !(access->exchange = exchange_of(type)))
             shape->kinds[i] = TORCH;
-        if (shape->kinds[i] == EXCHANGE)
-            shape->is_neg[i] = method_of(args[i], s_is_neg);
+        if (shape->kinds[i] == EXCHANGE) {
+            const LazyBits *bits = READ(torch_bits);
+            access->bits = bits && PyType_IsSubtype(type, bits->base) ? bits : NULL;
+            access->is_neg = method_of(args[i], s_is_neg);
+        }
     }
     return shape;
 }
@@ -2003,6 +2042,23 @@ static PyObject *set_torch_stream(PyObject *module, PyObject *source) {
     return set_source(&torch_source, source, NULL, 1);
 }
 
+static PyObject *set_torch_bits(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *base;
+    int pointer, word;
+    unsigned long long bits;
+    if (!PyArg_ParseTuple(args, "O!iiK", &PyType_Type, &base, &pointer, &word, &bits))
+        return NULL;
+    if (!READ(torch_bits)) {
+        LazyBits *made = PyMem_Malloc(sizeof(LazyBits));
+        if (!made)
+            return PyErr_NoMemory();
+        *made = (LazyBits){(PyTypeObject *)Py_NewRef(base), pointer, word, bits};
+        WRITE(torch_bits, made);
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *disable(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     WRITE(disabled, 1);
@@ -2038,6 +2094,17 @@ static PyMemberDef launcher_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+/* What the launcher in Python that is behind this one says of being pickled. */
+static PyObject *launcher_reduce(Launcher *self, PyObject *none) {
+    (void)none;
+    return PyObject_CallMethod(self->slow, "__reduce__", NULL);
+}
+
+static PyMethodDef launcher_methods[] = {
+    {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "As of the launcher behind it."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyGetSetDef launcher_attributes[] = {
     {"records", (getter)launcher_records, NULL, "What it looks arguments up in, and has to learn into.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -2053,6 +2120,7 @@ static PyType_Slot launcher_slots[] = {
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
     {Py_tp_getattro, launcher_getattro},
+    {Py_tp_methods, launcher_methods},
     {Py_tp_getset, launcher_attributes},
     {Py_tp_members, launcher_members},
     {Py_tp_repr, launcher_repr},
@@ -2095,6 +2163,9 @@ static PyMethodDef methods[] = {
      "other streams have to wait for that one."},
     {"set_torch_stream", set_torch_stream, METH_O,
      "PyTorch's function from a GPU's ordinal to the handle of its current stream, or None."},
+    {"set_torch_bits", set_torch_bits, METH_VARARGS,
+     "set_torch_bits(base, pointer, word, bits)\n\n"
+     "Where the objects of PyTorch's type `base` have the bits that say that a tensor is a lazy negative or conjugate."},
     {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher: one like it, which keeps the stream alive."},
     {"know_stream_type", know_stream_type, METH_VARARGS,
      "know_stream_type(type, attribute, is_protocol)\n\n"
@@ -2137,7 +2208,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 12) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 13) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {
