@@ -17,6 +17,14 @@ LEGACY = 1
 LAST_DEFAULT = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
 
+_ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
+"""Where the streams of a library have their handles, at less cost than by the protocol."""
+
+known: dict[type, str] = {}
+"""Types of streams that were met, and the attribute with the handle."""
+
+_MOST_KNOWN = 16
+
 _INVALID_CONTEXT = 201
 
 _NO_TIMING = 2
@@ -46,6 +54,19 @@ def handle(stream: object) -> int | None:
         "(anything with __cuda_stream__)"
     )
     raise ArgumentError(message)
+
+
+def attribute_of(stream: object, handle: int) -> str | None:
+    """The attribute by which streams of this one's type tell their handle, if `handle` was read of it, or None."""
+    attribute = _ATTRIBUTES.get(type(stream).__module__.partition(".")[0])
+    return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
+
+
+def know(stream: object, handle: int) -> None:
+    """Note the type of a stream, of which `handle` was read, in `known`."""
+    attribute = attribute_of(stream, handle)
+    if attribute is not None and len(known) < _MOST_KNOWN:
+        known[type(stream)] = attribute
 
 
 def _told(stream: Any) -> int | None:
