@@ -2,10 +2,13 @@
 
 Where there is no compiler, or none that works, the wheel is the pure one, which does the same in Python; a warning says
 so. `AOTCUDA_EXTENSION=0` asks for the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an error.
+
+Each wheel has a bill of materials (PEP 770), which says that it is made of nothing but this project, and needs nothing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -38,6 +41,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 f"aotcuda: {VARIABLE} is {wanted!r}; write '0' for the pure wheel, '1' for the one with the extension"
             )
         self._folder = tempfile.TemporaryDirectory(prefix="aotcuda-extension-")  # hatchling copies from it later
+        if version != "editable":
+            bill = Path(self._folder.name, "aotcuda.cdx.json")
+            bill.write_text(_bill(self.metadata.name, self.metadata.version, self.metadata.core.license_expression))
+            build_data["sbom_files"].append(str(bill))
         # Beside its source, where an editable install looks for it; what an older build has left there is of no use.
         place = Path(self.root, SOURCE).with_name(f"_launch{SUFFIX}")
         if version == "editable":
@@ -64,6 +71,31 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 (hatchling's)
         """See hatchling."""
         self._folder.cleanup()
+
+
+def _bill(name: str, version: str, licence: str) -> str:
+    """The bill of materials, CycloneDX 1.6; the same bytes for the same version."""
+    ref = f"pkg:pypi/{name}@{version}"
+    whole = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "lifecycles": [{"phase": "build"}],
+            "component": {
+                "type": "library",
+                "bom-ref": ref,
+                "name": name,
+                "version": version,
+                "licenses": [{"expression": licence}],
+                "purl": ref,
+            },
+        },
+        "dependencies": [{"ref": ref, "dependsOn": []}],
+        "compositions": [{"aggregate": "complete", "dependencies": [ref]}],  # no dependency is left out
+    }
+    return json.dumps(whole, indent=1) + "\n"
 
 
 class _NotCompiledError(Exception):

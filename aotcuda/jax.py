@@ -18,10 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime import prepared
-from aotcuda.runtime.grid_kernel import GridKernel
-from aotcuda.runtime.kernel import Kernel
+from aotcuda.errors import ArgumentError
+from aotcuda.runtime import handed_over, prepared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda import typing as types
+    from aotcuda.runtime.kernel import Kernel
 
 __all__ = ["call"]
 
@@ -81,12 +80,8 @@ def call(
         DependencyError: From the function: this installation of aotcuda has no extension.
     """
     where = str(kernel)
-    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
-        message = f"{where}: aotcuda.jax.call takes kernels that are launched as kernel[grid, block]"
-        raise ArgumentError(message)
-    if (grid is None) == (forall is None) or (forall is None and block is None):
-        message = f"{where} needs a configuration: either grid= and block=, or forall="
-        raise LaunchError(message)
+    handed_over.check_kernel(kernel, "aotcuda.jax.call")
+    handed_over.check_configuration(kernel, grid, block, forall)
     if vmap_method is not None and vmap_method not in _SEQUENTIAL:
         message = f"{where}: vmap_method is {vmap_method!r}, and a launch is for the shapes of one call: 'sequential'"
         raise ArgumentError(message)

@@ -21,6 +21,7 @@ from functools import lru_cache
 import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime import handed_over
 from aotcuda.runtime.arguments import arrays, views
 from aotcuda.runtime.kernel import Kernel
 
@@ -95,9 +96,7 @@ def op(
             "by their grid alone, and not those in place, which are launched on Numba's default stream"
         )
         raise ArgumentError(message)
-    if (grid is None) == (forall is None) or (forall is None and block is None):
-        message = f"{where} needs a configuration: either grid= and block=, or forall="
-        raise LaunchError(message)
+    handed_over.check_configuration(kernel, grid, block, forall)
     if forall is not None and attributes:
         message = f"{where}: {next(iter(attributes))} is for configurations with a grid, and not for forall"
         raise LaunchError(message)

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import tvm_ffi
 
-from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime.grid_kernel import GridKernel
-from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime import handed_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda import typing as types
+    from aotcuda.runtime.kernel import Kernel
 
 __all__ = ["function"]
 
@@ -51,12 +50,8 @@ def function(
         ArgumentError: The kernel is launched by its grid alone.
         LaunchError: There is no configuration, or two.
     """
-    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
-        message = f"{kernel}: aotcuda.tvm_ffi.function takes kernels that are launched as kernel[grid, block]"
-        raise ArgumentError(message)
-    if (grid is None) == (forall is None) or (forall is None and block is None):
-        message = f"{kernel} needs a configuration: either grid= and block=, or forall="
-        raise LaunchError(message)
+    handed_over.check_kernel(kernel, "aotcuda.tvm_ffi.function")
+    handed_over.check_configuration(kernel, grid, block, forall)
 
     threads: Any = block
 

@@ -49,6 +49,12 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": False}
 napoleon_google_docstring = True
 
+# `tools/docs.py --links`. Hosts refuse who asks too often, and answer the next day: nothing of that is a dead link.
+linkcheck_retries = 3
+linkcheck_timeout = 30
+linkcheck_rate_limit_timeout = 60
+linkcheck_report_timeouts_as_broken = False
+
 html_theme = "furo"
 html_title = f"aotcuda {release}"
 html_theme_options = {

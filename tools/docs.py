@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Build the documentation's site into `docs/_build/html`; a warning is an error. Arguments go to Sphinx."""
+"""Build the documentation's site into `docs/_build/html`; a warning is an error. Arguments go to Sphinx.
+
+`--links` follows the links to other sites instead, over the network, and says which lead nowhere.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SITE = ROOT / "docs" / "_build" / "html"
+LINKS = SITE.with_name("links")
 
 
 def main() -> None:
@@ -19,7 +23,14 @@ def main() -> None:
     check_machine()
     say("The documentation's environment (0.1 GB on disk)")
     python = make("docs", "--editable", f"{ROOT}[docs]")
-    build(python, *sys.argv[1:])
+    options = sys.argv[1:]
+    if "--links" in options:
+        options.remove("--links")
+        say("sphinx: links to other sites")
+        # Without -W: what moved to another address is told, and is no fault before the old one is gone.
+        run(python, "-m", "sphinx", "-b", "linkcheck", "-q", *options, ROOT / "docs", LINKS)
+        return
+    build(python, *options)
     say(f"the site is in {SITE / 'index.html'}")
 
 

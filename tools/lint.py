@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Run ruff and mypy in the tests' environment, where they see every package that the code imports; zizmor; the site."""
+"""Run the checks: ruff, mypy, zizmor, schemas of what the forge reads, the site.
+
+They run in the tests' environment, where mypy sees every package that the code imports.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,13 @@ from environments import ROOT, check_machine, make, run, say
 import docs
 
 RUN_TIME = [f"aotcuda/{name}" for name in ("__init__.py", "cache", "in_place", "interop", "manifest.py", "runtime")]
+
+FORGE = {
+    "dependabot": "dependabot.yml",
+    "github-issue-config": "ISSUE_TEMPLATE/config.yml",
+    "github-issue-forms": "ISSUE_TEMPLATE/[!c]*.yml",
+    "github-workflows": "workflows/*.yml",
+}
 
 
 def main() -> None:
@@ -24,6 +34,10 @@ def main() -> None:
     run(python, "-m", "mypy", "--platform", "win32", *RUN_TIME)
     say("zizmor")
     run(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")
+    say("Workflows and forms by their schemas")
+    check = (python.with_name("check-jsonschema"), "--quiet", "--builtin-schema")
+    for kind, pattern in FORGE.items():
+        run(*check, f"vendor.{kind}", *sorted((ROOT / ".github").glob(pattern)))
     docs.build(python)
 
 

@@ -2,10 +2,11 @@
 """Check the files that `tools/wheels.py` made on each machine, and gather them into one folder to be published.
 
     python3 tools/release.py BUILT OUT --tag v1.2.3
+    python3 tools/release.py BUILT OUT --tag v1.2.3 --python python3.14 --python python3.14t
 
 BUILT holds a folder for each machine. What all of them made, the sdist and the pure wheel, must be the same bytes. The
-version is that of the tag, CHANGELOG has a heading for it, twine finds nothing wrong, and each wheel that this machine
-can install is installed into a clean environment and imported.
+version is that of the tag, CHANGELOG has a heading for it, and twine finds nothing wrong. Each wheel is installed into
+a clean environment of each Python that can install it here, this one and those that are named, and asked what it is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from pathlib import Path
 
 from environments import ROOT, check_machine, make, run, say
 
+# Ends with the reason where launches do not go by the extension.
+IN_USE = "import sys; from aotcuda.runtime.fast import extension; sys.exit(extension.why_not())"
+
 
 def main() -> None:
     """Gather; what is wrong ends the script with a line that says what, and nothing is left in the folder."""
@@ -28,6 +32,7 @@ def main() -> None:
     parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder of each machine")
     parser.add_argument("out", metavar="OUT", type=Path, help="the folder to gather them in; it must be empty or new")
     parser.add_argument("--tag", required=True, help="the release's tag, v and the version")
+    parser.add_argument("--python", action="append", default=[], help="one more Python to install the wheels with")
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
     if out.exists() and any(out.iterdir()):
@@ -39,9 +44,11 @@ def main() -> None:
     python = make("gather", "twine>=6")
     run(python, "-m", "twine", "check", "--strict", *files.values())
     say("Clean environments")
-    for name, path in files.items():
-        if name.endswith(".whl"):
-            _try(path)
+    wheels = [path for name, path in files.items() if name.endswith(".whl")]
+    taken = {path for path in wheels for tried in (sys.executable, *arguments.python) if _try(path, tried)}
+    for path in wheels:
+        if path not in taken:
+            say(f"{path.name} is for another platform, or another Python")
     out.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
         shutil.copy2(path, out / name)
@@ -76,20 +83,23 @@ def check_version(tag: str, files: dict[str, Path], changelog: str) -> None:
         sys.exit(f"CHANGELOG.md has no heading '## {version}'; write what has changed under it")
 
 
-def _try(wheel: Path) -> None:
-    """Install a wheel where nothing else is, and ask it what it is; one for another platform is only named."""
+def _try(wheel: Path, with_python: str) -> bool:
+    """Whether a Python takes the wheel; it is installed where nothing else is, and asked what it is."""
     with tempfile.TemporaryDirectory() as name:
         python = Path(name, "environment", "bin", "python")
-        run(sys.executable, "-m", "venv", python.parents[1])
+        run(with_python, "-m", "venv", python.parents[1])
         pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index")
         done = subprocess.run([*map(str, pip), str(wheel)], capture_output=True, text=True, check=False)
         if "is not a supported wheel on this platform" in done.stderr:
-            say(f"{wheel.name} is for another platform")
-            return
+            return False
         if done.returncode:
-            sys.exit(f"{wheel.name} cannot be installed: {done.stderr.strip()}")
+            sys.exit(f"{wheel.name} cannot be installed by {with_python}: {done.stderr.strip()}")
+        say(f"{wheel.name}, {with_python}")
         # In another folder than the checkout, whose files Python would find first.
         run(python, "-m", "aotcuda", "doctor", folder=Path(name))
+        if not wheel.name.endswith("-any.whl"):
+            run(python, "-c", IN_USE, folder=Path(name))
+    return True
 
 
 if __name__ == "__main__":

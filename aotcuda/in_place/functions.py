@@ -100,10 +100,11 @@ class DeviceFunction(Function):
         """Say what it is.
 
         Raises:
-            TypeError: Always.
+            CallError: Always.
         """
-        message = f"{self} is a device function: kernels call it on the GPU, the host cannot"
-        raise TypeError(message)
+        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+        raise mismatch.on_the_host(str(self))
 
 
 class Kernel(Function):
@@ -156,11 +157,11 @@ class Kernel(Function):
         """Say how a kernel is launched.
 
         Raises:
-            ValueError: Always.
+            CallError: Always; it is a ValueError, as Numba's.
         """
-        name = self.__name__
-        message = f"{self} needs a configuration: {name}[grid, block](...) or {name}.forall(n)(...)"
-        raise ValueError(message)
+        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+        raise mismatch.unconfigured(str(self), self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name not in vars(self.py_func):

@@ -49,10 +49,11 @@ class _Callable:
         """Say what a device function is; on the GPU it is called, by kernels.
 
         Raises:
-            TypeError: Always.
+            CallError: Always.
         """
-        message = f"{self} is a device function: kernels call it on the GPU, the host cannot"
-        raise TypeError(message)
+        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+        raise mismatch.on_the_host(str(self))
 
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"

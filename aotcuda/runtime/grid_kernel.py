@@ -87,10 +87,11 @@ class GridKernel(Kernel):
             """Say how a kernel is launched.
 
             Raises:
-                TypeError: Always.
+                CallError: Always.
             """
-            message = f"{self} needs a grid: {self.__name__}[grid](...)"
-            raise TypeError(message)
+            from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+            raise mismatch.unconfigured(str(self), self.__name__, "[grid]")
 
     def bind(self, count: int, names: tuple[str, ...]) -> Bind:
         """What makes the arguments of a launch, in order, from `count` positional ones and some by name.

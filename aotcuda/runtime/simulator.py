@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from aotcuda.manifest import Kernel, Manifest
-    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.jit.recipe import Recipe
 
 _SIMULATED = frontends.DEFAULT
@@ -141,11 +141,11 @@ class SimulatedKernel:
         """Say how a kernel is launched.
 
         Raises:
-            TypeError: Always.
+            CallError: Always.
         """
-        name = self.__name__
-        message = f"{self} needs a configuration: {name}[grid, block](...) or {name}.forall(n)(...)"
-        raise TypeError(message)
+        from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+        raise mismatch.unconfigured(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
         """What launches it with a configuration, which is written as `how` says; None for no launch."""

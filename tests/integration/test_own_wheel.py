@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sys
 import sysconfig
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
@@ -78,6 +82,21 @@ def test_the_same_source_gives_the_same_bytes(source: Path, tmp_path: Path) -> N
     ]
     assert wheels[0].read_bytes() == wheels[1].read_bytes()
     assert extensions(wheels[0])
+
+
+def test_its_bill_of_materials_says_that_it_needs_nothing(source: Path, tmp_path: Path) -> None:
+    wheel, _ = built(source, tmp_path, AOTCUDA_EXTENSION="0")
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/sboms/aotcuda.cdx.json"))
+    text = archive.read(name).decode()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bill = json.loads(text)
+    made = bill["metadata"]["component"]
+    assert made["version"] == wheel.name.split("-")[1]
+    assert bill["dependencies"] == [{"ref": made["purl"], "dependsOn": []}]
+    (metadata,) = (entry for entry in archive.namelist() if entry.endswith(".dist-info/METADATA"))
+    needed = re.findall(r"^Requires-Dist: (.*)$", archive.read(metadata).decode(), re.MULTILINE)
+    assert [line for line in needed if "extra ==" not in line] == []
 
 
 @pytest.mark.parametrize(

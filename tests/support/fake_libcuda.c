@@ -2,7 +2,8 @@
  *
  * What it shows and does is set by environment variables, read at each call:
  *
- *   FAKE_CUDA_DEVICES   compute capabilities of its GPUs: "9.0,7.5" (default "9.0"; empty: no GPU)
+ *   FAKE_CUDA_DEVICES   compute capabilities of its GPUs: "9.0,7.5" (default "9.0"; empty: no GPU). Of these the process
+ *                       sees what CUDA_VISIBLE_DEVICES lists, by number
  *   FAKE_CUDA_VERSION   what cuDriverGetVersion answers (default 13000)
  *   FAKE_CUDA_FAIL      "function=code" or "function=code@n" (only its n-th call), separated by ";"
  *   FAKE_CUDA_SYMBOLS   the kernels that images hold, separated by "," (unset: any name is found)
@@ -124,12 +125,14 @@ static void log_line(const char *format, ...) {
     free(line);
 }
 
-static int devices(int capabilities[][2]) {
+/* Their capabilities; `numbers` are those of the machine, of which the process may see some alone. */
+static int devices(int capabilities[][2], int numbers[]) {
     const char *text = getenv("FAKE_CUDA_DEVICES");
     if (!text)
         text = "9.0";
     int count = 0, major, minor, used;
     while (count < MOST_DEVICES && sscanf(text, "%d.%d%n", &major, &minor, &used) == 2) {
+        numbers[count] = count;
         capabilities[count][0] = major;
         capabilities[count][1] = minor;
         count++;
@@ -137,7 +140,19 @@ static int devices(int capabilities[][2]) {
         if (*text == ',')
             text++;
     }
-    return count;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!visible)
+        return count;
+    int all[MOST_DEVICES][2], index, shown = 0;
+    memcpy(all, capabilities, sizeof all);
+    while (shown < count && sscanf(visible, "%d%n", &index, &used) == 1 && index >= 0 && index < count) {
+        numbers[shown] = index;
+        memcpy(capabilities[shown++], all[index], sizeof all[index]);
+        visible += used;
+        if (*visible == ',')
+            visible++;
+    }
+    return shown;
 }
 
 /* The code that FAKE_CUDA_FAIL sets for this call of the function, SUCCESS if none. */
@@ -260,8 +275,8 @@ EXPORT int cuInit(unsigned flags) {
     int code = failure(__func__);
     if (code)
         return code;
-    int capabilities[MOST_DEVICES][2];
-    if (!devices(capabilities))
+    int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
+    if (!devices(capabilities, numbers))
         return NO_DEVICE;
     if (started_by && started_by != getpid())
         return NOT_INITIALIZED;
@@ -278,16 +293,16 @@ EXPORT int cuDriverGetVersion(int *version) {
 
 EXPORT int cuDeviceGetCount(int *count) {
     ENTER();
-    int capabilities[MOST_DEVICES][2];
-    *count = devices(capabilities);
+    int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
+    *count = devices(capabilities, numbers);
     return SUCCESS;
 }
 
 /* Handles are ordinals plus FIRST_DEVICE, so that nobody takes one for the other. */
 static int ordinal(int device) {
-    int capabilities[MOST_DEVICES][2];
+    int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
     int index = device - FIRST_DEVICE;
-    return index >= 0 && index < devices(capabilities) ? index : -1;
+    return index >= 0 && index < devices(capabilities, numbers) ? index : -1;
 }
 
 EXPORT int cuDeviceGet(int *device, int index) {
@@ -298,16 +313,18 @@ EXPORT int cuDeviceGet(int *device, int index) {
 
 EXPORT int cuDeviceGetName(char *name, int length, int device) {
     ENTER();
+    int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
+    devices(capabilities, numbers);
     if (ordinal(device) < 0)
         return INVALID_DEVICE;
-    snprintf(name, length, "Stand-in %c", 'A' + ordinal(device));
+    snprintf(name, length, "Stand-in %c", 'A' + numbers[ordinal(device)]);
     return SUCCESS;
 }
 
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
     ENTER();
-    int capabilities[MOST_DEVICES][2];
-    devices(capabilities);
+    int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
+    devices(capabilities, numbers);
     if (ordinal(device) < 0)
         return INVALID_DEVICE;
     switch (attribute) {
@@ -429,8 +446,8 @@ EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, vo
     memcpy(&version, code + 4, 2);
     memcpy(&size16, code + 6, 2);
     memcpy(&total, code + 8, 8);
-    int capabilities[MOST_DEVICES][2];
-    int count = devices(capabilities), fits = 0;
+    int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
+    int count = devices(capabilities, numbers), fits = 0;
     uint16_t machine;
     memcpy(&machine, code + 18, 2);
     if (magic == 0x464C457Fu && machine == 190) { /* a cubin: an ELF file of machine EM_CUDA, with its arch in e_flags */

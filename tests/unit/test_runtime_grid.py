@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError, CudaError, LaunchError
+from aotcuda.errors import ArgumentError, CallError, CudaError, LaunchError
 from support.grids import PAIR, kernel, variant
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -208,7 +208,7 @@ def test_streams_are_given_by_configure_and_the_rest_is_the_kernels(cuda, packag
             k.configure(3, **wrong)
     with pytest.raises(LaunchError, match=r"write k\[grid\]"):
         k.forall(10)
-    with pytest.raises(TypeError, match=r"needs a grid: k\[grid\]"):
+    with pytest.raises(CallError, match=r"^mypkg.kernels.k needs a configuration: k\[grid\]\(\.\.\.\)$"):
         k(x, 1.0, 16)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import aotcuda
 from aotcuda.errors import (
+    CallError,
     ConfigError,
     CudaError,
     DriverTooOldError,
@@ -81,8 +82,10 @@ class TestExports:
         assert inspect.signature(aotcuda.Kernel) is not None
 
     def test_a_kernel_without_configuration_says_how_it_is_launched(self, module):
-        with pytest.raises(TypeError, match=r"axpy needs a configuration: axpy\[grid, block\]"):
+        with pytest.raises(CallError, match=r"axpy needs a configuration: axpy\[grid, block\]") as raised:
             module.axpy(1)
+        assert isinstance(raised.value, TypeError)  # as Python has it
+        assert isinstance(raised.value, ValueError)  # and Numba
 
     def test_a_device_function_cannot_be_called_on_the_host(self, module):
         assert module.add_i32.prototype == "int32_t add_i32(int32_t, int32_t)"

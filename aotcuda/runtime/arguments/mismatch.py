@@ -1,22 +1,31 @@
-"""What to tell a caller whose arguments no overload takes: the first line is complete in itself, lists follow it."""
+"""What to tell a caller whose arguments no overload takes: the first line is complete in itself, lists follow it.
+
+And one who calls what is not to be called: a kernel without its configuration, a device function.
+"""
 
 from __future__ import annotations
 
 import os
 
-from aotcuda.errors import ArgumentError
+from aotcuda.errors import ArgumentError, CallError
 from aotcuda.runtime.arguments import arrays, parameters, reading, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Protocol
 
-    from aotcuda.manifest import Kernel, Parameter
-    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.manifest import Kernel, Overload, Parameter
+
+    class Described(Protocol):
+        """An overload, as far as its errors tell of it."""
+
+        record: Overload
+        parameters: list[Parameter]
+        apart: list[tuple[int, int]]
 
 
-def refusal(where: str, overloads: list[PackedOverload], args: tuple[object, ...]) -> ArgumentError:
+def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]) -> ArgumentError:
     """The error for arguments that none of the overloads of kernel `where` takes."""
     lists = _lists(overloads, args)
     counts = sorted({len(overload.parameters) for overload in overloads})
@@ -41,7 +50,7 @@ def refusal(where: str, overloads: list[PackedOverload], args: tuple[object, ...
 
 
 def unreadable(
-    where: str, overloads: list[PackedOverload], args: tuple[object, ...], at: int | None, error: Exception
+    where: str, overloads: Sequence[Described], args: tuple[object, ...], at: int | None, error: Exception
 ) -> ArgumentError:
     """The error for an argument that cannot be read: the one at index `at`, or the first one of which that is true."""
     if at is None:
@@ -72,12 +81,23 @@ def by_name(where: str, launch: str, record: Kernel | None, names: Iterable[str]
     return ArgumentError(f"{where} takes its arguments by position, not by name ({given}): {way}{lists}")
 
 
-def _lists(overloads: list[PackedOverload], args: tuple[object, ...]) -> str:
+def unconfigured(where: str, name: str, *ways: str) -> CallError:
+    """The error for a kernel that is called as it is; `ways` of launching it stand behind its name."""
+    shown = [f"{name}{way}(...)" for way in ways or ("[grid, block]", ".forall(n)")]
+    return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
+
+
+def on_the_host(where: str) -> CallError:
+    """The error for a device function that is called by the host."""
+    return CallError(f"{where} is a device function: kernels call it on the GPU, the host cannot")
+
+
+def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
     lines = [f"\n  passed:   ({', '.join(map(reading.name_of, args))})"]
     return "\n  ".join([*lines, *(f"packaged: {overload.record['signature']}" for overload in overloads)])
 
 
-def _problems(overload: PackedOverload, args: tuple[object, ...]) -> list[str]:
+def _problems(overload: Described, args: tuple[object, ...]) -> list[str]:
     """What is wrong with each argument that the overload does not take."""
     found = []
     for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1):
@@ -87,7 +107,7 @@ def _problems(overload: PackedOverload, args: tuple[object, ...]) -> list[str]:
     return found or _overlaps(overload, args) or ["the arguments could not be packed"]
 
 
-def _overlaps(overload: PackedOverload, args: tuple[object, ...]) -> list[str]:
+def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
     """Which arguments overlap that must not."""
     found = []
     for pair in overload.apart:

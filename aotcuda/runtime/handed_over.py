@@ -1,0 +1,21 @@
+"""What functions check that hand a kernel to another library together with its configuration."""
+
+from __future__ import annotations
+
+from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.grid_kernel import GridKernel
+from aotcuda.runtime.kernel import Kernel
+
+
+def check_kernel(kernel: object, function: str) -> None:
+    """Raise ArgumentError unless it is a kernel with a grid and a block; `function` is where it was given."""
+    if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
+        message = f"{kernel}: {function} takes kernels that are launched as kernel[grid, block]"
+        raise ArgumentError(message)
+
+
+def check_configuration(kernel: object, grid: object, block: object, forall: object) -> None:
+    """Raise LaunchError unless there is one configuration."""
+    if (grid is None) == (forall is None) or (forall is None and block is None):
+        message = f"{kernel} needs a configuration: either grid= and block=, or forall="
+        raise LaunchError(message)

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Run the jobs of `.github/workflows` on this machine, each in a fresh clone of the last commit, and say what passed.
+
+    python3 tools/workflows.py                                   # all jobs
+    python3 tools/workflows.py docs.yml release.yml/gather       # those of one workflow, and one job
+    python3 tools/workflows.py --tag v1.2.3 --out JSON release.yml
+
+A step's commands run as they are written, with what the runner would put into the environment. Of the actions, checkout
+is the clone, setup-python looks for the versions on PATH, and artifacts are folders that jobs hand to each other. The
+others belong to the forge (pages, attestations, the package index): they are named, and count as not run. So does a job
+that is for a machine of another kind: `--made ubuntu-24.04-arm=FOLDER` says where the files are that one has made.
+
+For a tag that is not there yet, the clone is made the commit that CONTRIBUTING tells to tag. With `--without WORDS`
+those words are left out of commands, for what this machine cannot have; the result says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from environments import ROOT, check_machine, environment, make, run, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORKFLOWS = ROOT / ".github" / "workflows"
+PASSED, FAILED, FORGE, ELSEWHERE, AFTER = "passed", "failed", "the forge's", "another machine's", "after a failure"
+ARCHITECTURE = {"-arm": "aarch64"}
+"""What a runner's name ends with, and its machine; the others are x86_64."""
+
+
+def main() -> None:
+    """Run the jobs; the exit status is 1 where a step failed."""
+    check_machine()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wanted", metavar="WORKFLOW[/JOB]", nargs="*", help="what to run, not all jobs")
+    parser.add_argument("--tag", default="v0.0.0", help="the tag that was pushed, for workflows that run for tags")
+    parser.add_argument("--made", metavar="ARTIFACT=FOLDER", action="append", default=[], help="files made elsewhere")
+    parser.add_argument("--without", metavar="WORDS", action="append", default=[], help="words that commands lose")
+    parser.add_argument("--out", metavar="JSON", type=Path, help="the file to write the results to")
+    arguments = parser.parse_args()
+    try:
+        import yaml  # noqa: PLC0415 (in the environment that is made below)
+    except ImportError:
+        python = make("workflows", "pyyaml")
+        os.execve(python, [str(python), *sys.argv], environment())  # noqa: S606 (no shell is wanted)
+
+    with tempfile.TemporaryDirectory(prefix="aotcuda-workflows-") as name:
+        runner = Runner(Path(name), arguments.tag, tuple(arguments.without))
+        for given in arguments.made:
+            artifact, _, folder = given.partition("=")
+            shutil.copytree(folder, runner.artifacts / artifact)
+        for path in sorted(WORKFLOWS.glob("*.yml")):
+            jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+            for job, content in jobs.items():
+                if not arguments.wanted or {path.name, f"{path.name}/{job}"} & {*arguments.wanted}:
+                    runner.job(f"{path.name}/{job}", content)
+    say("Jobs")
+    for row in runner.rows:
+        print(f"{row['job']:24} {row['outcome']:18} {row.get('seconds', ''):>7} {row['step']}")
+    if arguments.out:
+        commit = _git("rev-parse", "HEAD")
+        machine = {"machine": platform.machine(), "python": platform.python_version(), "system": platform.platform()}
+        result = {"commit": commit, "tag": arguments.tag, "without": arguments.without, **machine, "steps": runner.rows}
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any(row["outcome"] in (FAILED, AFTER) for row in runner.rows))
+
+
+class Runner:
+    """Runs jobs.
+
+    Attributes:
+        artifacts: The folder with what jobs hand to each other.
+        rows: What became of each step.
+    """
+
+    def __init__(self, folder: Path, tag: str, without: tuple[str, ...]) -> None:
+        self._folder, self._tag, self._without = folder, tag, without
+        self.artifacts = folder / "artifacts"
+        self.artifacts.mkdir()
+        self.rows: list[dict[str, Any]] = []
+
+    def job(self, name: str, content: dict[str, Any]) -> None:
+        """Run a job, once for each combination of its matrix."""
+        for chosen in _combinations(content.get("strategy", {}).get("matrix", {})):
+            values = {f"matrix.{key}": str(value) for key, value in chosen.items()}
+            self._job(" ".join([name, *values.values()]), content, values)
+
+    def _job(self, name: str, content: dict[str, Any], values: dict[str, str]) -> None:
+        on = _filled(content["runs-on"], values)
+        machine = next((there for end, there in ARCHITECTURE.items() if on.endswith(end)), "x86_64")
+        say(name)
+        place = self._folder / re.sub(r"\W+", "-", name)
+        outcome = PASSED if machine == platform.machine() else ELSEWHERE
+        state = {"PATH": os.environ["PATH"]}
+        for step in content["steps"]:
+            row = {"job": name, "step": step.get("run") or step["uses"].partition("@")[0]}
+            self.rows.append(row)
+            if outcome != PASSED:
+                row["outcome"] = outcome if outcome == ELSEWHERE else AFTER
+                continue
+            started = time.monotonic()
+            row["outcome"] = self._step(step, place, values, state)
+            row["seconds"] = round(time.monotonic() - started, 1)
+            if row["outcome"] == FAILED:
+                outcome = FAILED
+
+    def _step(self, step: dict[str, Any], place: Path, values: dict[str, str], state: dict[str, str]) -> str:
+        given = {key: _filled(str(value), values) for key, value in step.get("with", {}).items()}
+        action = step.get("uses", "").partition("@")[0]
+        if "run" in step:
+            return self._shell(step, place, values, state)
+        if action == "actions/checkout":
+            self._check_out(place)
+        elif action == "actions/setup-python":
+            return _set_up_python(given["python-version"].split(), place.with_name(f"{place.name}-bin"), state)
+        elif action == "actions/upload-artifact":
+            if not any((place / given["path"]).iterdir()):
+                return FAILED
+            shutil.copytree(place / given["path"], self.artifacts / given["name"], dirs_exist_ok=True)
+        elif action == "actions/download-artifact":
+            chosen = self.artifacts / given["name"] if "name" in given else self.artifacts
+            shutil.copytree(chosen, place / given["path"], dirs_exist_ok=True)
+        else:
+            return FORGE
+        return PASSED
+
+    def _shell(self, step: dict[str, Any], place: Path, values: dict[str, str], state: dict[str, str]) -> str:
+        text = _filled(step["run"], values)
+        for words in self._without:
+            text = text.replace(words, "")
+        print(f"$ {text.strip()}", flush=True)
+        variables = {key: _filled(str(value), values) for key, value in step.get("env", {}).items()}
+        fixed = {"CI": "true", "GITHUB_REF_NAME": self._tag, "GITHUB_REF": f"refs/tags/{self._tag}"}
+        place.mkdir(exist_ok=True)
+        done = subprocess.run(
+            ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text],
+            cwd=place,
+            env=environment() | fixed | state | variables,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return FAILED if done.returncode else PASSED
+
+    def _check_out(self, place: Path) -> None:
+        run("git", "clone", "--quiet", "--no-hardlinks", ROOT, place)
+        if _git("tag", "--list", self._tag):
+            run("git", "checkout", "--quiet", self._tag, folder=place)
+            return
+        version = self._tag.removeprefix("v")
+        (place / "aotcuda" / "version.py").write_text(_versioned(version), encoding="utf-8")
+        towncrier = make("workflows", "pyyaml", "towncrier>=25.8").with_name("towncrier")
+        run(towncrier, "build", "--yes", "--version", version, folder=place)
+        who = ("-c", "user.name=aotcuda", "-c", "user.email=nobody@example.org")
+        run("git", *who, "commit", "--quiet", "--all", "-m", version, folder=place)
+        run("git", "tag", self._tag, folder=place)
+
+
+def _combinations(matrix: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*matrix.values()):
+        yield dict(zip(matrix, values, strict=True))
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    """The text with the matrix' values put in; ends the script at an expression that it does not know."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in values:
+            sys.exit(f"tools/workflows.py does not know the value of {found[0]}; teach it, in _filled")
+        return values[found[1]]
+
+    return re.sub(r"\$\{\{ *([\w.]+) *\}\}", value, text)
+
+
+def _set_up_python(versions: list[str], folder: Path, state: dict[str, str]) -> str:
+    """Put the versions first on PATH, the last one as `python3` and `python`."""
+    folder.mkdir()
+    for version in versions:
+        found = shutil.which(f"python{version}")
+        if found is None:
+            print(f"there is no python{version} on PATH", flush=True)
+            continue
+        for name in (f"python{version}", "python3", "python"):
+            # A link would be taken for an environment's, and look for its library beside itself.
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).write_text(f'#!/bin/sh\nexec "{found}" "$@"\n')
+            (folder / name).chmod(0o755)
+    if shutil.which(f"python{versions[-1]}") is None:
+        return FAILED
+    state["PATH"] = os.pathsep.join([str(folder), state["PATH"]])
+    return PASSED
+
+
+def _versioned(version: str) -> str:
+    text = (ROOT / "aotcuda" / "version.py").read_text(encoding="utf-8")
+    return re.sub(r'(__version__ = )".*"', rf'\1"{version}"', text)
+
+
+def _git(*command: str) -> str:
+    return subprocess.run(
+        [shutil.which("git") or "git", *command], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+if __name__ == "__main__":
+    main()
