@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _COOPERATIVE_TOO_LARGE = 720
 _MOST_KEPT = 64
+_MOST_HANDLES = 16
+
+_handles: dict[type, str] = {}
+"""Types of stream objects that were met, and the attribute with the handle."""
 
 
 class Launcher:
@@ -426,10 +430,13 @@ class Launcher:
 
 def held(launcher: Launcher, stream: object, handle: int) -> Any:
     """A launcher for a stream object, of this handle, which it keeps alive."""
-    from aotcuda.runtime.fast import extension  # noqa: PLC0415 (few programs have stream objects)
+    from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
+    from aotcuda.runtime.fast import extension  # noqa: PLC0415
 
-    extension.know_stream(stream, handle)
-    streams.know(stream, handle)
+    attribute = streams.attribute_of(stream, handle)
+    extension.know_stream(type(stream), attribute)
+    if attribute is not None and len(_handles) < _MOST_HANDLES:
+        _handles[type(stream)] = attribute
     return extension.hold(launcher, stream) or Held(launcher, stream)
 
 
@@ -456,7 +463,7 @@ class Configurations:
         """
         if type(configuration) is tuple and 2 < len(configuration) < 5:
             stream = configuration[2]
-            attribute = streams.known.get(type(stream))
+            attribute = _handles.get(type(stream))
             if attribute is not None:
                 try:
                     handle = getattr(stream, attribute)

@@ -27,11 +27,6 @@ LAST_DEFAULT = 2
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
 """Where the streams of a library have their handles, at less cost than by the protocol."""
 
-known: dict[type, str] = {}
-"""Types of streams that were met, and the attribute with the handle."""
-
-_MOST_KNOWN = 16
-
 _INVALID_CONTEXT = 201
 
 _NO_TIMING = 2
@@ -69,13 +64,6 @@ def attribute_of(stream: object, handle: int) -> str | None:
     """The attribute by which streams of this one's type tell their handle, if `handle` was read of it, or None."""
     attribute = _ATTRIBUTES.get(type(stream).__module__.partition(".")[0])
     return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
-
-
-def know(stream: object, handle: int) -> None:
-    """Note the type of a stream, of which `handle` was read, in `known`."""
-    attribute = attribute_of(stream, handle)
-    if attribute is not None and len(known) < _MOST_KNOWN:
-        known[type(stream)] = attribute
 
 
 def _told(stream: Any) -> int | None:

@@ -16,7 +16,6 @@ from _thread import allocate_lock
 from aotcuda import system
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
@@ -176,12 +175,11 @@ def configurations(launchers: dict[object, Any]) -> Any:
     return None if module is None else module.Configurations(launchers)
 
 
-def know_stream(stream: object, handle: int) -> None:
-    """Let `configurations` read streams of this one's type, of which `handle` was read."""
-    module, kind = in_use(), type(stream)
+def know_stream(kind: type, attribute: str | None) -> None:
+    """Let `configurations` read streams of this type, by an attribute or by the protocol."""
+    module = in_use()
     if module is None:
         return
-    attribute = streams.attribute_of(stream, handle)
     if attribute is not None:
         with _lock:
             module.know_stream_type(kind, attribute, False)
