@@ -12,17 +12,24 @@ from aotcuda.runtime.arguments import advice, arrays, parameters, reading, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Protocol
 
-    from aotcuda.manifest import Kernel, Parameter
-    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.manifest import Kernel, Overload, Parameter
+
+    class Described(Protocol):
+        """An overload, as far as its errors tell of it."""
+
+        record: Overload
+        parameters: list[Parameter]
+        apart: list[tuple[int, int]]
+
 
 _NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number")
 """The kinds of parameters whose arguments no copy to the GPU helps."""
 
 
-def refusal(where: str, overloads: list[PackedOverload], args: tuple[object, ...]) -> ArgumentError:
+def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]) -> ArgumentError:
     """The error for arguments that none of the overloads of kernel `where` takes."""
     lists = _lists(overloads, args)
     counts = sorted({len(overload.parameters) for overload in overloads})
@@ -49,7 +56,7 @@ def refusal(where: str, overloads: list[PackedOverload], args: tuple[object, ...
 
 
 def unreadable(
-    where: str, overloads: list[PackedOverload], args: tuple[object, ...], at: int | None, error: Exception
+    where: str, overloads: Sequence[Described], args: tuple[object, ...], at: int | None, error: Exception
 ) -> ArgumentError:
     """The error for an argument that cannot be read: the one at index `at`, or the first one of which that is true."""
     if at is None:
@@ -91,12 +98,12 @@ def on_the_host(where: str) -> CallError:
     return CallError(f"{where} is a device function: kernels call it on the GPU, the host cannot")
 
 
-def _lists(overloads: list[PackedOverload], args: tuple[object, ...]) -> str:
+def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
     lines = [f"\n  passed:   ({', '.join(map(reading.name_of, args))})"]
     return "\n  ".join([*lines, *(f"packaged: {overload.record['signature']}" for overload in overloads)])
 
 
-def _problems(overload: PackedOverload, args: tuple[object, ...]) -> list[tuple[str, str | None]]:
+def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, str | None]]:
     """What is wrong with each argument that the overload does not take, and what to pass in its place."""
     found: list[tuple[str, str | None]] = []
     for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1):
@@ -109,7 +116,7 @@ def _problems(overload: PackedOverload, args: tuple[object, ...]) -> list[tuple[
     return found or [(problem, None) for problem in problems]
 
 
-def _overlaps(overload: PackedOverload, args: tuple[object, ...]) -> list[str]:
+def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
     """Which arguments overlap that must not."""
     found = []
     for pair in overload.apart:
