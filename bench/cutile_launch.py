@@ -69,10 +69,12 @@ def main() -> int:
         "matmul": (lambda: matmul.matmul[32, 32](a, b, c), lambda: torch.matmul(a, b, out=half)),
     }
     gpu = {
-        name: {"aotcuda": _gpu_time(torch, ours), "PyTorch": _gpu_time(torch, theirs)}
+        name: machine.gpu_times(torch, {"aotcuda": ours, "PyTorch": theirs}, _BATCH)
         for name, (ours, theirs) in pairs.items()
     }
-    machine.table(("kernel", "GPU cuTile, us", "GPU PyTorch, us"), [(name, *gpu[name].values()) for name in gpu])
+    machine.table(
+        ("kernel", "GPU cuTile, us", "GPU PyTorch, us", "ratio"), [(name, *gpu[name].values()) for name in gpu]
+    )
     machine.write(
         arguments.out,
         here,
@@ -113,21 +115,6 @@ def _check(code: int) -> None:
     if code:
         message = f"CUresult {code}"
         raise RuntimeError(message)
-
-
-def _gpu_time(torch: Any, launch: Callable[[], object]) -> float:
-    """Microseconds of the GPU's, by events around twenty launches; the median of ten."""
-    found = []
-    for _ in range(10):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        begin.record()
-        for _ in range(20):
-            launch()
-        end.record()
-        end.synchronize()
-        found.append(begin.elapsed_time(end) * 1000 / 20)
-    return median(found)
 
 
 if __name__ == "__main__":

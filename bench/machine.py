@@ -66,6 +66,40 @@ def host_time(launch: Callable[[], object], synchronize: Callable[[], object], l
     return taken / launches * 1e6
 
 
+def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int = 256) -> dict[str, float]:
+    """Microseconds of the GPU's for a launch by each way, in turns, and the median of the first's ratios to the second.
+
+    Args:
+        torch: PyTorch.
+        ways: Two of them; each launches on PyTorch's current stream.
+        launches: In a batch, fewer than the queue of a stream holds, which is about a thousand.
+    """
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(13):  # the first warms up
+        for way in [*ways][:: -1 if turn % 2 else 1]:
+            value = _gpu_time(torch, ways[way], launches)
+            if turn:
+                found[way].append(value)
+    ours, theirs = found.values()
+    return {
+        **{way: median(values) for way, values in found.items()},
+        "ratio": median(mine / other for mine, other in zip(ours, theirs, strict=True)),
+    }
+
+
+def _gpu_time(torch: Any, launch: Callable[[], object], launches: int) -> float:
+    """Microseconds of the GPU's for a launch; it waits until a batch is queued, and not for the host in between."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    torch.cuda._sleep(20_000_000)  # cycles, about ten milliseconds: longer than queueing takes
+    begin.record()
+    for _ in range(launches):
+        launch()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1000 / launches
+
+
 def resident() -> int:
     """Kilobytes that this process has in memory."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")

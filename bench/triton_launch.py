@@ -28,7 +28,6 @@ _BATCH = 256  # the queue of a stream holds about a thousand
 _LIMIT = 1.0  # of GPU time, ours over Triton's
 _NOISE = 0.02
 _OVER_C = 1.0  # microseconds of host time
-_PAIRS = 12
 
 _FIRST = """
 import time; start = time.perf_counter()
@@ -55,7 +54,7 @@ def main() -> int:
     cases = _cases(torch)
     with tempfile.TemporaryDirectory() as folder:
         host, over_c = _host_times(cases, synchronize, arguments.turns, Path(folder))
-    gpu = {name: _gpu_times(torch, ways) for name, ways in cases.items()}
+    gpu = {name: machine.gpu_times(torch, ways, _BATCH) for name, ways in cases.items()}
     first = {way: median(_first(launch) for _ in range(5)) for way, launch in _FIRSTS.items()}
     print(f"C: {host['C']['C']:.2f} us a launch")
     machine.table(
@@ -144,36 +143,6 @@ def _host_times(
             pairs = (value - base for value, base in zip(values, in_c, strict=True))
             differences.setdefault(name, {})[way] = median(pairs)
     return times, differences
-
-
-def _gpu_times(torch: Any, ways: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Microseconds of the GPU's for a launch by each way, in turn, and the median of the first's ratios to the second.
-
-    The GPU waits until a batch is queued, so that it does not wait for the host in between.
-    """
-    found: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(_PAIRS + 1):
-        for way in [*ways][:: -1 if turn % 2 else 1]:
-            value = _gpu_time(torch, ways[way], _BATCH)
-            if turn:
-                found[way].append(value)
-    ours, theirs = found.values()
-    return {
-        **{way: median(values) for way, values in found.items()},
-        "ratio": median(mine / other for mine, other in zip(ours, theirs, strict=True)),
-    }
-
-
-def _gpu_time(torch: Any, launch: Callable[[], object], most: int) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    torch.cuda._sleep(20_000_000)  # cycles, about ten milliseconds: longer than queueing takes
-    begin.record()
-    for _ in range(most):
-        launch()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) * 1000 / most
 
 
 def _first(launch: str) -> float:

@@ -16,6 +16,8 @@ from aotcuda.compatibility import tables
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aotcuda.arch import Target
     from aotcuda.builder.toolkits import Toolkit
 
@@ -89,6 +91,14 @@ def supported_capabilities() -> tuple[tuple[int, int], ...]:
     """The compute capabilities that the toolchain compiles for, in order."""
     _, numbers = nvrtc.nvrtcGetSupportedArchs()
     return tuple(sorted((number // 10, number % 10) for number in numbers))
+
+
+def unknown_target(name: str, where: str, tool: str, known: Iterable[str]) -> ToolchainError:
+    """The error for a target, named at `where`, that a front end's own compiler makes nothing for."""
+    listed = ", ".join(known)
+    return ToolchainError(
+        f"{where}: {name} is not known to {tool}, which builds for {listed}; leave it out, or install a newer one"
+    )
 
 
 def check_target(target: Target, where: str, frontend: str = frontends.DEFAULT) -> None:

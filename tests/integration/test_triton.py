@@ -19,7 +19,7 @@ from aotcuda.binary import fatbin
 from aotcuda.cache import compilers
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError
 from integration import projects
-from integration.projects import build_wheel, content, manifest_of
+from integration.projects import content, manifest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,17 @@ pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(projects.copy("tritonkernels", tmp_path_factory.mktemp("triton") / "project"))
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The wheel, and what its build printed beside its own output."""
+    project = projects.copy("tritonkernels", tmp_path_factory.mktemp("triton") / "project")
+    said = projects.succeed(project, *projects.command()).err
+    (wheel,) = (project / "dist").glob("*.whl")
+    return wheel, said
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, str]) -> Path:
+    return built[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +47,11 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 
 class TestTheWheel:
+    def test_its_build_prints_what_aotcuda_says_alone(self, built: tuple[Path, str]) -> None:
+        """And not what Triton's bindings list as they end, where a process has kept something of it."""
+        wheel, said = built
+        assert [line for line in said.splitlines() if not line.startswith("aotcuda")] == [f"dist/{wheel.name}"]
+
     def test_targets_are_what_triton_compiles_for(self, files: dict[str, bytes]) -> None:
         manifest = manifest_of(files, "tritonkernels.kernels")
         assert [(image["arch"], image["kind"]) for image in manifest["images"]] == [

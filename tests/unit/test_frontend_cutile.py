@@ -231,13 +231,13 @@ def build(front: Any, root: Path) -> Any:
     """What compiles a kernel of SOURCE: for each of its variants what came out."""
     front._root = str(root)
 
-    def build(kernel: Any, arch: str = "sm_80") -> list[Any]:
+    def build(kernel: Any) -> list[Any]:
         found = []
         for unit in units(kernel, source="tiles_source"):
             loaded = front.load(unit, str(root))
             for settled in front.settled(unit, loaded):
                 front.resolve(settled, loaded)
-                found.append(front.compile_kernel(settled, loaded, tables.target(target_of(arch))))
+                found.append(front.compile_kernel(settled, loaded, tables.target(target_of("sm_80"))))
         return found
 
     return build
@@ -308,9 +308,10 @@ def test_what_cuda_tile_refuses_has_the_users_line(build: Any) -> None:
         build({"python": "wrong", "signature": "float32[::1]", "specialise": "exact"})
 
 
-def test_a_target_that_tileiras_lacks_is_named_with_those_that_it_has(build: Any) -> None:
-    with pytest.raises(ToolchainError, match=r"^tool.aotcuda.arch: sm_99a is not known to tileiras \d.*, sm_90, "):
-        build({"signature": ADD, "constants": {"TILE": 64}}, arch="sm_99")
+def test_a_target_that_tileiras_lacks_is_named_with_those_that_it_has(front: Any) -> None:
+    front.check_target(target_of("sm_90a"), "tool.aotcuda.arch")
+    with pytest.raises(ToolchainError, match=r"^AOTCUDA_ARCH: sm_99 is not known to tileiras \d.*, sm_90, "):
+        front.check_target(target_of("sm_99a"), "AOTCUDA_ARCH")
 
 
 def test_what_the_compiler_is_told_is_what_launches_check(build: Any) -> None:

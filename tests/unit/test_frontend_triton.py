@@ -12,7 +12,7 @@ from aotcuda.builder import plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.triton import ptx, tables
 from aotcuda.builder.frontends.triton.tables import parse_signature
-from aotcuda.errors import CompileError, ConfigError, SourceError
+from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 
 KEY = 'tool.aotcuda.modules."pkg.k"'
 ADD = "*fp32, *fp32, *fp32, i32"
@@ -128,7 +128,7 @@ WRONG = [
         {},
         f"{KEY}.kernels.add.configs[0].when.n: 5 is more than 2; swap them",
     ),
-    (ADD, {"options": {"fastmath": True}}, f"{KEY}.options.fastmath: Triton's compiler has no such option here"),
+    (ADD, {"options": {"fastmath": True}}, f"{KEY}.options.fastmath: Triton's kernels have no such option here"),
     (ADD, {"link": ["a.cu"]}, f"{KEY}.link[0]: nothing can be linked into Triton's kernels; remove it"),
     (ADD, {"functions": {"f": "int32()"}}, f"{KEY}.functions: the front end triton has no functions; remove them"),
 ]
@@ -226,6 +226,14 @@ def add(x, y, out, n, BLOCK: tl.constexpr, ACT: tl.constexpr = None):
 def wrong(x):
     tl.store(x, undefined)
 
+@triton.jit
+def misspelt(value):
+    return tl.minimun(value, 1.0)
+
+@triton.jit
+def calling(x):
+    tl.store(x, misspelt(tl.load(x)))
+
 def plain(x):
     pass
 
@@ -281,7 +289,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
         (
             {"python": "wrong", "signature": "*fp32"},
             CompileError,
-            "add: void(*fp32:16; num_warps=4, num_stages=3): Triton cannot compile it for sm_80: NameError(",
+            "add: void(*fp32:16; num_warps=4, num_stages=3): Triton cannot compile it for sm_80: NameError: undefined ",
         ),
         (
             {"signature": "*fp32, *i1, fp32, i32", "constexprs": {"BLOCK": 64}},
@@ -300,8 +308,19 @@ def test_what_does_not_fit_the_source_is_named(sources: str, kernel: Any, error:
                 FRONT_END.compile_kernel(settled, loaded, target_of("sm_80"))
     assert str(caught.value).startswith(f"{KEY}.kernels.{said}")
     assert "\n" not in str(caught.value)
-    if "undefined" in said:
-        assert str(caught.value).endswith("triton_sources.py:12: tl.store(x, undefined))")
+
+
+@pytest.mark.parametrize(
+    ("python", "place"), [("wrong", "12: tl.store(x, undefined)"), ("calling", "16: return tl.minimun(value, 1.0)")]
+)
+def test_what_triton_refuses_has_the_users_line_in_helpers_too(sources: str, python: str, place: str) -> None:
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+
+    (unit,) = units({"signature": "*fp32:16", "python": python}, source=sources)
+    loaded = FRONT_END.load(unit, "/")
+    with pytest.raises(CompileError) as caught:
+        FRONT_END.compile_kernel(unit, loaded, target_of("sm_80"))
+    assert str(caught.value).endswith(f"triton_sources.py:{place})")
 
 
 def test_types_of_one_signature() -> None:
@@ -312,3 +331,17 @@ def test_types_of_one_signature() -> None:
         "u1",
     ]
     assert parse_signature("") == ()
+
+
+def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(sources: str) -> None:
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+
+    del sources
+    FRONT_END.check_target(target_of("sm_90a"), "tool.aotcuda.arch")
+    FRONT_END.check_target(target_of("compute_80"), "tool.aotcuda.arch")
+    with pytest.raises(ToolchainError) as caught:
+        FRONT_END.check_target(target_of("sm_130a"), "AOTCUDA_ARCH")
+    assert re.match(
+        r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; leave it out, or",
+        str(caught.value),
+    )

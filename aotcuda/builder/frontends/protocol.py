@@ -370,6 +370,15 @@ class FrontEnd(Protocol):
         Without this, `nvJitLink` links the kernels' code with what they need.
         """
 
+    def check_target(self, target: Target, where: str) -> None:
+        """Refuse a target that `assemble` makes nothing for; `where` is the key that names it.
+
+        Nothing is imported or compiled before. A front end that leaves this out refuses as it compiles.
+
+        Raises:
+            ToolchainError: Its compiler does not know the target; `toolchain.unknown_target` has the words.
+        """
+
     def merge_functions(
         self,
         functions: Sequence[CompiledFunction],

@@ -42,11 +42,22 @@ def load(unit: PythonUnit, root: str) -> object:
     Raises:
         SourceError: Its module cannot be imported (its own error and the user's line are shown), or lacks the function.
     """
-    module = import_source(unit.source, unit, root)
-    for value in attributes(module, unit.python):
-        check_is_there(value, unit, f"{unit.source}.{unit.python}")
-        return value
-    raise missing(unit, [module])
+    return find(unit, (unit.source,), root)[1]
+
+
+def find(unit: PythonUnit, sources: Sequence[str], root: str) -> tuple[str, object]:
+    """The Python object behind `unit`, in the first of the modules `sources` that has it, and its full name.
+
+    Raises:
+        SourceError: One of them cannot be imported, or none has it.
+    """
+    imported = [import_source(name, unit, root) for name in sources]
+    for module in imported:
+        for value in attributes(module, unit.python):
+            name = f"{module.__name__}.{unit.python}"
+            check_is_there(value, unit, name)
+            return name, value
+    raise missing(unit, imported)
 
 
 def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:

@@ -105,6 +105,9 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         versions = front.prepare(job.root)
+    if hasattr(front, "check_target"):
+        for target in dict.fromkeys(target for item in job.plans for target in item.targets):
+            front.check_target(target, job.arch_key)
     imports.prepare_imports(job.import_roots, job.names, job.extensions)
     finisher = finish.make(job)
     tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)

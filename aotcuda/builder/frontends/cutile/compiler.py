@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.cutile import tables
 from aotcuda.builder.frontends.numba import private_parts
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.cutile.tables import Constant, CutileUnit, Type
+    from aotcuda.builder.frontends.cutile.tables import CutileUnit, Type
+    from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter, Size
 
 _DISTRIBUTION = "cuda-tile"
@@ -101,6 +103,11 @@ class CutileFrontEnd:
         self._known = _KNOWN_TARGET.findall(_said(tileiras, "--help"))
         return {_DISTRIBUTION: version(_DISTRIBUTION), **dict.fromkeys(_COMPILERS, release[1])}
 
+    def check_target(self, target: Target, where: str) -> None:
+        """See FrontEnd."""
+        if _name(target) not in self._known:
+            raise toolchain.unknown_target(_name(target), where, f"tileiras {versions.dotted(self._cuda)}", self._known)
+
     def load(self, unit: CutileUnit, root: str) -> Any:
         """See FrontEnd: the kernel that `@ct.kernel` has made.
 
@@ -109,17 +116,12 @@ class CutileFrontEnd:
         """
         import cuda.tile  # noqa: PLC0415 (as in prepare)
 
-        imported = [python_source.import_source(name, unit, root) for name in unit.sources]
-        for module in imported:
-            for value in python_source.attributes(module, unit.python):
-                name = f"{module.__name__}.{unit.python}"
-                python_source.check_is_there(value, unit, name)
-                if isinstance(value, cuda.tile.kernel):
-                    return value
-                kind = type(value).__qualname__
-                message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
-                raise SourceError(message)
-        raise python_source.missing(unit, imported)
+        name, value = python_source.find(unit, unit.sources, root)
+        if isinstance(value, cuda.tile.kernel):
+            return value
+        kind = type(value).__qualname__
+        message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
+        raise SourceError(message)
 
     def settled(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
         """See FrontEnd: a unit for each specialisation.
@@ -145,9 +147,7 @@ class CutileFrontEnd:
 
         Raises:
             CompileError: cuda-tile refuses it.
-            ToolchainError: This tileiras does not know the target.
         """
-        self._check_target(target)
         bytecode = self._bytecode([(unit, loaded)], target)
         parameters, layout = _parameters(unit, loaded)
         return CompiledKernel(
@@ -189,14 +189,6 @@ class CutileFrontEnd:
     def include_dirs(self) -> list[str]:
         """See FrontEnd."""
         return []
-
-    def _check_target(self, target: Target) -> None:
-        if _name(target) not in self._known:
-            message = (
-                f"tool.aotcuda.arch: {target} is not known to tileiras {versions.dotted(self._cuda)}, which builds "
-                f"for {', '.join(self._known)}; leave it out, or install a newer one"
-            )
-            raise ToolchainError(message)
 
     def _bytecode(self, units: Sequence[tuple[CutileUnit, Any]], target: Target) -> bytes:
         """The Tile IR of some kernels, as one bytecode file.

@@ -10,24 +10,21 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder.config import keys, rules
-from aotcuda.builder.config.model import Entry
 from aotcuda.builder.config.settings import Record, setting
-from aotcuda.builder.config.shapes import Choice, ListOf, TableOf, Text
-from aotcuda.builder.frontends.python_source import PythonUnit
-from aotcuda.errors import CompileError, ConfigError
+from aotcuda.builder.config.shapes import ListOf, TableOf
+from aotcuda.builder.frontends import variants
+from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
+from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.builder.config.keys import Key
     from aotcuda.builder.config.model import Module
-
-Constant = int | float | bool
-"""The value of a constant, as TOML can write it."""
+    from aotcuda.builder.frontends.variants import Constant, Constants
 
 DIVISOR = 16
 """What cuTile's own specialisation looks for: bytes of addresses and strides, elements of extents."""
@@ -154,71 +151,32 @@ def _type(text: str) -> Type:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantShape:
-    """The value of a constant, or a list of them."""
-
-    expected: str = "a number, true or false, or a list of such"
-
-    def read(self, value: object, key: Key) -> tuple[Constant, ...]:
-        """See Shape."""
-        values = value if isinstance(value, list | tuple) and value else [value]
-        for item in values:
-            if not isinstance(item, int | float):
-                raise key.mismatch(self.expected, value)
-        return tuple(values)
-
-    def schema(self) -> dict[str, Any]:
-        """See Shape."""
-        one = {"type": ["number", "boolean"]}
-        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
-
-
-_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel(Entry):
+class Kernel(VariantKernel):
     """A kernel that the module offers for launching."""
 
-    python: str = field(
-        metadata=setting(
-            rules.PYTHON_PATH,
-            "The `@ct.kernel` function in `source`; `package.module:object.attribute` for one that objects hold.",
-            '"vector_add"',
-            default="the kernel's name",
-            from_name=True,
-        )
-    )
+    python: str = field(metadata=variants.path_setting("@ct.kernel", '"vector_add"'))
     signatures: tuple[tuple[Type, ...], ...] = field(
-        metadata=setting(
-            ListOf(
-                item=Text("the types of the arguments, in one string", r"", parse_signature),
-                expected="a signature or a list of signatures",
-                shortest=1,
-                single=True,
-            ),
+        metadata=variants.signatures_setting(
+            parse_signature,
             "Types of the parameters that are no `ct.Constant`, in order: one signature or a list. `:16` says that an "
             "array's address and strides are divisible by 16 bytes, `:16:16` also its extents by 16, `:any` neither.",
             '"float32[:, ::1], float32[::1], int32"',
-            alias="signature",
         )
     )
     specialise: str = field(
         default="auto",
-        metadata=setting(
-            Choice(("auto", "exact")),
+        metadata=variants.specialise_setting(
             "`auto` makes three variants of what says none of these: contiguous arrays as with `:16:16`, with `:16`, "
-            "and with `:any`. `exact` makes what the signatures say.",
-            '"exact"',
+            "and with `:any`. `exact` makes what the signatures say."
         ),
     )
-    constants: tuple[tuple[str, tuple[Constant, ...]], ...] = field(
+    constants: Constants = field(
         default=(),
         metadata=setting(
             TableOf(
-                name=_NAME,
-                value=ConstantShape(),
+                name=variants.PARAMETER_NAME,
+                value=variants.ConstantShape("a number, true or false, or a list of such"),
                 expected="a table of constants",
             ),
             "Values of `ct.Constant` parameters; with lists, a variant for each combination.",
@@ -228,7 +186,7 @@ class Kernel(Entry):
     overlap: tuple[str, ...] = field(
         default=(),
         metadata=setting(
-            ListOf(item=_NAME, expected="a list of names of parameters"),
+            ListOf(item=variants.PARAMETER_NAME, expected="a list of names of parameters"),
             "Parameters whose arrays may overlap each other, or be the same. Of all others the compiler takes for "
             "granted that they do not, and launches check it.",
             '["x", "out"]',
@@ -247,52 +205,27 @@ SECTIONS = (("A cuTile kernel", "kernels.vector_add", Kernel),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutileUnit(PythonUnit):
+class CutileUnit(VariantUnit):
     """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
 
     Attributes:
-        sources: The modules to look for it in.
         types: Types of the parameters that are no constants.
         constants: Values of those that are, by name.
-        chosen: Names of constants that a launch need not give.
         overlap: Names of parameters whose arrays may overlap each other.
-        specialise: As the table has it.
     """
 
-    sources: tuple[str, ...]
     types: tuple[Type, ...]
     constants: tuple[tuple[str, Constant], ...]
-    chosen: frozenset[str]
     overlap: tuple[str, ...]
-    specialise: str
 
 
 def check(module: Module) -> None:
     """See Tables."""
-    options = module.options
-    wrong = {
-        "fastmath": options.fastmath,
-        "lineinfo": options.lineinfo,
-        "debug": options.debug,
-        "opt-level": options.opt_level != 3,
-        "max-registers": options.max_registers != 0,
-    }
-    for name, given in wrong.items():
-        if given:
-            default = {"opt-level": "3", "max-registers": "0"}.get(name, "false")
-            message = (
-                f"{module.key}.options.{name}: cuTile's kernels have no such option here, but what @ct.kernel(...) "
-                f"says; set it back for this module: options = {{ {name} = {default} }}"
-            )
-            raise ConfigError(message)
-    if module.link:
-        message = f"{module.link[0].key}: nothing can be linked into cuTile's kernels; remove it"
-        raise ConfigError(message)
+    absent = ("fastmath", "lineinfo", "debug", "opt_level", "max_registers")
+    variants.check(module, absent, "cuTile's kernels", ", but what @ct.kernel(...) says")
 
 
-def modules(module: Module) -> Sequence[str]:
-    """See Tables."""
-    return cast("tuple[str, ...]", module.source)
+modules = variants.modules
 
 
 def target(wanted: Target) -> Target:
@@ -325,32 +258,17 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
 
 
 def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
-    holder, colon, path = kernel.python.rpartition(":")
-    sources = (holder,) if colon else cast("tuple[str, ...]", module.source)
-    given = sorted(kernel.constants)  # the JIT fallback gets the table sorted
-    names = [name for name, _ in given]
-    combinations = [tuple(zip(names, values, strict=True)) for values in itertools.product(*[v for _, v in given])]
+    sets = variants.combinations(kernel.constants)
     return [
         CutileUnit(
-            key=kernel.key,
-            signature_key=kernel.key,
-            kind="kernel",
-            module=module.name,
-            name=kernel.name,
-            symbol=f"{kernel.name}__{number}",
-            options=module.options,
-            origin=f"{sources[0]}:{path}",
+            **variants.common(module, kernel, number),
             signature=_shown(types, constants),
-            source=sources[0],
-            python=path,
-            sources=sources,
+            chosen=variants.of_one_value(kernel.constants),
             types=types,
             constants=constants,
-            chosen=frozenset(name for name, values in given if len(values) == 1),
             overlap=kernel.overlap,
-            specialise=kernel.specialise,
         )
-        for number, (types, constants) in enumerate(itertools.product(kernel.signatures, combinations))
+        for number, (types, constants) in enumerate(itertools.product(kernel.signatures, sets))
     ]
 
 

@@ -6,13 +6,19 @@ between Triton's PTX and the machine code. What Triton compiles it keeps in no c
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import os
+import re
+import subprocess
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
+from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.triton import ptx, tables
@@ -23,9 +29,12 @@ from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainErr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from triton.compiler.errors import CompilationError
+
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.triton.ptx import Field
-    from aotcuda.builder.frontends.triton.tables import Constant, TritonUnit, Type
+    from aotcuda.builder.frontends.triton.tables import TritonUnit, Type
+    from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
 _WARP = 32
@@ -36,6 +45,9 @@ _OLDEST = (3, 6)
 """The oldest version of Triton that was tested; 3.9.0 was, too."""
 _LAST_FUSING = (3, 9)
 """The last version of Triton that fuses multiplications and additions where nothing is said."""
+
+
+_KNOWN_TARGET = re.compile(r"'sm_(\d+)'")
 
 
 class TritonFrontEnd:
@@ -52,6 +64,9 @@ class TritonFrontEnd:
         """
         self._root = root
         os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # it would have absolute paths
+        # The worker keeps its compiler from being looked through for garbage; what of it is not freed when the process
+        # ends, nanobind, through which Python sees Triton's, would list in a page of text.
+        atexit.register(gc.unfreeze)
         import triton  # noqa: PLC0415 (as late as in every front end: errors of the import name the key)
 
         if versions.pair(_release(triton.__version__)) < _OLDEST:
@@ -67,18 +82,28 @@ class TritonFrontEnd:
             raise ToolchainError(message) from error
         return {"triton": triton.__version__}
 
+    def check_target(self, target: Target, where: str) -> None:
+        """See FrontEnd; of Triton's assemblers, there is one for later targets, that for this one is asked."""
+        import triton  # noqa: PLC0415 (as in prepare)
+        from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
+
+        told = subprocess.run(
+            [get_ptxas(_gpu(target).arch).path, "--help"], check=False, capture_output=True, text=True
+        ).stdout
+        known = sorted(set(_KNOWN_TARGET.findall(told)), key=int)
+        if known and f"{target.major}{target.minor}" not in known:
+            name = f"{str(target).partition('_')[0]}_{target.major}{target.minor}"
+            raise toolchain.unknown_target(
+                name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in known]
+            )
+
     def load(self, unit: TritonUnit, root: str) -> Any:
         """See FrontEnd: the function that `@triton.jit` has made.
 
         Raises:
             SourceError: A source cannot be imported, or has no such kernel.
         """
-        imported = [python_source.import_source(name, unit, root) for name in unit.sources]
-        for module in imported:
-            for value in python_source.attributes(module, unit.python):
-                python_source.check_is_there(value, unit, f"{module.__name__}.{unit.python}")
-                return _function(unit, value)
-        raise python_source.missing(unit, imported)
+        return _function(unit, *python_source.find(unit, unit.sources, root))
 
     def settled(self, unit: TritonUnit, loaded: Any) -> Sequence[TritonUnit]:
         """See FrontEnd: a unit for each specialisation.
@@ -156,8 +181,8 @@ class TritonFrontEnd:
 FRONT_END = TritonFrontEnd()
 
 
-def _function(unit: TritonUnit, value: Any) -> Any:
-    """The function of `@triton.jit` behind what the source has.
+def _function(unit: TritonUnit, name: str, value: Any) -> Any:
+    """The function of `@triton.jit` behind what the source has under a name.
 
     Raises:
         SourceError: It is none, or something stands around it that acts at each launch.
@@ -165,7 +190,6 @@ def _function(unit: TritonUnit, value: Any) -> Any:
     from triton.runtime import JITFunction  # noqa: PLC0415 (as in prepare)
     from triton.runtime.autotuner import Autotuner, Heuristics  # noqa: PLC0415
 
-    name = f"{unit.source}.{unit.python}"
     if isinstance(value, Heuristics):
         message = (
             f"{unit.key}: {name} is wrapped in @triton.heuristics, which computes constexprs at each launch; package "
@@ -174,7 +198,7 @@ def _function(unit: TritonUnit, value: Any) -> Any:
         raise SourceError(message)
     if isinstance(value, Autotuner):
         _check_hooks(unit, name, value)
-        return _function(unit, value.fn)
+        return _function(unit, name, value.fn)
     if not isinstance(value, JITFunction) or value.is_gluon():
         kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"{type(value).__qualname__}"
         message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
@@ -356,10 +380,10 @@ def _explained(unit: TritonUnit, function: Any, target: Target, root: str) -> It
     except AotcudaError:
         raise
     except CompilationError as error:
-        inner: BaseException = error  # of a helper that it calls
+        inner = error  # of a helper that it calls
         while isinstance(inner.__cause__, CompilationError):
             inner = inner.__cause__
-        reason = str(getattr(inner, "error_message", None) or _first_line(inner.__cause__ or inner)).partition("\n")[0]
+        reason = _reason(inner).partition("\n")[0]
         message = f"{unit.head}: Triton cannot compile it for {target}: {reason}{_place(inner, function, root)}"
         raise CompileError(message) from error
     except Exception as error:
@@ -367,20 +391,51 @@ def _explained(unit: TritonUnit, function: Any, target: Target, root: str) -> It
         raise CompileError(message) from error
 
 
-def _place(error: Any, function: Any, root: str) -> str:
-    """` (mypkg/_kernels.py:12: tl.store(x, y))`: the line that Triton names; of helpers without the file."""
-    line = getattr(getattr(error, "node", None), "lineno", None)
+def _reason(error: CompilationError) -> str:
+    """What was wrong: Triton's own words, or the exception that the source has raised."""
+    raised = error.__cause__ or error.__context__
+    own = error.error_message
+    if raised is not None and own in (None, repr(raised)):
+        return _first_line(raised)
+    return str(own) if own else _first_line(error)
+
+
+def _place(error: CompilationError, function: Any, root: str) -> str:
+    """` (mypkg/_kernels.py:12: tl.store(x, y))`: the line that Triton names, of the kernel or of what it calls."""
+    line = getattr(error.node, "lineno", None)
     source = (error.src or "").splitlines()
     if not line or line > len(source):
         return ""
     text = source[line - 1].strip()
-    if error.src != function.src:
+    owner = next((one for one in _called(function) if one.src == error.src), None)
+    if owner is None:
         return f" ({text})"
-    lines = function.raw_src if isinstance(function.raw_src, list) else function.raw_src.splitlines()
+    lines = owner.raw_src if isinstance(owner.raw_src, list) else owner.raw_src.splitlines()
     decorators = next((at for at, item in enumerate(lines) if item.lstrip().startswith("def ")), 0)
-    path = Path(function.fn.__code__.co_filename)
+    path = Path(owner.fn.__code__.co_filename)
     name = path.relative_to(root) if root and path.is_relative_to(root) else path
-    return f" ({name}:{function.starting_line_number + decorators + line - 1}: {text})"
+    return f" ({name}:{owner.starting_line_number + decorators + line - 1}: {text})"
+
+
+def _called(function: Any) -> Iterator[Any]:
+    """A function of `@triton.jit`, and those that its code names, and so on: by name, or as attributes of modules."""
+    from triton.runtime import JITFunction  # noqa: PLC0415 (as in prepare)
+
+    seen: set[int] = set()
+    waiting = [function]
+    while waiting:
+        one = waiting.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        code = one.fn.__code__
+        cells = zip(code.co_freevars, one.fn.__closure__ or (), strict=True)
+        named = {**one.fn.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+        values = [named[name] for name in (*code.co_names, *code.co_freevars) if name in named]
+        modules = [value for value in values if isinstance(value, ModuleType)]
+        values += [getattr(module, name, None) for module in modules for name in code.co_names]
+        waiting += [value for value in values if isinstance(value, JITFunction)]
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,24 +10,21 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder.config import keys, rules
-from aotcuda.builder.config.model import Entry
 from aotcuda.builder.config.settings import Record, setting
-from aotcuda.builder.config.shapes import Choice, Integer, ListOf, TableOf, Text
-from aotcuda.builder.frontends.python_source import PythonUnit
+from aotcuda.builder.config.shapes import Integer, ListOf, TableOf
+from aotcuda.builder.frontends import variants
+from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
 from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aotcuda.builder.config.keys import Key
     from aotcuda.builder.config.model import Module
-
-Constant = int | float | bool | str
-"""The value of a constexpr, as TOML can write it."""
+    from aotcuda.builder.frontends.variants import Constant, Constants
 
 OPTIONS = ("num_warps", "num_ctas", "num_stages")
 """The options that a launch may name, as in Triton; each with its default."""
@@ -151,28 +148,13 @@ def _type(text: str) -> Type:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantShape:
-    """The value of a constexpr, or a list of them."""
-
-    expected: str = "a number, true or false, a string of letters, digits and ._+-, or a list of such"
-
-    def read(self, value: object, key: Key) -> tuple[Constant, ...]:
-        """See Shape."""
-        values = value if isinstance(value, list | tuple) and value else [value]
-        for item in values:
-            if not isinstance(item, int | float | str) or (isinstance(item, str) and not _PLAIN.fullmatch(item)):
-                raise key.mismatch(self.expected, value)
-        return tuple(values)
-
-    def schema(self) -> dict[str, Any]:
-        """See Shape."""
-        one = {"type": ["number", "string", "boolean"]}
-        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
-
-
-_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
-_CONSTEXPRS = TableOf(name=_NAME, value=ConstantShape(), expected="a table of constexprs")
+_CONSTEXPRS = TableOf(
+    name=variants.PARAMETER_NAME,
+    value=variants.ConstantShape(
+        "a number, true or false, a string of letters, digits and ._+-, or a list of such", _PLAIN.fullmatch
+    ),
+    expected="a table of constexprs",
+)
 _BOUNDS = ListOf(
     item=Integer(-(2**63), 2**63 - 1),
     expected="an integer, or a list of the lowest and the highest",
@@ -180,7 +162,7 @@ _BOUNDS = ListOf(
     longest=2,
     single=True,
 )
-_WHEN = TableOf(name=_NAME, value=_BOUNDS, expected="a table of integers or of pairs of them")
+_WHEN = TableOf(name=variants.PARAMETER_NAME, value=_BOUNDS, expected="a table of integers or of pairs of them")
 _WARPS = Integer(1, 32)
 
 
@@ -192,7 +174,7 @@ def _several(shape: Integer, what: str) -> ListOf:
 class Settings:
     """One of a kernel's `configs`, as `triton.Config` has them: constants that a launch need not name."""
 
-    constexprs: tuple[tuple[str, tuple[Constant, ...]], ...] = field(
+    constexprs: Constants = field(
         default=(),
         metadata=setting(_CONSTEXPRS, "Values of constexprs.", "{ BLOCK_M = 128, BLOCK_N = 64 }"),
     )
@@ -221,42 +203,26 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel(Entry):
+class Kernel(VariantKernel):
     """A kernel that the module offers for launching."""
 
-    python: str = field(
-        metadata=setting(
-            rules.PYTHON_PATH,
-            "The `@triton.jit` function in `source`; `package.module:object.attribute` for one that objects hold.",
-            '"add_kernel"',
-            default="the kernel's name",
-            from_name=True,
-        )
-    )
+    python: str = field(metadata=variants.path_setting("@triton.jit", '"add_kernel"'))
     signatures: tuple[tuple[Type, ...], ...] = field(
-        metadata=setting(
-            ListOf(
-                item=Text("the types of the arguments, in one string", r"", parse_signature),
-                expected="a signature or a list of signatures",
-                shortest=1,
-                single=True,
-            ),
+        metadata=variants.signatures_setting(
+            parse_signature,
             "Types of the arguments that are no constexprs, in order, in Triton's notation: one signature or a list. "
             "`:16` and `:1` are what Triton's specialisation says of an argument.",
             '"*fp32, *fp32, *fp32, i32"',
-            alias="signature",
         )
     )
     specialise: str = field(
         default="auto",
-        metadata=setting(
-            Choice(("auto", "exact")),
+        metadata=variants.specialise_setting(
             "`auto` makes three variants of what has no `:16` or `:1`: pointers and integers divisible by 16, pointers "
-            "alone, and neither. `exact` makes what the signatures say.",
-            '"exact"',
+            "alone, and neither. `exact` makes what the signatures say."
         ),
     )
-    constexprs: tuple[tuple[str, tuple[Constant, ...]], ...] = field(
+    constexprs: Constants = field(
         default=(),
         metadata=setting(
             _CONSTEXPRS, "Values of constexprs; with lists, a variant for each combination.", "{ BLOCK = [128, 1024] }"
@@ -301,29 +267,24 @@ SECTIONS = (("A Triton kernel", "kernels.matmul", Kernel), ("One of its configs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TritonUnit(PythonUnit):
+class TritonUnit(VariantUnit):
     """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
 
     Attributes:
-        sources: The modules to look for it in.
         types: Types of the arguments that are no constexprs.
         constexprs: Values of constexprs, by name.
-        chosen: Names of constants that a launch need not give.
         num_warps, num_stages, num_ctas, maxnreg: Triton's options; 0 registers leave the choice to it.
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
         is_settled: The hints in `types` are those of the one variant.
     """
 
-    sources: tuple[str, ...]
     types: tuple[Type, ...]
     constexprs: tuple[tuple[str, Constant], ...]
-    chosen: frozenset[str]
     num_warps: int
     num_stages: int
     num_ctas: int
     maxnreg: int
     when: tuple[tuple[str, int, int], ...]
-    specialise: str
     is_settled: bool = False
 
     @property
@@ -334,23 +295,7 @@ class TritonUnit(PythonUnit):
 
 def check(module: Module) -> None:
     """See Tables."""
-    options = module.options
-    wrong = {
-        "fastmath": options.fastmath,
-        "lineinfo": options.lineinfo,
-        "debug": options.debug,
-        "opt-level": options.opt_level != 3,
-    }
-    for name, given in wrong.items():
-        if given:
-            message = (
-                f"{module.key}.options.{name}: Triton's compiler has no such option here; "
-                f"set it back for this module: options = {{ {name} = {'3' if name == 'opt-level' else 'false'} }}"
-            )
-            raise ConfigError(message)
-    if module.link:
-        message = f"{module.link[0].key}: nothing can be linked into Triton's kernels; remove it"
-        raise ConfigError(message)
+    variants.check(module, ("fastmath", "lineinfo", "debug", "opt_level"), "Triton's kernels")
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
         _check_kernel(kernel)
 
@@ -379,9 +324,7 @@ def _check_kernel(kernel: Kernel) -> None:
                 raise ConfigError(message)
 
 
-def modules(module: Module) -> Sequence[str]:
-    """See Tables."""
-    return cast("tuple[str, ...]", module.source)
+modules = variants.modules
 
 
 def target(wanted: Target) -> Target:
@@ -430,36 +373,22 @@ class _Set:
 
 
 def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
-    holder, colon, path = kernel.python.rpartition(":")
-    sources = (holder,) if colon else cast("tuple[str, ...]", module.source)
     sets = list(_sets(kernel))
-    named = {name for item in kernel.configs for name, _ in item.constexprs}
-    single = {name for name, values in kernel.constexprs if len(values) == 1}
+    chosen = {name for item in kernel.configs for name, _ in item.constexprs} | variants.of_one_value(kernel.constexprs)
     found = []
     for number, (types, constants) in enumerate(itertools.product(kernel.signatures, sets)):
         found.append(
             TritonUnit(
-                key=kernel.key,
-                signature_key=kernel.key,
-                kind="kernel",
-                module=module.name,
-                name=kernel.name,
-                symbol=f"{kernel.name}__{number}",
-                options=module.options,
-                origin=f"{sources[0]}:{path}",
+                **variants.common(module, kernel, number),
                 signature=_shown(types, constants),
-                source=sources[0],
-                python=path,
-                sources=sources,
+                chosen=frozenset(chosen),
                 types=types,
                 constexprs=constants.constexprs,
-                chosen=frozenset(named | single),
                 num_warps=constants.num_warps,
                 num_stages=constants.num_stages,
                 num_ctas=constants.num_ctas,
                 maxnreg=kernel.maxnreg or module.options.max_registers,
                 when=constants.when,
-                specialise=kernel.specialise,
             )
         )
     return found
@@ -467,8 +396,6 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
 
 def _sets(kernel: Kernel) -> list[_Set]:
     """A kernel's sets of constants, in the order of the table; names have none, since the JIT fallback sorts them."""
-    given = sorted(kernel.constexprs)
-    names = [name for name, _ in given]
     found = []
     for config in kernel.configs or (Settings(),):
         own = tuple((name, values[0]) for name, values in sorted(config.constexprs))
@@ -476,8 +403,8 @@ def _sets(kernel: Kernel) -> list[_Set]:
         warps = (config.num_warps,) if config.num_warps is not None else kernel.num_warps
         stages = (config.num_stages,) if config.num_stages is not None else kernel.num_stages
         ctas = config.num_ctas if config.num_ctas is not None else kernel.num_ctas
-        for values in itertools.product(*[values for _, values in given]):
-            constants = (*zip(names, values, strict=True), *own)
+        for values in variants.combinations(kernel.constexprs):
+            constants = (*values, *own)
             found += [_Set(constants, warp, stage, ctas, when) for warp, stage in itertools.product(warps, stages)]
     return found
 

@@ -1,0 +1,181 @@
+"""Kernels that are made in variants beforehand: what the tables of front ends for such have in common.
+
+Triton's JIT and cuTile's compile a kernel for what they see at its launches: types, values of constants, what is
+divisible. Their front ends here make a unit for each of the signatures and sets of constants that the table has, and of
+each unit one for every specialisation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from aotcuda.builder.config import rules
+from aotcuda.builder.config.model import Entry, Options
+from aotcuda.builder.config.settings import setting
+from aotcuda.builder.config.shapes import Choice, ListOf, Text
+from aotcuda.builder.frontends.python_source import PythonUnit
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aotcuda.builder.config.keys import Key
+    from aotcuda.builder.config.model import Module
+
+Constant = int | float | bool | str
+"""The value of a constant, as TOML can write it."""
+
+Constants = tuple[tuple[str, tuple[Constant, ...]], ...]
+"""By name of a constant, the values that variants are made for."""
+
+PARAMETER_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantShape:
+    """The value of a constant, or a list of them: numbers, and of strings what `strings` lets pass.
+
+    Attributes:
+        expected: See Shape.
+        strings: Whether a string can be a constant's value; None where no string can.
+    """
+
+    expected: str
+    strings: Callable[[str], object] | None = None
+
+    def read(self, value: object, key: Key) -> tuple[Constant, ...]:
+        """See Shape."""
+        values = value if isinstance(value, list | tuple) and value else [value]
+        if not all(isinstance(item, int | float) or self._takes(item) for item in values):
+            raise key.mismatch(self.expected, value)
+        return tuple(values)
+
+    def _takes(self, text: object) -> bool:
+        return self.strings is not None and isinstance(text, str) and bool(self.strings(text))
+
+    def schema(self) -> dict[str, Any]:
+        """See Shape."""
+        one = {"type": ["number", *(["string"] if self.strings else []), "boolean"]}
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
+def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
+    """What `field` is told of the key `python`, a kernel's path in the sources."""
+    return setting(
+        rules.PYTHON_PATH,
+        f"The `{decorator}` function in `source`; `package.module:object.attribute` for one that objects hold.",
+        example,
+        default="the kernel's name",
+        from_name=True,
+    )
+
+
+def signatures_setting(parse: Callable[[str], object], meaning: str, example: str) -> Mapping[str, Any]:
+    """What `field` is told of the key `signatures`; `parse` reads one of them."""
+    return setting(
+        ListOf(
+            item=Text("the types of the arguments, in one string", r"", parse),
+            expected="a signature or a list of signatures",
+            shortest=1,
+            single=True,
+        ),
+        meaning,
+        example,
+        alias="signature",
+    )
+
+
+def specialise_setting(meaning: str) -> Mapping[str, Any]:
+    """What `field` is told of the key `specialise`."""
+    return setting(Choice(("auto", "exact")), meaning, '"exact"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantUnit(PythonUnit):
+    """A kernel for one signature and one set of constants; when it is settled, for one specialisation.
+
+    Attributes:
+        sources: The modules to look for it in.
+        chosen: Names of constants that a launch need not give.
+        specialise: As the table has it.
+    """
+
+    sources: tuple[str, ...]
+    chosen: frozenset[str]
+    specialise: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantKernel(Entry):
+    """What the table has of every such kernel; a front end's own class says in which notation."""
+
+    python: str
+    signatures: tuple[Any, ...]
+    specialise: str
+
+
+def common(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]:
+    """What the classes of units are given alike, for the variant `number` of a kernel."""
+    holder, colon, path = kernel.python.rpartition(":")
+    sources = (holder,) if colon else modules(module)
+    return {
+        "key": kernel.key,
+        "signature_key": kernel.key,
+        "kind": "kernel",
+        "module": module.name,
+        "name": kernel.name,
+        "symbol": f"{kernel.name}__{number}",
+        "options": module.options,
+        "origin": f"{sources[0]}:{path}",
+        "source": sources[0],
+        "python": path,
+        "sources": sources,
+        "specialise": kernel.specialise,
+    }
+
+
+def modules(module: Module) -> tuple[str, ...]:
+    """The Python modules among a module's sources, which all are."""
+    return cast("tuple[str, ...]", module.source)
+
+
+def combinations(constants: Constants) -> list[tuple[tuple[str, Constant], ...]]:
+    """Each choice of one value for every constant; by name, since the JIT fallback gets the table sorted."""
+    given = sorted(constants)
+    names = [name for name, _ in given]
+    return [tuple(zip(names, values, strict=True)) for values in itertools.product(*[values for _, values in given])]
+
+
+def of_one_value(constants: Constants) -> frozenset[str]:
+    """The constants that have one value alone, which a launch need not give."""
+    return frozenset(name for name, values in constants if len(values) == 1)
+
+
+def check(module: Module, absent: tuple[str, ...], kernels: str, besides: str = "") -> None:
+    """Refuse what cannot be had of a module's kernels: the options `absent`, and whatever is linked.
+
+    Args:
+        module: The module.
+        absent: Names of the options.
+        kernels: What errors call its kernels.
+        besides: What errors say of other options than those.
+
+    Raises:
+        ConfigError: The table asks for it.
+    """
+    plain = Options()
+    for name in absent:
+        default = getattr(plain, name)
+        if getattr(module.options, name) != default:
+            key = name.replace("_", "-")
+            message = (
+                f"{module.key}.options.{key}: {kernels} have no such option here{besides}; set it back for this "
+                f"module: options = {{ {key} = {json.dumps(default)} }}"
+            )
+            raise ConfigError(message)
+    if module.link:
+        message = f"{module.link[0].key}: nothing can be linked into {kernels}; remove it"
+        raise ConfigError(message)

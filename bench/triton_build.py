@@ -1,0 +1,179 @@
+"""Triton's kernels as a wheel beside the same kernels compiled by Triton's JIT: seconds, processor seconds, bytes.
+
+Triton compiles each variant that the wheel of `tests/packages/tritonkernels` has, in one process with an empty cache,
+as its JIT does, one after the other when they are first launched. What is counted of it is the whole process, import
+included, as a build's is.
+
+    python bench/triton_build.py                      # where aotcuda, Triton and build are installed; needs no GPU
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import zipfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import machine
+
+_PROJECT = Path(__file__).resolve().parent.parent / "tests" / "packages" / "tritonkernels"
+_TARGETS = {
+    "one target": ["sm_90"],
+    "four targets": ["sm_80", "sm_90", "sm_100", "sm_120"],
+    "four targets and PTX": ["sm_80", "sm_90", "sm_100", "sm_120", "compute_80"],
+}
+_SHOWN = re.compile(r"void\((.*?); (.*?)\)(?: when .*)?")
+
+_JIT = """
+import importlib, json, sys
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+variants, targets = json.load(sys.stdin)
+for variant in variants:
+    function = getattr(importlib.import_module(variant["source"]), variant["python"])
+    while not hasattr(function, "params"):
+        function = function.fn  # below an autotuner
+    names = [parameter.name for parameter in function.params]
+    types = iter(variant["types"])
+    signature, values, hints = {}, {}, {}
+    for at, name in enumerate(names):
+        kind, _, hint = "constexpr" if name in variant["constants"] else next(types), "", ""
+        kind, _, hint = kind.partition(":")
+        if kind == "constexpr" or hint == "1":
+            values[at,] = variant["constants"].get(name, 1)
+            kind = "constexpr"
+        elif hint:
+            hints[at,] = [["tt.divisibility", 16]]
+        signature[name] = kind
+    for target in targets:
+        source = ASTSource(function, signature, values, hints)
+        triton.compile(source, target=GPUTarget("cuda", target, 32), options=variant["options"])
+"""
+
+
+def main() -> int:
+    parser = machine.parser(__doc__, "triton_build")
+    parser.add_argument("--runs", type=int, default=3)
+    arguments = parser.parse_args()
+    here = machine.describe()
+    import triton
+
+    figures: dict[str, Any] = {}
+    for what, targets in _TARGETS.items():
+        runs: dict[str, list[dict[str, float]]] = {}
+        for _ in range(arguments.runs):
+            wheel, manifests, ours = _built(targets)
+            runs.setdefault("aotcuda", []).append(ours)
+            variants = [variant for manifest in manifests for variant in _variants(manifest)]
+            runs.setdefault("Triton", []).append(_compiled(variants, targets))
+        figures[what] = {
+            "targets": targets,
+            "variants": len(variants),
+            **{way: {name: median(run[name] for run in found) for name in found[0]} for way, found in runs.items()},
+            "wheel_bytes": wheel,
+        }
+    machine.table(
+        (
+            "",
+            "variants",
+            "build, s",
+            "processor, s",
+            "Triton, s",
+            "processor, s",
+            "wheel, KB",
+            "cubins, KB",
+            "cache, KB",
+        ),
+        [
+            (
+                what,
+                found["variants"],
+                *(found[way][name] for way in ("aotcuda", "Triton") for name in ("seconds", "processor_seconds")),
+                *(size / 1000 for size in (found["wheel_bytes"], found["Triton"]["cubin_bytes"])),
+                found["Triton"]["cache_bytes"] / 1000,
+            )
+            for what, found in figures.items()
+        ],
+    )
+    machine.write(arguments.out, here, triton=triton.__version__, figures=figures)
+    return 0
+
+
+def _built(targets: list[str]) -> tuple[int, list[dict[str, Any]], dict[str, float]]:
+    """Bytes of the wheel, its modules' manifests, and what the build took."""
+    with tempfile.TemporaryDirectory() as temporary:
+        project = Path(shutil.copytree(_PROJECT, Path(temporary, "project"), ignore=shutil.ignore_patterns("dist")))
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", str(project)]
+        taken = _timed(command, "", AOTCUDA_ARCH=";".join(targets))
+        (wheel,) = project.glob("dist/*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".aotcuda/manifest.json")]
+            return wheel.stat().st_size, [json.loads(archive.read(name)) for name in names], taken
+
+
+def _variants(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """What Triton has to be told to compile the variants of a module's kernels."""
+    table = tomllib.loads((_PROJECT / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"][manifest["module"]]
+    found = []
+    for kernel in manifest["kernels"]:
+        for overload in kernel["overloads"]:
+            shown = _SHOWN.fullmatch(overload["signature"])
+            assert shown is not None, overload["signature"]
+            constants = {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=([^,]+)", shown[2])}
+            options = {name: constants.pop(name) for name in ("num_warps", "num_stages")}
+            options |= {"enable_fp_fusion": True}  # as aotcuda has it: newer versions of Triton warn without
+            found.append(
+                {
+                    "source": table["source"],
+                    "python": table["kernels"][kernel["name"]].get("python", kernel["name"]),
+                    "types": shown[1].split(", "),
+                    "constants": constants,
+                    "options": options,
+                }
+            )
+    return found
+
+
+def _compiled(variants: list[dict[str, Any]], targets: list[str]) -> dict[str, float]:
+    """What Triton takes to compile variants for the targets with machine code, and what its cache then has."""
+    capabilities = [int(target[3:]) for target in targets if target.startswith("sm_")]
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": str(_PROJECT)}
+        taken = _timed([sys.executable, "-c", _JIT], json.dumps([variants, capabilities]), **environment)
+        files = [path for path in Path(cache).rglob("*") if path.is_file()]
+        cubins = [path for path in files if path.suffix == ".cubin"]
+        assert len(cubins) == len(variants) * len(capabilities), "Triton has compiled something else"
+        return {
+            **taken,
+            "cubin_bytes": sum(path.stat().st_size for path in cubins),
+            "cache_bytes": sum(path.stat().st_size for path in files),
+        }
+
+
+def _timed(command: list[str], given: str, **environment: str) -> dict[str, float]:
+    """Seconds of a command, and processor seconds of it and all that it started."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        command, check=True, input=given.encode(), stdout=subprocess.DEVNULL, env={**os.environ, **environment}
+    )
+    seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"seconds": round(seconds, 3), "processor_seconds": round(processor, 3)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
