@@ -80,8 +80,11 @@ class Finisher(Protocol):
     def sources(self) -> tuple[Source, ...]:
         """The project's Python files that were imported, as far as the manifest lists them without having seen why."""
 
-    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
-        """The module as it leaves the worker."""
+    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
+        """What packs each of a module's images, which children do; nothing if they stay as they are."""
+
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
+        """The module as it leaves the worker, with what was `packed`."""
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
         """A module's functions for other modules of the wheel to call."""
@@ -105,18 +108,26 @@ class WheelFinisher:
         """See Finisher."""
         return imports.project_files(self._job.import_roots, {*self._job.extensions.values()})
 
-    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
+        """See Finisher."""
+        images = self._images(parts)
+        return list(zip((image.target for image in images), nvfatbin.packing(images, parts.name), strict=True))
+
+    def _images(self, parts: Parts) -> tuple[Image, ...]:
+        """A module's images, and those that other toolkits have made of it."""
+        return (*parts.images, *self._job.images.get(parts.name, ()))
+
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
         """See Finisher."""
         ltoir = tuple(parts.merged.items())
-        images = (*parts.images, *self._job.images.get(parts.name, ()))
         root = Path(self._job.root)
         return BuiltModule(
             plan=parts.plan,
-            images=images,
+            images=self._images(parts),
             kernels=parts.kernels,
             ltoir=ltoir,
             functions=parts.functions,
-            kernel_fatbin=nvfatbin.kernels(images, parts.name) if images else b"",
+            kernel_fatbin=nvfatbin.joined(packed) if packed else b"",
             function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
             callbacks=parts.callbacks,
             foreign=parts.foreign,
@@ -151,9 +162,14 @@ class JitFinisher:
         """See Finisher; the dependency trace has them."""
         return ()
 
-    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
+        """See Finisher."""
+        del parts
+        return []
+
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
         """See Finisher; exported functions are not kept."""
-        del compile_source
+        del packed, compile_source
         return BuiltModule(
             plan=parts.plan,
             images=parts.images,
