@@ -93,6 +93,16 @@ class CudaError(AotcudaError):
         self.code = code
 
 
+class UnloadedError(CudaError):
+    """Images were unloaded by another thread while this one used them; a launch begins anew with new ones."""
+
+    @classmethod
+    def of(cls, what: str) -> UnloadedError:
+        """The error for a module, or for a kernel."""
+        message = f"the images of {what} were unloaded in the meantime, by another thread or by code that a launch runs"
+        return cls(message, name="CUDA_ERROR_INVALID_HANDLE", code=400)
+
+
 class LaunchError(AotcudaError, ValueError):
     """A launch configuration (grid, block, shared memory) that the device cannot take."""
 

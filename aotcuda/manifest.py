@@ -30,17 +30,18 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.data_folder import EDITABLE as EDITABLE
-from aotcuda.data_folder import FILE_NAME as FILE_NAME
-from aotcuda.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
-from aotcuda.data_folder import IN_PLACE as IN_PLACE
-from aotcuda.data_folder import WHEEL as WHEEL
-from aotcuda.errors import ManifestError
+from aotcuda import lazy_errors as errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from aotcuda.data_folder import EDITABLE as EDITABLE
+    from aotcuda.data_folder import FILE_NAME as FILE_NAME
+    from aotcuda.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
+    from aotcuda.data_folder import IN_PLACE as IN_PLACE
+    from aotcuda.data_folder import WHEEL as WHEEL
+    from aotcuda.errors import ManifestError
     from aotcuda.manifest_shape import Argument as Argument
     from aotcuda.manifest_shape import Callbacks as Callbacks
     from aotcuda.manifest_shape import File as File
@@ -62,6 +63,13 @@ if TYPE_CHECKING:
     from aotcuda.manifest_shape import Size as Size
     from aotcuda.manifest_shape import Source as Source
     from aotcuda.manifest_shape import Toolchain as Toolchain
+else:
+
+    def __getattr__(name: str) -> str:  # the names of files are for those who look for manifests; modules name theirs
+        from aotcuda import data_folder  # noqa: PLC0415 (see above)
+
+        return getattr(data_folder, name)
+
 
 FORMAT = 1
 """Version of the object's shape. A reader takes its own version and older ones, and refuses newer ones.
@@ -141,13 +149,13 @@ def _checked(data: bytes, where: str, sha256: str | None) -> Any:
     """The JSON object that `data` is, of a format that can be read, and with the digest if one is given."""
     if len(data) > LARGEST or (sha256 is None and _is_bomb(data)):
         message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
-        raise ManifestError(message)
+        raise errors.ManifestError(message)
     try:
         manifest = _decoded(data)
         version = manifest["format"]
     except (ValueError, LookupError, TypeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
-        raise ManifestError(message) from None
+        raise errors.ManifestError(message) from None
     _check_floor(manifest, where)
     if isinstance(version, int) and version > FORMAT:
         number = str(version) if version < 1000 else "1000 or later"
@@ -155,12 +163,12 @@ def _checked(data: bytes, where: str, sha256: str | None) -> Any:
             f"{where} is of format {number}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
             "pip install --upgrade aotcuda"
         )
-        raise ManifestError(message)
+        raise errors.ManifestError(message)
     if sha256 is not None and digest(data) != sha256:
         message = (
             f"{where} does not match the digest in the module that was generated with it; install the package again"
         )
-        raise ManifestError(message)
+        raise errors.ManifestError(message)
     return manifest
 
 
@@ -182,7 +190,7 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
             f"{where} needs aotcuda {floor[:40]} or later, and this is {versions.__version__}; upgrade it: "
             f"pip install --upgrade 'aotcuda>={floor[:40]}'"
         )
-        raise ManifestError(message)
+        raise errors.ManifestError(message)
 
 
 def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
@@ -194,7 +202,7 @@ def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
         problem = "it is nested too deeply"
     if problem is not None:
         message = f"{where} was altered: {problem}. Install the package again."
-        raise ManifestError(message)
+        raise errors.ManifestError(message)
 
 
 class _Decoding:
@@ -259,7 +267,7 @@ class Outline:
         """
         if len(data) != index["bytes"]:
             message = f"{where} has {len(data)} bytes where its index says {index['bytes']}; install the package again"
-            raise ManifestError(message)
+            raise errors.ManifestError(message)
         self.head = index["head"]
         self._whole: Manifest | None = None
         self._records: dict[str, Kernel] = {}
@@ -313,7 +321,7 @@ class Outline:
                 f"{self._where} was altered: what it says of {part['names'][0][:80]!a} is not what its index says; "
                 "install the package again"
             )
-            raise ManifestError(message)
+            raise errors.ManifestError(message)
         return found
 
     def _bytes(self, start: int, end: int) -> bytes:
@@ -432,7 +440,7 @@ def _is_regular(mode: int) -> bool:
 
 
 def _unreadable(path: str, reason: str) -> ManifestError:
-    return ManifestError(f"{path} cannot be read ({reason}); install the package again")
+    return errors.ManifestError(f"{path} cannot be read ({reason}); install the package again")
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
@@ -448,10 +456,10 @@ def check_file(data: bytes, file: File, where: str) -> None:
     if len(data) != file["bytes"]:
         found = len(data) if len(data) < file["bytes"] else "more"  # of those no more was read
         message = f"{where} has {found} bytes where the manifest says {file['bytes']}; install the package again"
-        raise ManifestError(message)
+        raise errors.ManifestError(message)
     if digest(data) != file["sha256"]:
         message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"
-        raise ManifestError(message)
+        raise errors.ManifestError(message)
 
 
 def digest(data: bytes) -> str:

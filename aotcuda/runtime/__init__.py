@@ -6,11 +6,11 @@
     launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
     kernel_attributes   what the driver and the disassembler tell of a kernel
     device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
-    loader              which images are launched now; loading, replacing and unloading them
-    origins             where images come from: packaged, editable or unbuilt
+    loader              which images are launched now; loading, replacing and unloading them; those of a wheel
+    origins             where others come from: an editable install's, or those of a tree that was never built
     loaded              the images that are launched now, with the overloads of their kernels
-    synchronize         `AOTCUDA_SYNCHRONIZE`: launches that wait
-    driver, streams     libcuda; streams of every library
+    driver              libcuda
+    streams             streams of every library; `AOTCUDA_SYNCHRONIZE`: launches that wait
     c_types             the little of ctypes that this takes, without the rest of it
 
     arguments/          what an argument means, written once
@@ -18,14 +18,13 @@
         arrays, dlpack  device arrays of every library; views: what any of them may say of itself
         scalars         which Python values count as scalars, and which parameters take them
         parameters      the kinds of parameters, and what each takes
-        layout          one overload, and how its arguments lie in its parameter block
-        overloads       which overload the arguments select
+        overloads       which overload the arguments select, and how they lie in its parameter block
         signature       the signature that arguments ask for, which the JIT fallback compiles
         host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
         mismatch        the texts of errors: why nothing fits
     fast/               the same once more, fast: python writes functions, extension tells the C extension
-    images/             choice: which image a GPU takes, and why; loaded_library; device_kernel: an overload on one GPU;
-                        callbacks; debug_exceptions: what debug kernels raise
+    images/             choice: which image a GPU takes, and why; loaded_library: images in the driver, and their
+                        kernels on each GPU; callbacks; debug_exceptions: what debug kernels raise
     jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
                         recipe: what to build from; sources: whether it has changed; cache_key, cache, cache_files,
                         cache_lock

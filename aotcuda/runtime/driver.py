@@ -8,13 +8,17 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
+from aotcuda import lazy_errors as errors
 from aotcuda import system
-from aotcuda.errors import CudaError, DriverTooOldError, ForkError, NoDeviceError, NoDriverError
 from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from aotcuda.errors import CudaError, ForkError, NoDeviceError
+
+    Dimensions = tuple[int, int, int]
 
 LIBRARY = system.DRIVER
 LOWEST = (12, 0)
@@ -132,6 +136,30 @@ _ATTRIBUTES = {
 """The device attributes in use, under the names that `Device.limit` takes."""
 
 
+class LaunchConfig(ctypes.Structure):
+    """`CUlaunchConfig`; `launch_config` makes it."""
+
+    _fields_ = (
+        ("grid", _uint * 3),
+        ("block", _uint * 3),
+        ("shared", _uint),
+        ("stream", _pointer),
+        ("attributes", _pointer),
+        ("count", _uint),
+    )
+
+
+def launch_config(
+    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
+) -> LaunchConfig:
+    """What `Driver.launch` takes for a configuration; it keeps its attributes."""
+    config = LaunchConfig(grid, block, shared, stream)
+    if attributes:
+        config.kept = (type(attributes[0]) * len(attributes))(*attributes)
+        config.attributes, config.count = ctypes.addressof(config.kept), len(attributes)
+    return config
+
+
 class Mark(list[bool]):
     """Holds one item until it is retired, or the process forks: what launches without asking further looks at it.
 
@@ -218,7 +246,7 @@ class Driver:
 
     def __init__(self) -> None:
         if (problem := system.why_not("launches kernels")) is not None:
-            raise NoDriverError(problem)
+            raise errors.NoDriverError(problem)
         try:
             self._library = ctypes.CDLL(LIBRARY)
         except OSError as error:
@@ -226,7 +254,7 @@ class Driver:
                 f"the CUDA driver library {LIBRARY} cannot be loaded ({error}); "
                 "install NVIDIA's driver, or run where a GPU is available"
             )
-            raise NoDriverError(message) from None
+            raise errors.NoDriverError(message) from None
         self.call: dict[str, Callable[..., int]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
@@ -246,7 +274,7 @@ class Driver:
             raise _no_device()
         if code == STUB_LIBRARY:
             message = f"{LIBRARY} is the toolkit's stub, not a driver; remove it from the library path"
-            raise NoDriverError(message)
+            raise errors.NoDriverError(message)
         if code == NOT_INITIALIZED:
             raise _fork_error()
         self.check(code, "the CUDA driver could not be started")
@@ -260,14 +288,14 @@ class Driver:
                 f"the driver supports CUDA {self.version[0]}.{self.version[1]}; aotcuda needs one that supports "
                 f"CUDA {LOWEST[0]}.{LOWEST[1]} (driver 525) or newer"
             )
-            raise DriverTooOldError(message)
+            raise errors.DriverTooOldError(message)
 
     def _function(self, name: str, *types: type) -> Callable[..., int]:
         try:
             function = getattr(self._library, name)
         except AttributeError:
             message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
-            raise DriverTooOldError(message) from None
+            raise errors.DriverTooOldError(message) from None
         function.restype = _int
         if types:
             function.argtypes = types
@@ -293,7 +321,7 @@ class Driver:
             message += f"; {_HINTS[code]}"
         if code in _STICKY:
             message += (_LATE if late else "") + _LOST
-        return CudaError(message, name=name or f"CUresult {code}", code=code)
+        return errors.CudaError(message, name=name or f"CUresult {code}", code=code)
 
     def _text(self, function: str, code: int) -> str:
         result = ctypes.c_char_p()
@@ -311,7 +339,7 @@ class Driver:
             if device.handle == handle.value:
                 return device.index
         message = f"the current context is on a GPU (CUdevice {handle.value}) that the driver did not count"
-        raise CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
+        raise errors.CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
 
     def current_context(self) -> int:
         """The handle of the context that is current in this thread, 0 when none is."""
@@ -411,11 +439,11 @@ def _fork_error() -> ForkError:
         "this process forked after CUDA was started, and CUDA cannot be used in the child; start processes with "
         'multiprocessing.get_context("spawn"), or set AOTCUDA_LOAD=first-use and fork before the first launch'
     )
-    return ForkError(message)
+    return errors.ForkError(message)
 
 
 def _no_device() -> NoDeviceError:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     hint = f"; CUDA_VISIBLE_DEVICES is {visible!r}" if visible is not None else ""
     message = f"the CUDA driver shows no GPU{hint}"
-    return NoDeviceError(message)
+    return errors.NoDeviceError(message)

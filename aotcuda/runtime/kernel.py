@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any, Never, NoReturn, SupportsIndex
 
     from aotcuda import typing as types
-    from aotcuda.runtime.arguments.layout import PackedOverload
+    from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.kernel_attributes import OnThisGpu
     from aotcuda.runtime.launch_attributes import LaunchAttributes
     from aotcuda.runtime.launcher import Launcher
@@ -359,7 +359,7 @@ class ForAll:
     def __init__(
         self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
     ) -> None:
-        from aotcuda.runtime.images.device_kernel import again  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.images.loaded_library import again  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.layout import PackedOverload
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.images.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
 ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registers": 4}

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.images.loaded_library import DeviceKernel
 
     Dimensions = tuple[int, int, int]
 
@@ -32,30 +33,6 @@ class Attribute(ctypes.Structure):
         ("value", ctypes.c_int * 3),
         ("rest", ctypes.c_char * 52),
     )
-
-
-class Config(ctypes.Structure):
-    """`CUlaunchConfig`."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(Attribute)),
-        ("count", ctypes.c_uint),
-    )
-
-
-def launch_config(
-    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: list[Attribute]
-) -> Config:
-    """A `CUlaunchConfig`; it keeps its attributes."""
-    config = Config(grid=grid, block=block, shared=shared, stream=stream)
-    if attributes:
-        config.attributes = (Attribute * len(attributes))(*attributes)
-        config.count = len(attributes)
-    return config
 
 
 class LaunchAttributes:

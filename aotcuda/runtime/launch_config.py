@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from _operator import le
 
-from aotcuda.errors import LaunchError
+from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes, launch_config
-from aotcuda.runtime.streams import check
+from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.images.loaded_library import DeviceKernel
+    from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
 
     Dimensions = tuple[int, int, int]
 
@@ -76,7 +76,10 @@ class Configuration:
         self._by_grid = block is THE_KERNELS_OWN
         self._fixed: dict[tuple[int, ...], Configuration] = {}
         self.block = (1, 1, 1) if self._by_grid else dimensions(block, "block", where)
-        self.stream = check(stream)
+        if stream is not None and not 0 <= stream < 1 << 64:
+            message = f"{stream} is no handle of a stream"
+            raise errors.ArgumentError(message)
+        self.stream = stream
         self.shared = shared
         self.attributes = attributes or None
         encoded = attributes.encoded() if attributes is not None else []
@@ -104,6 +107,8 @@ class Configuration:
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
+            from aotcuda.runtime.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+
             attributes = self.attributes or LaunchAttributes("")
             encoded = attributes.encoded(cooperative=True)
             self._cooperative = OnStreams(self.grid, self.block, self.shared, encoded)
@@ -123,6 +128,8 @@ class Configuration:
         if found is None:
             grid, attributes = self.grid, None
             if cluster:
+                from aotcuda.runtime.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+
                 x, y, z = cluster
                 grid = grid[0] * x, grid[1] * y, grid[2] * z
                 attributes = LaunchAttributes("", cluster=(x, y, z))
@@ -148,7 +155,7 @@ class Configuration:
             problem = self.attributes.problem(kernel, self.grid, self.block, self.shared)
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
-            raise LaunchError(message)
+            raise errors.LaunchError(message)
 
     def _problem(self, kernel: DeviceKernel, threads: int) -> str | None:
         """What is too large, None if nothing is."""
@@ -188,9 +195,9 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
         numbers = []
     if not 1 <= len(numbers) <= 3:
         message = f"{where} cannot be launched: {what} is {value!r} where an int or a tuple of one to three belongs"
-        raise LaunchError(message)
+        raise errors.LaunchError(message)
     if min(numbers) < 1:
         message = f"{where} cannot be launched: {what} is {value!r}, and each of its dimensions must be at least 1"
-        raise LaunchError(message)
+        raise errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z

@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.errors import AotcudaError, LaunchError
+from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams, synchronize
-from aotcuda.runtime.arguments.arrays import Ready
-from aotcuda.runtime.images.device_kernel import UnloadedError, again
+from aotcuda.runtime.images.loaded_library import again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any, NoReturn
 
     from aotcuda.errors import CudaError
-    from aotcuda.runtime.arguments.layout import PackedOverload
-    from aotcuda.runtime.arguments.overloads import Group, Selection
+    from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.fast.extension import Records
     from aotcuda.runtime.fast.python import Bind, FastPath
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
-    from aotcuda.runtime.images.loaded_library import LoadedLibrary
+    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration, Dimensions
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loader import Loader
@@ -160,7 +155,7 @@ class Launcher:
         library = loaded.library
         try:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
-                raise UnloadedError.of(self.where)
+                raise errors.UnloadedError.of(self.where)
             kernel = loaded.known_kernel(overload, library.device)
             if kernel is None or pending or self._needs_context(kernel):
                 kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
@@ -170,16 +165,17 @@ class Launcher:
             if kernel.watch is not None:
                 kernel.watch.clear(stream)
             if library.synchronous:
+                from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
+
                 problem = f"{self.where} was not launched, because what ran before it on its stream has failed"
-                driver.check(synchronize.settle(driver, stream), problem)
+                driver.check(streams.settle(driver, stream), problem)
             attributes = configuration.for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(attributes, kernel.kernel, *overload.handed(slot))
             if code:
                 self._recover(code, loaded, kernel, selection)
-            for ready, mutual in _streams(pending):
-                if mutual or streams.is_captured(driver, ready):  # what joined a capture has to come back to it
-                    streams.order(driver, stream, ready, f"{self.where}: an argument's data is on stream {ready:#x}")
-            failed = synchronize.settle(driver, stream) if library.synchronous else 0
+            if pending:
+                self._order(driver, selection, launched=True)
+            failed = streams.settle(driver, stream) if library.synchronous else 0
             if not failed and kernel.watch is not None:
                 failed = kernel.watch.check(stream)
             if failed:
@@ -222,7 +218,7 @@ class Launcher:
         if code == drivers.INVALID_CONTEXT and current is None:
             try:
                 self.submit(loaded, loaded.select(self.name, args, self.stream))
-            except UnloadedError:
+            except errors.UnloadedError:
                 self.launch(args)
             return
         raise self._error(code, driver, driver.devices[current or 0], loaded.stream(self.name, args, self.stream))
@@ -319,7 +315,7 @@ class Launcher:
                 if kernel.watch is not None or loaded.known_kernel(overload, device) is not kernel:
                     return None  # the latter has callbacks of its own, which have to see each context
                 found.append(kernel)
-        except AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
+        except errors.AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
             return None
         return found
 
@@ -333,13 +329,34 @@ class Launcher:
         if len(library.driver.devices) > 1:
             library.check_reach(places, device, self.where)
             library.check_stream(stream, device, self.where)
-        for ready, _ in _streams(pending):
-            streams.order(library.driver, ready, stream, f"{self.where}: an argument's data is on stream {ready:#x}")
+        if pending:
+            self._order(library.driver, selection, launched=False)
         return device
+
+    def _order(self, driver: Driver, selection: Selection, *, launched: bool) -> None:
+        """Make the launch wait for the streams that arguments' data is on; once it is `launched`, those for it."""
+        from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+        from aotcuda.runtime.arguments.arrays import Ready  # noqa: PLC0415 (likewise)
+
+        _, _, _, pending, stream = selection
+        found: dict[int, Ready] = {}  # each once
+        for item in pending:
+            if isinstance(item, Ready):
+                key = item or streams.LEGACY  # which is one stream by two handles
+                if key not in found or item.mutual:
+                    found[key] = item
+        for ready in found.values():
+            what = f"{self.where}: an argument's data is on stream {ready:#x}"
+            if not launched:
+                streams.order(driver, ready, stream, what)
+            elif ready.mutual or streams.is_captured(driver, ready):  # what joined a capture has to come back to it
+                streams.order(driver, stream, ready, what)
 
     def _check_capture(self, library: LoadedLibrary, stream: int) -> None:
         """Raise LaunchError if setup callbacks would have to run while the launch's stream is captured."""
         assert library.callbacks is not None  # noqa: S101 (the caller has asked)
+        from aotcuda.runtime import streams  # noqa: PLC0415 (few modules have callbacks)
+
         driver = library.driver
         if library.callbacks.has_seen(driver.current_context()) or not streams.is_captured(driver, stream):
             return
@@ -348,7 +365,7 @@ class Launcher:
             "callbacks of the module, which have not run yet, would break the capture or become part of it; call "
             f"aotcuda.load({self._loader.source.name!r}).preload() before the capture"
         )
-        raise LaunchError(message)
+        raise errors.LaunchError(message)
 
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
@@ -364,8 +381,10 @@ class Launcher:
     def _error(
         self, code: int, driver: Driver, device: Device, stream: int, configuration: Configuration | None = None
     ) -> Exception:
+        from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+
         if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
-            return LaunchError(f"{self.where} cannot be launched: {streams.dead(stream)}")
+            return errors.LaunchError(f"{self.where} cannot be launched: {streams.dead(stream)}")
         problem = (
             f"{self.where} could not be launched on {device} with {(configuration or self.configuration).on(stream)}"
         )
@@ -427,17 +446,6 @@ class Held:
 
     def __repr__(self) -> str:
         return repr(self._launcher)
-
-
-def _streams(pending: list[object]) -> Iterable[tuple[int, bool]]:
-    """The streams that a launch has to wait for, each once, with whether it has to wait for the launch."""
-    found: dict[int, tuple[int, bool]] = {}
-    for item in pending:
-        if isinstance(item, Ready):
-            key = item or streams.LEGACY  # which is one stream by two handles
-            handle, mutual = found.get(key, (item, False))
-            found[key] = handle, mutual or item.mutual
-    return found.values()
 
 
 def _decline(_args: tuple[object, ...]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from _thread import RLock
 
-from aotcuda.errors import AotcudaError, ArgumentError, LaunchError, NoImageError
+from aotcuda import lazy_errors as errors
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
@@ -18,16 +18,22 @@ from aotcuda.runtime.arguments.views import UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from aotcuda.errors import AotcudaError, ArgumentError
     from aotcuda.manifest import Manifest, Outline
-    from aotcuda.runtime.arguments.layout import PackedOverload
-    from aotcuda.runtime.arguments.overloads import Group, Selection
+    from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.fast.python import Bind, FastPaths
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
-    from aotcuda.runtime.images.loaded_library import LoadedLibrary
-    from aotcuda.runtime.jit.fallback import Case
+    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.jit.fallback import Case, Fallback
     from aotcuda.runtime.jit.sources import Sources
-    from aotcuda.runtime.origins import OnDemand
+
+    class OnDemand(Protocol):
+        """What makes the JIT fallback when it is first asked for it; `aotcuda.runtime.loader` has it."""
+
+        def get(self) -> Fallback:
+            """The fallback."""
 
 
 class Loaded:
@@ -71,7 +77,7 @@ class Loaded:
             record = self.outline.kernel(name)
             if record is None:
                 message = f"{where} cannot be launched: the module has no such kernel any more"
-                raise LaunchError(message)
+                raise errors.LaunchError(message)
             with self._making:
                 found = self._tables.get(name)
                 if found is None:
@@ -228,7 +234,7 @@ class Loaded:
             return choice.error(self.outline.head["module"])
         kernel, signature = case
         what = f"{self.outline.head['module']}.{kernel} for {signature}"
-        return NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
+        return errors.NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
 
     def _where(self, name: str) -> str:
         return f"{self.outline.head['module']}.{name}"
@@ -247,4 +253,4 @@ def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
                     "than the packaged images, because the installed compiler is another one; install the versions "
                     f"that the wheel was built with: {manifest['toolchain']}"
                 )
-                raise ArgumentError(message)
+                raise errors.ArgumentError(message)

@@ -2,39 +2,140 @@
 
 Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
 
-A `Loader` has the lock, what is loaded, and where images come from (`aotcuda.runtime.origins`).
+A `Loader` has the lock, what is loaded, and where images come from: a `Source`, which is `Packaged` for what a wheel
+brought (`aotcuda.runtime.origins` has the others).
 """
 
 from __future__ import annotations
 
+import os
 from _thread import RLock
 
+from aotcuda import lazy_errors as errors
 from aotcuda import manifest as manifests
-from aotcuda.errors import (
-    CallbackError,
-    CudaError,
-    DriverTooOldError,
-    ForkError,
-    NoImageError,
-    RuntimeUnavailableError,
-    StaleBuildError,
-)
-from aotcuda.runtime.origins import OnDemand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Protocol
 
     from aotcuda.manifest import Manifest, Outline
+    from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice, Tier
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
+    from aotcuda.runtime.jit.fallback import Buildable, Fallback
+    from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.origins import Source
+
+    class Source(Protocol):
+        """Where a module's images come from.
+
+        Attributes:
+            name: The module's name.
+            package_root: The folder that holds its package.
+            is_editable: Whether launches hold the images against their sources.
+        """
+
+        name: str
+        package_root: str
+        is_editable: bool
+
+        @property
+        def is_read(self) -> bool:
+            """Whether the manifest was read."""
+
+        def outline(self, fallback: OnDemand) -> Outline:
+            """The manifest of the images, as far as it was asked for."""
+
+        def load(self, fallback: OnDemand) -> LoadedLibrary:
+            """The images, loaded once more."""
+
+        @property
+        def setting(self) -> str:
+            """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
+
+        def recipe(self) -> Recipe | None:
+            """What the fallback builds from; None if there is nothing."""
+
+        def packaged_choice(self, device: Device) -> Choice | None:
+            """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
+
 
 _PATIENCE = 100
 """Milliseconds that an unload waits for launches of other threads."""
+
+
+class OnDemand:
+    """The JIT fallback of a module, made when it is first asked for: few programs ever need it."""
+
+    __slots__ = ("_lock", "_module", "made")
+
+    def __init__(self, module: Buildable) -> None:
+        self._module = module
+        self._lock = RLock()
+        self.made: Fallback | None = None
+
+    def get(self) -> Fallback:
+        """The fallback."""
+        if self.made is None:
+            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (see above)
+
+            with self._lock:
+                self.made = self.made or Fallback(self._module)
+        return self.made
+
+
+class Packaged:
+    """The images of a wheel; see `Source`."""
+
+    is_editable = False
+
+    def __init__(self, name: str, path: str, sha256: str | None, package_root: str, index: str | None = None) -> None:
+        self.name = name
+        self.package_root = package_root
+        self._path = path
+        self._sha256 = sha256
+        self._index = index
+        self._lock = RLock()
+        self._outline: Outline | None = None
+
+    def outline(self, _fallback: OnDemand | None = None) -> Outline:
+        """See Source."""
+        if self._outline is None:
+            with self._lock:
+                if self._outline is None:
+                    self._outline = manifests.outline(self._path, sha256=self._sha256, index=self._index)
+        return self._outline
+
+    def load(self, _fallback: OnDemand) -> LoadedLibrary:
+        """See Source."""
+        from aotcuda.runtime.images.loaded_library import LoadedLibrary  # noqa: PLC0415 (see above)
+
+        return LoadedLibrary(self.outline().head, os.path.dirname(self._path))
+
+    @property
+    def setting(self) -> str:
+        """See Source."""
+        return self.outline().head["fallback"]
+
+    def recipe(self) -> Recipe | None:
+        """See Source."""
+        from aotcuda.runtime.jit import recipe  # noqa: PLC0415 (few programs ever need it)
+
+        return recipe.packaged(self.outline().whole(), self.package_root)
+
+    @property
+    def is_read(self) -> bool:
+        """See Source."""
+        return self._outline is not None
+
+    def packaged_choice(self, device: Device) -> Choice | None:
+        """See Source."""
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
+
+        return choose(self.outline().head, device.capability, driver=drivers.get().version, gpu=str(device))
 
 
 class Kept:
@@ -173,7 +274,7 @@ class Loader:
         """`LoadedLibrary.enter`; if a setup callback raises, all is unloaded, and the next launch starts anew."""
         try:
             return loaded.library.enter(addresses)
-        except CallbackError:
+        except errors.CallbackError:
             with self._lock:
                 if self.current is loaded:
                     self._retire()
@@ -205,7 +306,7 @@ class Loader:
             return
         try:
             loaded = self._load(early=True)
-        except (RuntimeUnavailableError, CudaError, ForkError):
+        except (errors.RuntimeUnavailableError, errors.CudaError, errors.ForkError):
             return  # the first launch will say so
         if loaded.library.callbacks is not None:
             self.enter(loaded, ())
@@ -262,7 +363,7 @@ class Loader:
             if self.current is None:
                 try:
                     library = self.source.load(self.fallback)
-                except (DriverTooOldError, NoImageError) as error:
+                except (errors.DriverTooOldError, errors.NoImageError) as error:
                     if early:  # an import never compiles
                         raise
                     compiled = self.fallback.get().compiled((None, None), drivers.get().devices[0], error)
@@ -295,7 +396,7 @@ class Loader:
         gpu = driver.devices[driver.current_device() or 0]
         fallback = self.fallback.get()
         fallback.forget()
-        compiled = fallback.compiled((None, None), gpu, StaleBuildError(message))
+        compiled = fallback.compiled((None, None), gpu, errors.StaleBuildError(message))
         sources = self._sources_of(compiled.manifest)
         return self._launch(compiled.library, manifests.Outline.of(compiled.manifest), sources)
 

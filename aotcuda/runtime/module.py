@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.loader import Loader
+    from aotcuda.runtime.loader import Loader, Source
     from aotcuda.runtime.simulator import Simulator
 
 _LOADS = ("import", "first-use")
@@ -132,13 +132,13 @@ class Module:
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
         """
-        from aotcuda.runtime import synchronize  # noqa: PLC0415 (not before it is asked for)
+        from aotcuda.runtime import streams  # noqa: PLC0415 (not before it is asked for)
         from aotcuda.runtime.fast import extension  # noqa: PLC0415 (likewise)
 
         if self.editable:
             return "none: each launch of an editable install looks at its sources"
         library = self.library
-        if library.synchronous if library is not None else synchronize.wanted():
+        if library.synchronous if library is not None else streams.launches_wait():
             return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
         problem = extension.why_not()
         return "in C" if problem is None else f"in Python: {problem}"
@@ -250,19 +250,20 @@ class Module:
         return self._made or self._make_loader()
 
     def _make_loader(self) -> Loader:
-        from aotcuda.runtime import origins  # noqa: PLC0415 (an import with load = "first-use" needs none)
-        from aotcuda.runtime.loader import Loader  # noqa: PLC0415
+        from aotcuda.runtime.loader import Loader, Packaged  # noqa: PLC0415 (load = "first-use" needs none)
 
         with self._lock:
             if self._made is None:
-                source: origins.Source
-                if self._unbuilt is not None:
-                    source = origins.Unbuilt(self._unbuilt)
-                else:
-                    kind = origins.Editable if self.editable else origins.Packaged
-                    source = kind(self.name, self.path, self._sha256, self.package_root, self._index)
-                self._made = Loader(source)
+                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()))
             return self._made
+
+    def _files(self) -> tuple[str, str, str | None, str, str | None]:
+        return self.name, self.path, self._sha256, self.package_root, self._index
+
+    def _edited(self) -> Source:
+        from aotcuda.runtime import origins  # noqa: PLC0415 (wheels need none)
+
+        return origins.Editable(*self._files()) if self._unbuilt is None else origins.Unbuilt(self._unbuilt)
 
     def _exported(self) -> list[str]:
         """The names of all exports, in order."""
@@ -429,10 +430,9 @@ def _unbuilt(name: str) -> Module | None:
 
 def _picklable(*kinds: type) -> None:
     """Let exports be pickled, by their module and name; they do not know how modules are found themselves."""
-    import copyreg  # noqa: PLC0415 (not before something is asked for)
-
     for kind in kinds:
-        copyreg.pickle(kind, _reduced)  # type: ignore[arg-type]
+        if vars(kind).get("__reduce__") is not _reduced:
+            kind.__reduce__ = _reduced  # type: ignore[method-assign, assignment]  # copyreg would be one import more
 
 
 def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[object, tuple[str, str]]:

@@ -1,7 +1,4 @@
-"""Where a module's images come from: what was packaged, the same of an editable install, or a source tree never built.
-
-Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
-"""
+"""Where images come from that no wheel holds: an editable install's, or a source tree's that was never built."""
 
 from __future__ import annotations
 
@@ -9,122 +6,17 @@ import os
 from _thread import RLock
 
 from aotcuda import manifest as manifests
+from aotcuda.runtime.loader import Packaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from aotcuda.manifest import Outline
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.images.loaded_library import LoadedLibrary
-    from aotcuda.runtime.jit.fallback import Buildable, Compiled, Fallback
+    from aotcuda.runtime.jit.fallback import Compiled
     from aotcuda.runtime.jit.recipe import Recipe
-
-    class Source(Protocol):
-        """Where a module's images come from.
-
-        Attributes:
-            name: The module's name.
-            package_root: The folder that holds its package.
-            is_editable: Whether launches hold the images against their sources.
-        """
-
-        name: str
-        package_root: str
-        is_editable: bool
-
-        @property
-        def is_read(self) -> bool:
-            """Whether the manifest was read."""
-
-        def outline(self, fallback: OnDemand) -> Outline:
-            """The manifest of the images, as far as it was asked for."""
-
-        def load(self, fallback: OnDemand) -> LoadedLibrary:
-            """The images, loaded once more."""
-
-        @property
-        def setting(self) -> str:
-            """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
-
-        def recipe(self) -> Recipe | None:
-            """What the fallback builds from; None if there is nothing."""
-
-        def packaged_choice(self, device: Device) -> Choice | None:
-            """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
-
-
-class OnDemand:
-    """The JIT fallback of a module, made when it is first asked for: few programs ever need it."""
-
-    __slots__ = ("_lock", "_module", "made")
-
-    def __init__(self, module: Buildable) -> None:
-        self._module = module
-        self._lock = RLock()
-        self.made: Fallback | None = None
-
-    def get(self) -> Fallback:
-        """The fallback."""
-        if self.made is None:
-            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (see above)
-
-            with self._lock:
-                self.made = self.made or Fallback(self._module)
-        return self.made
-
-
-class Packaged:
-    """The images of a wheel; see `Source`."""
-
-    is_editable = False
-
-    def __init__(self, name: str, path: str, sha256: str | None, package_root: str, index: str | None = None) -> None:
-        self.name = name
-        self.package_root = package_root
-        self._path = path
-        self._sha256 = sha256
-        self._index = index
-        self._lock = RLock()
-        self._outline: Outline | None = None
-
-    def outline(self, _fallback: OnDemand | None = None) -> Outline:
-        """See Source."""
-        if self._outline is None:
-            with self._lock:
-                if self._outline is None:
-                    self._outline = manifests.outline(self._path, sha256=self._sha256, index=self._index)
-        return self._outline
-
-    def load(self, _fallback: OnDemand) -> LoadedLibrary:
-        """See Source."""
-        from aotcuda.runtime.images.loaded_library import LoadedLibrary  # noqa: PLC0415 (see above)
-
-        return LoadedLibrary(self.outline().head, os.path.dirname(self._path))
-
-    @property
-    def setting(self) -> str:
-        """See Source."""
-        return self.outline().head["fallback"]
-
-    def recipe(self) -> Recipe | None:
-        """See Source."""
-        from aotcuda.runtime.jit import recipe  # noqa: PLC0415 (few programs ever need it)
-
-        return recipe.packaged(self.outline().whole(), self.package_root)
-
-    @property
-    def is_read(self) -> bool:
-        """See Source."""
-        return self._outline is not None
-
-    def packaged_choice(self, device: Device) -> Choice | None:
-        """See Source."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
-
-        return choose(self.outline().head, device.capability, driver=drivers.get().version, gpu=str(device))
+    from aotcuda.runtime.loader import OnDemand
 
 
 class Editable(Packaged):

@@ -1,8 +1,15 @@
-"""Streams of every library as the driver's handle, and ordering one stream after another."""
+"""Streams of every library as the driver's handle, ordering one stream after another, and waiting for them.
+
+A kernel runs after its launch has returned, so its faults show at some later call, in someone else's name. Whoever
+looks for one sets `AOTCUDA_SYNCHRONIZE=1`: launches then wait for their kernel, and name it when it fails. It is read
+when images are loaded. Where it is set no fast path is learnt, so it is free where it is not.
+"""
 
 from __future__ import annotations
 
-from aotcuda.errors import ArgumentError, text_of
+import os
+
+from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
@@ -21,6 +28,8 @@ _INVALID_CONTEXT = 201
 
 _NO_TIMING = 2
 _CAPTURE_IMPLICIT = 906
+_VARIABLE = "AOTCUDA_SYNCHRONIZE"
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 def handle(stream: object) -> int | None:
@@ -33,19 +42,19 @@ def handle(stream: object) -> int | None:
         return stream
     try:
         found = _told(stream)
-    except (ArgumentError, MemoryError):
+    except (errors.ArgumentError, MemoryError):
         raise
     except Exception as error:
-        said = text_of(error).partition("\n")[0]
+        said = errors.text_of(error).partition("\n")[0]
         message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be told: {said}"
-        raise ArgumentError(message) from error
+        raise errors.ArgumentError(message) from error
     if found is not None:
         return found
     message = (
         f"{stream!r} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or cuda.core "
         "(anything with __cuda_stream__)"
     )
-    raise ArgumentError(message)
+    raise errors.ArgumentError(message)
 
 
 def _told(stream: Any) -> int | None:
@@ -55,11 +64,11 @@ def _told(stream: Any) -> int | None:
         version, value = protocol() if callable(protocol) else protocol
         if version != 0:
             message = f"{stream!r} speaks version {version} of the __cuda_stream__ protocol; aotcuda knows version 0"
-            raise ArgumentError(message)
+            raise errors.ArgumentError(message)
         value = int(value)
         if value == 0 and type(stream).__module__.startswith("cuda.core"):  # its default streams are 1 and 2
             message = f"{stream!r} was closed; pass a stream that is open"
-            raise ArgumentError(message)
+            raise errors.ArgumentError(message)
         return value
     for attribute in ("ptr", "cuda_stream", "handle"):  # CuPy, PyTorch, Numba
         value = getattr(stream, attribute, None)
@@ -67,18 +76,6 @@ def _told(stream: Any) -> int | None:
             value = getattr(value, "value", value)
             return 0 if value is None else int(value)
     return None
-
-
-def check(stream: int | None) -> int | None:
-    """A handle, or None for the current stream, as it is.
-
-    Raises:
-        ArgumentError: It is beyond what an address can be.
-    """
-    if stream is not None and not 0 <= stream < 1 << 64:
-        message = f"{stream} is no handle of a stream"
-        raise ArgumentError(message)
-    return stream
 
 
 def same(left: int, right: int) -> bool:
@@ -121,13 +118,13 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
     for stream in (before, after):
         if is_dead(driver, stream):
             message = f"{what}: {dead(stream)}"
-            raise ArgumentError(message)
+            raise errors.ArgumentError(message)
     if is_captured(driver, after) and not is_captured(driver, before):
         message = (
             f"{what}, which is not part of the graph that stream {after:#x} is captured into, so a launch there cannot "
             "wait for it; use arrays of that stream, or make it wait before the capture begins"
         )
-        raise ArgumentError(message)
+        raise errors.ArgumentError(message)
     event = ctypes.c_void_p()
     driver.check(driver.call["cuEventCreate"](ctypes.byref(event), _NO_TIMING), "no event could be made")
     try:
@@ -136,3 +133,31 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
         driver.check(driver.call["cuStreamWaitEvent"](after, event, 0), problem)
     finally:
         driver.call["cuEventDestroy_v2"](event)  # the driver keeps it until the wait is over
+
+
+def launches_wait() -> bool:
+    """Whether launches are to wait for their kernels.
+
+    Raises:
+        ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
+    """
+    value = os.environ.get(_VARIABLE, "0") or "0"
+    if value not in ("0", "1"):
+        message = f"{_VARIABLE} is {value!r}; write '0' or '1'"
+        raise errors.ConfigError(message)
+    return value == "1"
+
+
+def wait(driver: Driver, stream: int) -> int:
+    """Wait for a stream, beside captures of other streams too; the driver's code."""
+    mode = ctypes.c_int(_RELAXED)
+    exchange = driver.call["cuThreadExchangeStreamCaptureMode"]
+    exchange(ctypes.byref(mode))
+    code = driver.call["cuStreamSynchronize"](stream)
+    exchange(ctypes.byref(mode))
+    return code
+
+
+def settle(driver: Driver, stream: int) -> int:
+    """Wait for a stream, unless it is being captured; the driver's code."""
+    return 0 if is_captured(driver, stream) else wait(driver, stream)

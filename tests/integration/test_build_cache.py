@@ -34,6 +34,11 @@ def first(x):
 @cuda.jit
 def second(x):
     x[cuda.grid(1)] = 3
+
+
+@cuda.jit
+def last(x):
+    x[cuda.grid(1)] = 5
 """
 HELPERS = """\
 def doubled(x):
@@ -44,7 +49,9 @@ def apart(x):
     return x
 """
 MODULE = """\
-kernels = { first = ["void(float32[::1])", "void(int64[::1])"], second = "void(float32[::1])" }
+kernels.first = ["void(float32[::1])", "void(int64[::1])"]
+kernels.second = "void(float32[::1])"
+kernels.last = "void(float32[::1])"
 functions = { pkg_doubled = { python = "doubled", signature = "float32(float32)" } }
 """
 ARCH = 'arch = ["sm_80", "sm_90"]'
@@ -67,7 +74,7 @@ def edit(root: Path, file: str, before: str, after: str) -> None:
 
 @pytest.fixture(scope="module")
 def project(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project of two kernels and a function, built once with an empty cache."""
+    """A project of three kernels and a function, built once with an empty cache."""
     root = tmp_path_factory.mktemp("project").resolve() / "project"
     source = projects.source(SOURCE)
     projects.write(root, source, module=MODULE, aotcuda=ARCH)
@@ -152,11 +159,11 @@ def edit_one_kernel(root: Path) -> None:
 
 
 EDITS: dict[str, tuple[Callable[[Path], object], int]] = {
-    # The edit, and how many of 19 results are made: 4 units for 2 targets, 2 merges and PTX, 3 kernels' machine code
-    # for 2 targets, 2 images.
+    # The edit, and how many of 19 results are made: 5 units for 2 targets, 2 merges and PTX, the machine code of 2
+    # groups of kernels (the last kernel is one by itself) for 2 targets, 2 images.
     "nothing that counts": (edit_nothing_that_counts, 0),
     "one kernel": (edit_one_kernel, 2 + 2 + 2),
-    "a helper": (lambda root: edit(root, "_helpers.py", "2 * x", "3 * x"), 6 + 3 + 4 + 2),
+    "a helper": (lambda root: edit(root, "_helpers.py", "2 * x", "3 * x"), 6 + 3 + 2 + 2),
 }
 
 
@@ -191,7 +198,7 @@ def test_another_target_compiles_and_links_that_alone(cached: Output, edited: Pa
     config.write_text(config.read_text().replace(ARCH, 'arch = ["sm_80", "sm_90", "sm_100"]'))
     built = build(edited)
     assert built.reuse.steps == cached.reuse.made
-    assert built.reuse.made == 4 + 1 + 3 + 1
+    assert built.reuse.made == 5 + 1 + 2 + 1
 
 
 @pytest.mark.front_end("numba-cuda")

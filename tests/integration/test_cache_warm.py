@@ -10,8 +10,8 @@ import pytest
 from aotcuda import cli
 from aotcuda.builder import api, jit
 from aotcuda.errors import NoImageError
-from aotcuda.runtime import origins
 from aotcuda.runtime.jit import compile as jit_compile
+from aotcuda.runtime.loader import Packaged
 from integration import projects
 from support.late import forget_cache
 
@@ -60,7 +60,7 @@ def test_what_was_warmed_is_found_by_the_fallback(warmed, monkeypatch, capsys):
     monkeypatch.setattr(jit, "build", compiled)
     forget_cache(monkeypatch)
     path = str(warmed / "flat" / "kernels.aotcuda" / "manifest.json")
-    recipe = origins.Packaged("flat.kernels", path, None, str(warmed)).recipe()
+    recipe = Packaged("flat.kernels", path, None, str(warmed)).recipe()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = jit_compile.obtain(recipe, None, None, Gpu(7, 5), NoImageError("there is none"))

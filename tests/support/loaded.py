@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aotcuda import Kernel
-    from aotcuda.runtime.arguments.layout import PackedOverload
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
+    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.images.loaded_library import DeviceKernel
     from aotcuda.runtime.loaded import Loaded
 
 

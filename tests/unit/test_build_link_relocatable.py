@@ -1,4 +1,4 @@
-"""Kernels that become machine code one by one are, linked with each other, what they are when linked in one step."""
+"""Kernels that become machine code in groups are, linked with each other, what they are when linked in one step."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ KERNELS = {
 }
 """Subroutines of ptxas's own; tables of the mathematical library; shared memory; constants."""
 
+SIZES = (1, 2)
+"""Of groups: a kernel by itself, and some together."""
+
 Linked = tuple[bytes, dict[str, int]]
 
 LOSING = {
@@ -39,11 +42,12 @@ def ltoir(source: str, target: str, options: Options) -> LinkInput:
     return LinkInput(kind="ltoir", name="k", data=nvrtc.compile_source(item, parse(target), options, [], lto=True))
 
 
-def both_ways(target: str, options: Options) -> tuple[Linked, Linked]:
-    """The kernels linked in one step, and one by one; and what each spilled."""
-    code = {name: ltoir(source, target, options) for name, source in KERNELS.items()}
-    whole = nvjitlink.link("m", code.values(), parse(target), options, [])
-    made = [nvjitlink.relocatable("m", [item], parse(target), options, []) for item in code.values()]
+def both_ways(target: str, options: Options, size: int) -> tuple[Linked, Linked]:
+    """The kernels linked in one step, and in groups of a size; and what each spilled."""
+    code = [ltoir(source, target, options) for source in KERNELS.values()]
+    whole = nvjitlink.link("m", code, parse(target), options, [])
+    groups = [code[start : start + size] for start in range(0, len(code), size)]
+    made = [nvjitlink.relocatable("m", group, parse(target), options, []) for group in groups]
     assert all(data for data, _ in made)
     linked, _ = nvjitlink.link(
         "m", [LinkInput(kind="cubin", name="k", data=data) for data, _ in made], parse(target), options, []
@@ -51,6 +55,7 @@ def both_ways(target: str, options: Options) -> tuple[Linked, Linked]:
     return whole, (linked, {name: size for _, spills in made for name, size in spills.items()})
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("target", "options"),
     [
@@ -58,9 +63,9 @@ def both_ways(target: str, options: Options) -> tuple[Linked, Linked]:
         *(("sm_90", options) for options in (Options(max_registers=24), Options(opt_level=1), Options(opt_level=0))),
     ],
 )
-def test_they_take_the_same_resources(target: str, options: Options) -> None:
-    (whole, spilled), (linked, spilled_one_by_one) = both_ways(target, options)
-    assert spilled_one_by_one == spilled
+def test_they_take_the_same_resources(target: str, options: Options, size: int) -> None:
+    (whole, spilled), (linked, spilled_in_groups) = both_ways(target, options, size)
+    assert spilled_in_groups == spilled
     assert spilled.keys() >= KERNELS.keys()
     assert images.resource_usage(linked) == images.resource_usage(whole)
     assert cubin.read(linked, "image").arch == cubin.read(whole, "image").arch == target
@@ -70,10 +75,11 @@ def test_they_take_the_same_resources(target: str, options: Options) -> None:
         assert kernels[1][name].parameters == kernel.parameters
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("target", images.ARCHS)
-def test_code_without_tables_in_memory_is_the_same(target: str) -> None:
+def test_code_without_tables_in_memory_is_the_same(target: str, size: int) -> None:
     """The addresses of tables come from a constant bank when a program is whole, and from the loader otherwise."""
-    listings = [instructions(data) for data, _ in both_ways(target, Options())]
+    listings = [instructions(data) for data, _ in both_ways(target, Options(), size)]
     assert listings[0].keys() == listings[1].keys()
     differing = {name for name in listings[0] if listings[0][name] != listings[1][name]}
     assert differing <= {"angles", "looked_up"}
@@ -100,19 +106,38 @@ def test_nor_what_calls_a_function_in_place_of_an_instruction(target: str, made:
 
 def test_line_information_outlives_the_second_link() -> None:
     options = Options(lineinfo=True)
-    tables = [images.cuobjdump(data, "-elf").count(".debug_line") for data, _ in both_ways("sm_90", options)]
+    tables = [images.cuobjdump(data, "-elf").count(".debug_line") for data, _ in both_ways("sm_90", options, 2)]
     assert tables[0] == tables[1] > 0
 
 
 @pytest.mark.parametrize(
     ("kernels", "targets", "jobs"), [(0, 1, 2), (1, 5, 2), (1, 1, 8), (3, 2, 8), (50, 5, 2), (7, 5, 3)]
 )
-def test_kernels_are_shared_out_once_each_and_some_for_every_process(kernels: int, targets: int, jobs: int) -> None:
+def test_groups_are_shared_out_once_each_and_some_for_every_process(kernels: int, targets: int, jobs: int) -> None:
     archs = [parse(f"sm_{number}") for number in (75, 80, 90, 100, 120)][:targets]
-    given: list[dict[tuple[str, Target], list[LinkInput]]] = [
-        {(f"k{number}", target): [] for target in archs} for number in range(kernels)
+    given: list[dict[tuple[tuple[str, ...], Target], list[LinkInput]]] = [
+        {((f"k{number}",), target): [] for target in archs} for number in range(kernels)
     ]
     shares = steps._shares(given, jobs)
     assert sorted(f"{key}" for share in shares for key in share) == sorted(f"{key}" for one in given for key in one)
     assert all(shares)
     assert len(shares) >= min(jobs, kernels * targets)
+
+
+@pytest.mark.parametrize("kernels", [0, 1, 3, 4, 50, 1000])
+def test_groups_have_each_kernel_once_in_the_modules_order(kernels: int) -> None:
+    names = [f"k{number}" for number in range(kernels)]
+    groups = steps._groups(names)
+    assert [name for group in groups for name in group] == names
+    assert all(steps._LEAST <= len(group) <= steps._MOST for group in groups[:-1])
+    assert not groups or 1 <= len(groups[-1]) <= steps._MOST
+
+
+@pytest.mark.parametrize("place", [0, 1, 57, 198, 199])
+def test_a_kernel_more_or_less_leaves_the_groups_farther_off_as_they_are(place: int) -> None:
+    names = [f"kernel_{number}" for number in range(200)]
+    groups = set(steps._groups(names))
+    for changed in ([*names[:place], "added", *names[place:]], [*names[:place], *names[place + 1 :]]):
+        others = set(steps._groups(changed))
+        assert len(groups - others) <= 6
+        assert len(others - groups) <= 6

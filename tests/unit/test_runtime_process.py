@@ -78,14 +78,12 @@ def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(pa
     }
     assert own == {
         "aotcuda",
-        "aotcuda.data_folder",
-        "aotcuda.errors",
+        "aotcuda.lazy_errors",
         "aotcuda.manifest",
         "aotcuda.runtime",
         "aotcuda.runtime.kernel",
         "aotcuda.runtime.loader",
         "aotcuda.runtime.module",
-        "aotcuda.runtime.origins",
     }
 
 

@@ -43,9 +43,11 @@ if TYPE_CHECKING:
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], Any]
     """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
-    Apart = dict[tuple[str, Target], list[LinkInput]]
-    """The code of kernels that become machine code by themselves, by symbol, for each target."""
-    Objects = dict[tuple[str, Target], tuple[bytes, dict[str, int]]]
+    Group = tuple[str, ...]
+    """Kernels of a module that become machine code together, by symbol."""
+    Apart = dict[tuple[Group, Target], list[LinkInput]]
+    """The code of each group, for each target."""
+    Objects = dict[tuple[Group, Target], tuple[bytes, dict[str, int]]]
     """Their machine code, which is empty where it cannot be linked with others, and what it spilled."""
 
 
@@ -105,8 +107,8 @@ class Steps:
             AotcudaError: Something cannot be compiled or linked.
         """
         modules = []
-        for parts in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
-            modules.append(self.finisher.finish(parts, self._sources_compiled))
+        for parts, packed in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
+            modules.append(self.finisher.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
                 self.linkable[parts.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
         return modules
@@ -141,7 +143,7 @@ class Steps:
         self.done += 1
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-    def _module(self, plan: ModulePlan) -> pool.Flow[Parts]:
+    def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, bytes]]:
         compiled = yield from self._compile(plan)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
@@ -151,7 +153,12 @@ class Steps:
         objects = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
         made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged, objects)
-        return self._parts(plan, compiled, merged | made, surveyed)
+        parts = self._parts(plan, compiled, merged | made, surveyed)
+        if (pack := self.finisher.packing(parts)) is None:
+            return parts, b""
+        self.total += 1
+        (packed,) = yield pool.Round(_PACK, [pool.Task(f"{plan.config.name} packed", pack)])
+        return parts, packed
 
     def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
@@ -301,52 +308,55 @@ class Steps:
         return {name: module for name, module in found.items() if module != plan.config.name}
 
     def _objects(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[Objects]:
-        """The machine code of each kernel, for those targets for which a module is linked of such.
+        """The machine code of each group of kernels, for those targets for which a module is linked of such.
 
-        What did not change is taken from the cache, so after an edit a target costs a kernel and not a module.
+        What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
         """
+        kernels = {unit.symbol: unit for unit in plan.kernels}
+        groups = _groups(list(kernels))
         parts: Apart = {
-            (unit.symbol, target): [*compiled[unit, plan.code_targets[target]].code]
+            (group, target): [
+                item for symbol in group for item in compiled[kernels[symbol], plan.code_targets[target]].code
+            ]
             for target in plan.targets
-            if self._is_split(plan, target, compiled)
-            for unit in plan.kernels
+            if len(groups) > 1 and self._is_split(plan, target, compiled)
+            for group in groups
         }
-        named = {
-            (name, target): self._link_name(plan, "object", part, target) for (name, target), part in parts.items()
-        }
+        named = {key: self._link_name(plan, "object", part, key[1]) for key, part in parts.items()}
         have = self.kept.find(named)
-        left: dict[str, Apart] = {}
-        for (name, target), part in parts.items():
-            if (name, target) not in have:
-                left.setdefault(name, {})[name, target] = part
+        left: dict[Group, Apart] = {}
+        for (group, target), part in parts.items():
+            if (group, target) not in have:
+                left.setdefault(group, {})[group, target] = part
         tasks = [self._object_task(plan, share) for share in _shares(list(left.values()), self.job.jobs)]
         self.total += len(tasks)
         made: Objects = {}
         if tasks:
             for found in (yield pool.Round(_OBJECTS, tasks)):
                 made |= found
-        titles = {(name, target): f"{plan.config.name}.{name}, machine code for {target}" for name, target in made}
+        titles = {
+            (group, target): f"{plan.config.name}.{_and_more(group)}, machine code for {target}"
+            for group, target in made
+        }
         self.kept.keep(made, named, titles, "step")
         every = {key: have[key] if key in have else made[key] for key in parts}
         whole = {target for (_, target), (data, _) in every.items() if not data}
-        return {(name, target): built for (name, target), built in every.items() if target not in whole}
+        return {key: built for key, built in every.items() if key[1] not in whole}
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
-        """Whether a module's kernels have nothing in common, so that each becomes machine code by itself."""
+        """Whether a module's kernels have nothing in common, so that some become machine code without the others."""
         kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels]
         return (
             self._assemble is None
             and target.kind == "sass"
-            and len(kernels) > 1
             and not self.linked[plan.config.name].inputs
             and all(kernel.self_contained for kernel in kernels)
         )
 
     def _object_task(self, plan: ModulePlan, parts: Apart) -> pool.Task:
-        names, targets = (dict.fromkeys(key[place] for key in parts) for place in (0, 1))
-        first, *others = names
-        more = f" and {len(others)} more" if others else ""
-        title = f"{plan.config.name}: machine code of {first}{more} for {', '.join(map(str, targets))}"
+        names = list(dict.fromkeys(symbol for group, _ in parts for symbol in group))
+        targets = ", ".join(dict.fromkeys(str(target) for _, target in parts))
+        title = f"{plan.config.name}: machine code of {_and_more(names)} for {targets}"
         return pool.Task(title, partial(_relocatable, plan.config.name, parts, *self._settings(plan)))
 
     def _links(
@@ -460,7 +470,7 @@ class Steps:
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
-_SURVEY, _MERGE, _OBJECTS, _LINK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 5)
+_SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 6)
 """The ranks of the rounds."""
 
 
@@ -507,28 +517,56 @@ def _compile_source(*arguments: Any, lto: bool) -> bytes:
 
 def _objects_of(target: Target, objects: Objects) -> list[LinkInput]:
     """The machine code of a module's kernels for a target; nothing where it is linked of other code."""
-    found = ((name, data) for (name, of), (data, _) in objects.items() if of == target)
-    return [LinkInput(kind="cubin", name=f"machine code of {name}", data=data) for name, data in found]
+    found = ((group, data) for (group, of), (data, _) in objects.items() if of == target)
+    return [LinkInput(kind="cubin", name=f"machine code of {_and_more(group)}", data=data) for group, data in found]
 
 
-def _shares(kernels: Sequence[Apart], jobs: int) -> list[Apart]:
-    """A module's kernels as they are shared out among processes: some together, or one for some of its targets.
+def _and_more(names: Sequence[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
-    To start a process takes as long as one or two of them do; with four for each core the last ones end together.
+
+_LEAST, _MOST = 3, 8
+"""Kernels of a group; five on average."""
+
+_ENDS = frozenset("01234")
+"""Before a kernel whose name's digest ends in one of these, a group ends if it may."""
+
+
+def _groups(names: Sequence[str]) -> list[Group]:
+    """A module's kernels in groups that become machine code together, each of some that follow each other.
+
+    The linker takes a third longer for five kernels one by one than for five at once, and an edit of one costs all of
+    its group. Where groups end is told by the names around, so a kernel that is added or removed changes the groups
+    next to it, and those farther off stay as they are kept.
     """
-    if len(kernels) >= jobs:
-        size = max(1, len(kernels) // (4 * jobs))
-        together = (kernels[start : start + size] for start in range(0, len(kernels), size))
+    found: list[list[str]] = []
+    for name in names:
+        size = len(found[-1]) if found else _MOST
+        ends = size >= _LEAST and manifest.digest(name.encode())[-1] in _ENDS
+        if size >= _MOST or ends:
+            found.append([])
+        found[-1].append(name)
+    return [tuple(group) for group in found]
+
+
+def _shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
+    """A module's groups as they are shared out among processes: some together, or one for some of its targets.
+
+    To start a process takes as long as one or two kernels do; with four for each core the last ones end together.
+    """
+    if len(groups) >= jobs:
+        size = max(1, len(groups) // (4 * jobs))
+        together = (groups[start : start + size] for start in range(0, len(groups), size))
         return [{key: part for one in some for key, part in one.items()} for some in together]
-    each = -(-jobs // len(kernels)) if kernels else 1
-    return [{key: one[key] for key in [*one][start::each]} for one in kernels for start in range(min(each, len(one)))]
+    each = -(-jobs // len(groups)) if groups else 1
+    return [{key: one[key] for key in [*one][start::each]} for one in groups for start in range(min(each, len(one)))]
 
 
-def _relocatable(module: str, kernels: Apart, *settings: Any) -> Objects:
+def _relocatable(module: str, groups: Apart, *settings: Any) -> Objects:
     os.chdir("/")  # as for `_link`
     return {
-        (name, target): nvjitlink.relocatable(module, part, target, *settings)
-        for (name, target), part in kernels.items()
+        (group, target): nvjitlink.relocatable(module, part, target, *settings)
+        for (group, target), part in groups.items()
     }
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None: ...
 
 
+_WRITABLE = "pass a writable array, or declare the parameter read-only"
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
 _NO_BOUNDS = (-(2**63), 2**63 - 1)
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
@@ -323,7 +324,7 @@ class Array(Kind):
                 f"order as {wanted} promises; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {wanted} was compiled as writable; pass a writable array"
+            return f"is read-only, and {wanted} was compiled as writable; {_WRITABLE}"
         if layout == "A" and in_elements(parameter) and any(stride % itemsize for stride in strides):
             return (
                 f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
@@ -419,7 +420,7 @@ class Buffer(Kind):
                 f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} lets the kernel write to it; pass a writable array"
+            return f"is read-only, and {parameter['type']} lets the kernel write to it; {_WRITABLE}"
         return _too_large(self, parameter, read)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
@@ -563,7 +564,7 @@ class Elements(Kind):
         if view[1] % parameter.get("divisor", 1):
             return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
         if view[4] and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} was compiled as writable; pass a writable array"
+            return f"is read-only, and {parameter['type']} was compiled as writable; {_WRITABLE}"
         return None
 
     def given(self, parameter: Parameter, block: bytes) -> str:

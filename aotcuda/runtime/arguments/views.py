@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from aotcuda.errors import text_of
+from aotcuda import lazy_errors as errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class UnreadableError(Exception):
     @classmethod
     def of(cls, error: Exception) -> UnreadableError:
         """That asking an argument raised `error`."""
-        text = text_of(error).partition("\n")[0]
+        text = errors.text_of(error).partition("\n")[0]
         return cls(f"cannot be read: {type(error).__name__}{f': {text}' if text else ''}")
 
 

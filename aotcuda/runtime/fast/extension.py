@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.arguments.layout import PackedOverload
-    from aotcuda.runtime.arguments.overloads import Group
-    from aotcuda.runtime.images.device_kernel import DeviceKernel
-    from aotcuda.runtime.images.loaded_library import LoadedLibrary
+    from aotcuda.runtime.arguments.overloads import Group, PackedOverload
+    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
@@ -115,15 +113,7 @@ def _find() -> tuple[Any, str]:
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
         return None, f"{_launch.__file__} is of another state of aotcuda; install aotcuda again"
-    import copyreg  # noqa: PLC0415 (likewise)
-
-    copyreg.pickle(_launch.Launcher, _reduced)
     return _launch, ""
-
-
-def _reduced(launcher: Any) -> Any:
-    """What the launcher in Python that is behind one of the extension's says of being pickled."""
-    return launcher.reduced()
 
 
 class Records:

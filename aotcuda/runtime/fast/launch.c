@@ -2094,6 +2094,17 @@ static PyMemberDef launcher_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+/* What the launcher in Python that is behind this one says of being pickled. */
+static PyObject *launcher_reduce(Launcher *self, PyObject *none) {
+    (void)none;
+    return PyObject_CallMethod(self->slow, "__reduce__", NULL);
+}
+
+static PyMethodDef launcher_methods[] = {
+    {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "As of the launcher behind it."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyGetSetDef launcher_attributes[] = {
     {"records", (getter)launcher_records, NULL, "What it looks arguments up in, and has to learn into.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -2109,6 +2120,7 @@ static PyType_Slot launcher_slots[] = {
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
     {Py_tp_getattro, launcher_getattro},
+    {Py_tp_methods, launcher_methods},
     {Py_tp_getset, launcher_attributes},
     {Py_tp_members, launcher_members},
     {Py_tp_repr, launcher_repr},

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter, Size
-    from aotcuda.runtime.arguments.layout import PackedOverload
-    from aotcuda.runtime.arguments.overloads import Group
+    from aotcuda.runtime.arguments.overloads import Group, PackedOverload
     from aotcuda.runtime.driver import Driver, Mark
 
     FastPath = Callable[[tuple[object, ...]], int]

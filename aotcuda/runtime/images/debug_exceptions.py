@@ -11,7 +11,7 @@ import builtins
 
 from aotcuda.errors import DeviceError
 from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime import streams, synchronize
+from aotcuda.runtime import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Watch:
         """
         if streams.is_captured(self._driver, stream):
             return 0  # and nothing was stored yet
-        code = synchronize.wait(self._driver, stream)
+        code = streams.wait(self._driver, stream)
         if code:
             return code
         found = self._read("errcode")
