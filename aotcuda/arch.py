@@ -21,6 +21,9 @@ FAMILIES = (((10, 0), (10, 3), (10, 7)), ((11, 0),), ((12, 0), (12, 1)))
 TEGRA = frozenset([(5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0)])
 """Tegra's compute capabilities. NVIDIA names no GPU of 8.8, so no promise of a desktop GPU is taken to hold for it."""
 
+FIRST_OF_CUDA_13 = (7, 5)
+"""The lowest compute capability that CUDA 13's compilers build for. CUDA 12's have some below."""
+
 
 class Target:
     """One item of `arch`: immutable, hashable, ordered by compute capability.

@@ -40,7 +40,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
         sys.exit(f"{out} is not empty: a release's files are made into a folder of their own")
-    os.environ.setdefault("SOURCE_DATE_EPOCH", _time_of_commit())
+    os.environ["SOURCE_DATE_EPOCH"] = time_of_files()
     os.environ.pop("AOTCUDA_EXTENSION", None)
 
     say("The tools")
@@ -78,7 +78,10 @@ def main() -> None:
         print(hashlib.sha256(path.read_bytes()).hexdigest(), path.name)
 
 
-def _time_of_commit() -> str:
+def time_of_files() -> str:
+    """`SOURCE_DATE_EPOCH`, which needs no checkout and no git; where it is not set, the commit's own time."""
+    if said := os.environ.get("SOURCE_DATE_EPOCH"):
+        return said
     git = shutil.which("git")
     command = ["log", "-1", "--format=%ct"]
     done = git and subprocess.run([git, *command], cwd=ROOT, capture_output=True, text=True, check=False)

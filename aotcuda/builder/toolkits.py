@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotcuda.arch import Target
+from aotcuda.arch import FIRST_OF_CUDA_13, Target
 from aotcuda.compatibility import tables
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int])
 def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
     """Whether compilers of a CUDA version know a compute capability; those below Turing's are CUDA 12's."""
     row = tables.capability(number)
-    return row.known_to(cuda) if row is not None else number < (7, 5) and cuda < (13, 0)
+    return row.known_to(cuda) if row is not None else number < FIRST_OF_CUDA_13 and cuda < (13, 0)
 
 
 def _knows(cuda: tuple[int, int], target: Target) -> bool:

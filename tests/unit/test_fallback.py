@@ -458,6 +458,15 @@ def test_without_the_front_end_the_error_says_what_to_install(cuda, package, bui
     assert builder.requests == []
 
 
+def test_for_gpus_that_cuda_13_knows_no_more_it_is_cuda_12s(cuda, package, monkeypatch):
+    monkeypatch.setattr(compilers, "installed", lambda *_: {})
+    monkeypatch.setattr(jit_compile, "_is_importable", lambda _: False)
+    cuda.set(devices="7.0")
+    module = package(kernel("axpy", SAXPY))
+    with pytest.raises(NoImageError, match=r"needs numba-cuda, .* install 'aotcuda\[jit-cu12\]'$"):
+        module.axpy[1, 32](2, cuda.array(8))
+
+
 class TestEdited:
     """An editable install whose sources were edited after the build."""
 

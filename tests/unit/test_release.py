@@ -12,13 +12,23 @@ TOOLS = Path(__file__).parents[2] / "tools"
 
 
 @pytest.fixture
-def release(monkeypatch):
+def tool(monkeypatch):
+    """Loads a script of the folder tools."""
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
     monkeypatch.syspath_prepend(str(TOOLS))
-    spec = importlib.util.spec_from_file_location("release", TOOLS / "release.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
+    yield load
     sys.modules.pop("environments", None)
+
+
+@pytest.fixture
+def release(tool):
+    return tool("release")
 
 
 @pytest.fixture
@@ -71,3 +81,13 @@ def test_a_kind_that_is_missing_is_named(release, built, suffix, kind):
 def test_tag_files_and_changes_are_of_one_version(release, built, tag, changelog, problem):
     with pytest.raises(SystemExit, match=problem):
         release.check_version(tag, release.gathered(built), changelog)
+
+
+def test_where_the_time_of_files_is_given_nobody_asks_git(tool, monkeypatch):
+    wheels = tool("wheels")
+    monkeypatch.setattr(wheels.shutil, "which", lambda _: None)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert wheels.time_of_files() == "1700000000"
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    with pytest.raises(SystemExit, match="this is no git checkout, so SOURCE_DATE_EPOCH has to say"):
+        wheels.time_of_files()

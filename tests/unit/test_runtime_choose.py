@@ -76,6 +76,14 @@ def test_a_gpu_that_nothing_fits_is_told_what_there_is(manifest):
     )
 
 
+def test_a_gpu_that_cuda_13_builds_nothing_for_is_told_what_does(manifest):
+    error = choose(manifest("sm_80", "compute_75"), (7, 0), driver=(13, 0), gpu="GPU 0 (old)").error("mypkg.kernels")
+    assert str(error).partition("newer); ")[2] == (
+        "it runs here if it is built with sm_70 in arch, or compute_XY of at most that, by the compilers of CUDA 12 "
+        "(extra cu12 or wide): CUDA 13's begin with 7.5"
+    )
+
+
 def test_a_driver_too_old_is_told_both_versions_and_the_driver_that_suffices(manifest):
     choice = choose(manifest("compute_75"), (9, 0), driver=(12, 8), gpu="GPU 0")
     error = choice.error("mypkg.kernels")

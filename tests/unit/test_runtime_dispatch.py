@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
 from support.manifests import kernel
+from support.stand_in import DeviceArray
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -117,10 +121,65 @@ class Refusals:
     ],
 )
 def test_a_wrong_argument_is_named_with_what_was_wanted(cuda, signature, make, problem):
-    first, passed, packaged = Refusals(cuda, signature)(make(cuda)).splitlines()
+    first, *advised, passed, packaged = Refusals(cuda, signature)(make(cuda)).splitlines()
+    assert all(line.startswith("  pass:     ") for line in advised)
     assert first.startswith(f"mypkg.kernels.k: argument 1, a, {problem}")
     assert passed.startswith("  passed:   (")
     assert packaged == f"  packaged: {signature}"
+
+
+class Convertible(DeviceArray):
+    """An array of a library that converts as CuPy does, and JAX; the interface is the same."""
+
+    def astype(self, dtype): ...
+
+    def item(self): ...
+
+
+class Parameter(DeviceArray):
+    """One of a library that converts as PyTorch does; read by its interface."""
+
+    __module__ = "torch"
+
+    def to(self, dtype): ...
+
+
+@pytest.mark.parametrize(
+    ("signature", "args", "advised"),
+    [
+        ("void(float32[::1])", [Convertible(4096, F8)], 'a.astype("float32"), a copy'),
+        ("void(bool[::1])", [Convertible(4096, F8)], 'a.astype("bool"), a copy'),
+        ("void(float32[::1])", [Convertible(4096, F8.reshape(2, 2))], 'a.astype("float32"), a copy'),
+        ("void(float32[::1])", [Convertible(4096, F4.reshape(2, 2))], None),
+        ("void(float32[::1])", [Parameter(4096, F8)], "a.to(torch.float32), a copy"),
+        ("void(float32[::1])", [DeviceArray(4096, F8)], None),  # Numba's arrays do not convert
+        ("void(float32[::1])", [[1.0]], 'cupy.asarray(a, "float32"); a list is no array, and on no GPU'),
+        ("void(int64[::1])", [range(3)], 'cupy.asarray(a, "int64"); a range is no array, and on no GPU'),
+        (
+            "void(float32[::1], float32[::1])",
+            [(1.0, 2.0), Parameter(4096, F4)],
+            'torch.tensor(a, dtype=torch.float32, device="cuda"); a tuple is no array, and on no GPU',
+        ),
+        ("void((int32, int32))", [[1, 2]], "tuple(a)"),
+        ("void(float32)", [Convertible(4096, F4)], "a.item(), the number in an array of one element"),
+        ("void(float32)", [np.array(2.5)], "a.item(), the number in an array of one element"),
+        ("void(int32)", [4.0], "int(a), or a // 2 in place of a / 2"),
+        ("void(int32)", ["4"], None),
+        ("void(float32)", [2j], None),
+    ],
+)
+def test_what_can_be_converted_is_told_how(cuda, signature, args, advised):
+    _, *lines = Refusals(cuda, signature)(*args).splitlines()
+    assert [line for line in lines if line.startswith("  pass:")] == ([f"  pass:     {advised}"] if advised else [])
+
+
+@pytest.mark.parametrize(
+    ("module", "way"), [("torch", "a.cuda()"), ("jaxlib._jax", 'jax.device_put(a, jax.devices("gpu")[0])')]
+)
+def test_a_host_array_is_copied_by_its_own_library(cuda, module, way):
+    made = type("Array", (np.ndarray,), {"__module__": module})
+    array = np.zeros(3, "<f4").view(made)
+    assert f"copy it to the GPU first, as {way} does\n" in Refusals(cuda, "void(float32[::1])")(array)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +206,18 @@ def test_several_signatures_are_listed_beside_what_was_passed(cuda):
         "  packaged: void(float32, float32[::1])",
         "  packaged: void(float64, float64[::1])",
     ]
+
+
+def test_the_documentation_shows_the_message_as_it_is(cuda):
+    page = Path(__file__).parents[2].joinpath("docs", "runtime.md").read_text().partition("### Mismatches")[2]
+    shown = page.split("```")[1].strip()
+    signature = re.search(r"packaged: (void.*)", shown)[1]
+    record = kernel("damp", signature)
+    for parameter, name in zip(record["overloads"][0]["parameters"], ("values", "rate", "out"), strict=True):
+        parameter["name"] = name
+    with pytest.raises(ArgumentError) as caught:
+        cuda.package(record).damp[1, 32](Convertible(4096, F8), 0.5, Convertible(8192, F4))
+    assert str(caught.value) == shown
 
 
 def test_a_host_array_is_told_to_be_copied(cuda):

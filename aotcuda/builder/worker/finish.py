@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -80,7 +81,10 @@ class Finisher(Protocol):
     def sources(self) -> tuple[Source, ...]:
         """The project's Python files that were imported, as far as the manifest lists them without having seen why."""
 
-    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+    def packing(self, parts: Parts) -> Callable[[], bytes] | None:
+        """What packs a module's images, which a child does beside the work of other modules; None if nothing is."""
+
+    def finish(self, parts: Parts, packed: bytes, compile_source: Compile) -> BuiltModule:
         """The module as it leaves the worker."""
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
@@ -105,18 +109,26 @@ class WheelFinisher:
         """See Finisher."""
         return imports.project_files(self._job.import_roots, {*self._job.extensions.values()})
 
-    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+    def packing(self, parts: Parts) -> Callable[[], bytes] | None:
+        """See Finisher."""
+        images = self._images(parts)
+        return partial(nvfatbin.kernels, images, parts.name) if images else None
+
+    def _images(self, parts: Parts) -> tuple[Image, ...]:
+        """A module's images, and those that other toolkits have made of it."""
+        return (*parts.images, *self._job.images.get(parts.name, ()))
+
+    def finish(self, parts: Parts, packed: bytes, compile_source: Compile) -> BuiltModule:
         """See Finisher."""
         ltoir = tuple(parts.merged.items())
-        images = (*parts.images, *self._job.images.get(parts.name, ()))
         root = Path(self._job.root)
         return BuiltModule(
             plan=parts.plan,
-            images=images,
+            images=self._images(parts),
             kernels=parts.kernels,
             ltoir=ltoir,
             functions=parts.functions,
-            kernel_fatbin=nvfatbin.kernels(images, parts.name) if images else b"",
+            kernel_fatbin=packed,
             function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
             callbacks=parts.callbacks,
             foreign=parts.foreign,
@@ -151,9 +163,14 @@ class JitFinisher:
         """See Finisher; the dependency trace has them."""
         return ()
 
-    def finish(self, parts: Parts, compile_source: Compile) -> BuiltModule:
+    def packing(self, parts: Parts) -> Callable[[], bytes] | None:
+        """See Finisher."""
+        del parts
+        return None
+
+    def finish(self, parts: Parts, packed: bytes, compile_source: Compile) -> BuiltModule:
         """See Finisher; exported functions are not kept."""
-        del compile_source
+        del packed, compile_source
         return BuiltModule(
             plan=parts.plan,
             images=parts.images,

@@ -6,6 +6,8 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
+import stat
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -109,13 +111,20 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
 def files_of(names: Iterable[str]) -> set[str]:
     """The files of those of the modules that have one, by their absolute paths."""
     files = [getattr(sys.modules.get(name), "__file__", None) for name in names]
-    folders: dict[Path, Path] = {}  # a compiler has thousands of files, in a few folders
+    folders: dict[str, str] = {}  # a compiler has thousands of files, in a few folders; a Path of each takes a while
     found = set()
-    for path in map(Path, filter(None, files)):
-        if path.is_file():
-            if path.parent not in folders:
-                folders[path.parent] = path.parent.resolve()
-            found.add(str(path.resolve() if path.is_symlink() else folders[path.parent] / path.name))
+    for path in filter(None, files):
+        try:
+            kind = os.lstat(path).st_mode
+        except OSError:
+            continue
+        if stat.S_ISREG(kind):
+            folder, name = os.path.split(path)
+            if folder not in folders:
+                folders[folder] = str(Path(folder).resolve()).rstrip("/")
+            found.add(f"{folders[folder]}/{name}")
+        elif stat.S_ISLNK(kind) and (whole := Path(path).resolve()).is_file():
+            found.add(str(whole))
     return found
 
 

@@ -107,8 +107,8 @@ class Steps:
             AotcudaError: Something cannot be compiled or linked.
         """
         modules = []
-        for parts in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
-            modules.append(self.finisher.finish(parts, self._sources_compiled))
+        for parts, packed in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
+            modules.append(self.finisher.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
                 self.linkable[parts.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
         return modules
@@ -143,7 +143,7 @@ class Steps:
         self.done += 1
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-    def _module(self, plan: ModulePlan) -> pool.Flow[Parts]:
+    def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, bytes]]:
         compiled = yield from self._compile(plan)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
@@ -153,7 +153,12 @@ class Steps:
         objects = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
         made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged, objects)
-        return self._parts(plan, compiled, merged | made, surveyed)
+        parts = self._parts(plan, compiled, merged | made, surveyed)
+        if (pack := self.finisher.packing(parts)) is None:
+            return parts, b""
+        self.total += 1
+        (packed,) = yield pool.Round(_PACK, [pool.Task(f"{plan.config.name} packed", pack)])
+        return parts, packed
 
     def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
@@ -465,7 +470,7 @@ class Steps:
         return dict(zip(tasks, pool.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
-_SURVEY, _MERGE, _OBJECTS, _LINK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 5)
+_SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, source_loading.COMPILE + 6)
 """The ranks of the rounds."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import ArgumentError, CallError
-from aotcuda.runtime.arguments import arrays, parameters, reading, views
+from aotcuda.runtime.arguments import advice, arrays, parameters, reading, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
         apart: list[tuple[int, int]]
 
 
+_NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number")
+"""The kinds of parameters whose arguments no copy to the GPU helps."""
+
+
 def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]) -> ArgumentError:
     """The error for arguments that none of the overloads of kernel `where` takes."""
     lists = _lists(overloads, args)
@@ -37,16 +41,18 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
         problems = min(
             (_problems(overload, args) for overload in overloads if len(overload.parameters) == len(args)), key=len
         )
+        problem, conversion = problems[0]
         several = len(overloads) > 1 and not any(map(arrays.is_host, args))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
         return unreadable(where, overloads, args, None, error)
     if several:
-        first = f"no packaged signature of {where} takes these arguments; in the nearest one, {problems[0]}"
+        first = f"no packaged signature of {where} takes these arguments; in the nearest one, {problem}"
     else:
-        first = f"{where}: {problems[0]}"
-    return ArgumentError(first + lists)
+        first = f"{where}: {problem}"
+    way = f"\n  pass:     {conversion}" if conversion is not None else ""
+    return ArgumentError(first + way + lists)
 
 
 def unreadable(
@@ -97,14 +103,17 @@ def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
     return "\n  ".join([*lines, *(f"packaged: {overload.record['signature']}" for overload in overloads)])
 
 
-def _problems(overload: Described, args: tuple[object, ...]) -> list[str]:
-    """What is wrong with each argument that the overload does not take."""
-    found = []
+def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, str | None]]:
+    """What is wrong with each argument that the overload does not take, and what to pass in its place."""
+    found: list[tuple[str, str | None]] = []
     for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1):
         problem = _problem(parameter, arg)
         if problem is not None:
-            found.append(f"argument {number}, {parameter['name']}, {problem}")
-    return found or _overlaps(overload, args) or ["the arguments could not be packed"]
+            found.append(
+                (f"argument {number}, {parameter['name']}, {problem}", advice.conversion(parameter, arg, args))
+            )
+    problems = _overlaps(overload, args) or ["the arguments could not be packed"]
+    return found or [(problem, None) for problem in problems]
 
 
 def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
@@ -122,12 +131,13 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     """What is wrong with one argument, None if nothing is."""
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
-    if parameter["kind"] != "struct" and arrays.is_host(arg):
+    if parameter["kind"] not in _NOT_FROM_MEMORY and arrays.is_host(arg):
         what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
         copied = reading.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
         way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
         of = reading.class_of(arg)
-        return f"is {what} in the host's memory ({of}); copy it to the GPU first, as cupy.asarray does{way}"
+        does = advice.onto_the_gpu(parameter["name"], arg)
+        return f"is {what} in the host's memory ({of}); copy it to the GPU first, as {does} does{way}"
     kind = parameters.of(parameter)
     read = reading.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:

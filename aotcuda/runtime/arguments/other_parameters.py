@@ -153,7 +153,7 @@ class Buffer(Kind):
                 f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} lets the kernel write to it; pass a writable array"
+            return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameters.WRITABLE}"
         return parameters.too_large(self, parameter, read)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
@@ -312,7 +312,7 @@ class Elements(Kind):
         if view[1] % parameter.get("divisor", 1):
             return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
         if view[4] and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} was compiled as writable; pass a writable array"
+            return f"is read-only, and {parameter['type']} was compiled as writable; {parameters.WRITABLE}"
         return None
 
     def given(self, parameter: Parameter, block: bytes) -> str:

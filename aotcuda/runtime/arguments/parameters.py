@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None: ...
 
 
+WRITABLE = "pass a writable array, or declare the parameter read-only"
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
 NO_BOUNDS = (-(2**63), 2**63 - 1)
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
@@ -238,7 +239,7 @@ class Array(Kind):
                 f"order as {wanted} promises; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {wanted} was compiled as writable; pass a writable array"
+            return f"is read-only, and {wanted} was compiled as writable; {WRITABLE}"
         if layout == "A" and in_elements(parameter) and any(stride % itemsize for stride in strides):
             return (
                 f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "

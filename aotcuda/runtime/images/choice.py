@@ -68,9 +68,17 @@ class Choice:
         others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
         message = f"{module} has no image for {self.gpu}: {self.why}" + (f" ({others})" if others else "")
         if others and not self.too_old:
-            major, minor = self.capability
-            message += f"; it runs here if it is built with sm_{major}{minor} in arch, or compute_XY of at most that"
+            message += f"; it runs here if it is built with {self._missing()}"
         return kind(message)
+
+    def _missing(self) -> str:
+        """What a build would have to have in it to run on this GPU."""
+        major, minor = self.capability
+        targets = f"sm_{major}{minor} in arch, or compute_XY of at most that"
+        if self.capability >= arch.FIRST_OF_CUDA_13:
+            return targets
+        first = _dotted(arch.FIRST_OF_CUDA_13)
+        return f"{targets}, by the compilers of CUDA 12 (extra cu12 or wide): CUDA 13's begin with {first}"
 
 
 class Tier:

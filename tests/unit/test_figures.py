@@ -1,0 +1,173 @@
+"""Figures that pages quote are those of the files in docs/results: who measures again is told what to change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def result(name):
+    return json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())
+
+
+def ends(values):
+    """The least and the largest."""
+    values = [*values]
+    return min(values), max(values)
+
+
+def beyond(*ways):
+    """How much later than the driver the first results come, in both runs."""
+    figures = [result(name)["figures"] for name in ("cold_start", "cold_start_quartiles")]
+    return ends(run[way]["beyond"] for run in figures for way in ways if way in run)
+
+
+def over_c(way, peer):
+    """What launches of axpy take over C's own, on the default stream, in both runs: by the names that each has."""
+    cases = result("streams")["figures"]
+    in_streams = [cases[case][way[case]]["over_c"] for case in way]
+    return ends(in_streams + [result("launch")["figures"]["axpy"][name]["over_c"] for name in peer])
+
+
+KEPT = "aotcuda, k[grid, block] kept"
+EACH = "aotcuda, k[grid, block, stream](...) each time"
+NUMBA = "numba-cuda, k[grid, block, stream](...)"
+
+
+def of_the_package():
+    """What the pages say, each with the figures that it is made of."""
+    package = result("xarray_spatial")
+    first, later = package["first_call_ms"], package["launch_us"]
+    seconds = (first["packaged"] / 1000, first["jit"] / 1000)
+    yield (
+        "README.md",
+        "{:.0f} to {:.0f} ms | Numba-CUDA from its cache {:,.0f} to {:,.0f} ms",
+        *beyond("aotcuda, first-use", "aotcuda, import"),
+        *beyond("numba-cuda, cache=True"),
+    )
+    arrays = ("cupy, default", "torch, default", "numba, default")
+    yield (
+        "README.md",
+        "over C's own | {:.1f} to {:.1f} µs | Triton {:.0f} to {:.0f} µs, Numba-CUDA {:.0f} to {:.0f} µs",
+        *over_c(dict.fromkeys(arrays, KEPT), [f"aotcuda, C, {of}" for of in ("cupy", "torch", "numba")]),
+        *over_c({"torch, default": "Triton"}, ["Triton, torch"]),
+        *over_c({"numba, default": NUMBA}, ["numba-cuda, numba"]),
+    )
+    without = result("streams_python")["figures"]
+    yield "docs/features.md", "{:.0f} to {:.0f} without it", *ends(without[case][KEPT]["over_c"] for case in arrays)
+    yield "README.md", "{:.2f} s | Numba's JIT {:.2f} s", *seconds
+    told = "took {:.2f} s where the JIT took {:.2f} s, on an H200; a launch {:.1f} µs where the JIT's took {:.1f}"
+    yield "docs/why.md", told, *seconds, later["packaged"], later["jit"]
+    process = package["process_s"]
+    told = "{:.2f} s packaged, {:.2f} s by the JIT; the whole process {:.1f} s and {:.1f} s"
+    yield "docs/moving.md", told, *seconds, process["packaged"], process["jit"]
+    yield "docs/moving.md", "{:.1f} µs packaged, {:.1f} µs by the JIT", later["packaged"], later["jit"]
+
+
+def of_front_ends():
+    """Likewise, of Triton, cuTile and CUDA C++."""
+    triton, cutile = result("triton_launch"), result("cutile_launch")
+    cases = triton["over_c_microseconds"].values()
+    told = (
+        "A launch took {:.1f} to {:.1f} µs more than C's own launch of a kernel with as many parameters, "
+        "Triton's {:.1f} to {:.1f}"
+    )
+    yield "docs/triton.md", told, *ends(case["aotcuda"] for case in cases), *ends(case["Triton"] for case in cases)
+    came = triton["first_result_seconds"]
+    told = "came after {:.2f} s, Triton's out of its warm cache after {:.2f} s"
+    yield "docs/triton.md", told, came["aotcuda"], came["Triton, warm cache"]
+
+    host, gpu = cutile["host_microseconds"], cutile["gpu_microseconds"]
+    told = "took {:.1f} µs there (the driver alone, called by ctypes, {:.1f} to {:.1f})"
+    yield "docs/cutile.md", told, host["aotcuda"], host["by ctypes, one buffer"], host["by ctypes, pointers"]
+    times = (gpu[name]["aotcuda"] / gpu[name]["PyTorch"] for name in ("matmul", "softmax"))
+    yield "docs/cutile.md", "matrix multiplication {:.1f} times as long, a softmax {:.0f} times", *times
+
+    launches = result("cuda_cpp")["launch_microseconds"]
+    told = "took {:.1f} µs of host time and `RawKernel`'s, which checks nothing, {:.1f}"
+    yield "docs/cuda-cpp.md", told, launches["aotcuda"], launches["RawKernel"]
+
+
+def of_libraries():
+    """Likewise, of PyTorch, JAX and Dask."""
+    operator = {name: figure["median"] for name, figure in result("torch_op")["figures"].items()}
+    told = "an empty operator of the same schema {:.1f} µs, this one {:.1f}, of which the launch itself is {:.1f}"
+    compiled = (operator["empty operator, compiled"], operator["operator, compiled"])
+    yield "docs/pytorch.md", told, *compiled, operator["launcher, no operator"]
+
+    small, large = (result("jax_call")["figures"][size] for size in ("1000", "16777216"))
+    told = (
+        "a step took {:.1f} µs, as the kernel's own launches do; recorded ones (`command_buffer=True`) took {:.1f}, "
+        "and kernels that XLA made itself, which it records, {:.1f}"
+    )
+    steps = ("packaged", "packaged, recorded", "plain JAX")
+    yield "docs/jax.md", told, *(small[step]["median"] for step in steps)
+    told = "it was {:.0f} µs, the kernel's own launches {:.0f}, and XLA's kernels {:.0f}"
+    steps = ("packaged", "own launches", "plain JAX")
+    yield "docs/jax.md", told, *(large[step]["median"] for step in steps)
+
+    workers = result("cold_workers")
+    first, later = workers["first_launch_seconds"], workers["later_launch_microseconds"]
+    yield "docs/results/README.md", "{:.1f} s from the first task to the last", workers["seconds"]
+    yield "docs/results/README.md", "first launches after {:.2f} to", first["min"]
+    yield "docs/results/README.md", "later ones {:.1f} µs", later["median"]
+
+
+def of_states():
+    """Likewise, of this state beside an older one."""
+    states = result("before_after")["figures"]
+    for label, way in (
+        ("extension, {}", "aotcuda, C, {}"),
+        ("Python, {}", "aotcuda, Python, {}"),
+    ):
+        for name in ("CuPy", "PyTorch", "Numba"):
+            of = {"PyTorch": "torch"}.get(name, name.lower())
+            turn = states["launch"][way.format(of)]
+            row = "| " + label.format(name) + " | {:.2f} ({:.1f}) | {:.2f} ({:.1f}) |"
+            yield (
+                "docs/results/README.md",
+                row,
+                turn["before"],
+                turn["before spread"],
+                turn["after"],
+                turn["after spread"],
+            )
+
+
+QUOTED = [
+    (page, text, figures)
+    for said in (of_the_package(), of_front_ends(), of_libraries(), of_states())
+    for page, text, *figures in said
+]
+STREAMS = {
+    "default stream, in C": ("streams", "default", KEPT, 2),
+    "inside `with stream`, in C": ("streams", "current", KEPT, 2),
+    "`k.f[grid, block, stream](...)` each time, in C": ("streams", "given", EACH, 2),
+    "the same, and another stream is current": ("streams", "given, other current", EACH, 2),
+    "default stream, in Python": ("streams_python", "default", KEPT, 2),
+    "`k.f[grid, block, stream](...)` each time, in Python": ("streams_python", "given", EACH, 1),
+    "the same, and another stream is current, in Python": ("streams_python", "given, other current", EACH, 1),
+    "two GPUs in the process, default stream, in C": ("streams_two_gpus", "default", KEPT, 2),
+}
+
+
+@pytest.mark.parametrize("row", STREAMS)
+def test_the_table_of_streams_is_that_of_the_files(row):
+    name, case, way, digits = STREAMS[row]
+    cells = []
+    for library in ("cupy", "torch"):
+        found = result(name)["figures"][f"{library}, {case}"][way]
+        cells.append("{:.{n}f} ({:.{n}f} to {:.{n}f})".format(found["over_c"], found["q1"], found["q3"], n=digits))
+    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith(f"| {row} |"))
+    assert [cell.split(";")[0].strip() for cell in line.split("|")[2:4]] == cells
+
+
+@pytest.mark.parametrize(("page", "text", "figures"), QUOTED)
+def test_a_page_says_what_was_measured(page, text, figures):
+    said = " ".join((ROOT / page).read_text().split())
+    assert text.format(*figures) in said, f"{page} has to say this, or the test another sentence"
