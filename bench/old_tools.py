@@ -141,7 +141,8 @@ def _wheel(wheel: Path, ptxas: Path, linker: Linker, folder: Path) -> dict[str, 
 def again(data: bytes, name: str) -> bytes:
     """The machine code in a fatbin, packed as wheels of CUDA 13 are."""
     entries = [entry for entry in fatbin.read(data, name) if entry.kind == "sass"]
-    return nvfatbin.kernels([Image(parse(entry.arch), entry.content, (13, 0), (13, 0)) for entry in entries], name)
+    found = [Image(parse(entry.arch), entry.content, (13, 0), (13, 0)) for entry in entries]
+    return nvfatbin.joined([pack() for pack in nvfatbin.packing(found, name)])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from aotcuda.binary import fatbin
 from aotcuda.builder.link import nvfatbin
 from aotcuda.builder.link.images import Image
 from aotcuda.errors import ManifestError
-from aotcuda.runtime.images import loaded_library, subset
+from aotcuda.runtime import loaded_library
+from aotcuda.runtime.images import subset
 from support import images, manifests
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def test_tegras_driver_is_handed_what_is_taken(
 def packed() -> bytes:
     made = [Image(arch.parse(name), images.numba_cubin(name), (12, 9), (12, 9)) for name in ("sm_75", "sm_80", "sm_90")]
     text = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
-    return nvfatbin.kernels([*made, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))], "test")
+    every = [*made, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))]
+    return nvfatbin.joined([pack() for pack in nvfatbin.packing(every, "test")])
 
 
 def test_a_part_of_a_fatbin_is_one_with_the_same_images(packed: bytes) -> None:

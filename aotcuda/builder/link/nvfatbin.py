@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aotcuda.errors import ToolchainError
@@ -12,7 +14,7 @@ except ImportError:  # the extras of JIT builds, which pack nothing, do without 
     nvfatbin = None
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aotcuda.arch import Target
     from aotcuda.builder.link.images import Image
@@ -23,26 +25,54 @@ SMALL = ["-compress-mode=size"]
 READ_BY_ALL = ["-compress-mode=speed", "-compress-all"]
 """LZ4, which all drivers for CUDA 12 read: to about a half. Without the second option small images stay as they are."""
 
+_CONTAINER = struct.Struct("<IHHQ")
+"""What a fatbin begins with: its magic number, the version of the form, its own size, and that of the entries."""
+
 
 def version() -> str:
     """The packer's version."""
     return ".".join(map(str, nvfatbin.version()))
 
 
-def kernels(images: Sequence[Image], identifier: str) -> bytes:
-    """A fatbin of linked images: cubins for `sm_*` targets, PTX for `compute_*` ones; the oldest driver can read it."""
+def packing(images: Sequence[Image], identifier: str) -> list[Callable[[], bytes]]:
+    """What packs each of some linked images, cubins for `sm_*` targets, PTX for `compute_*` ones; see `joined`.
+
+    The oldest driver that any of them is for can read it. Compressing takes a quarter of a second for fifty kernels and
+    five targets, so each image is packed by itself, on whatever core is free.
+    """
     options = READ_BY_ALL if any(image.cuda < (13, 0) for image in images) else SMALL
+    return [partial(_packed, image, identifier, options) for image in images]
+
+
+def joined(packed: Sequence[bytes]) -> bytes:
+    """One fatbin of several, as nvFatbin writes it of all their images: their entries in a row, behind one header.
+
+    Raises:
+        ToolchainError: nvFatbin writes another form than the one that is known.
+    """
+    if len(packed) == 1:
+        return packed[0]
+    heads = {(magic, version, size) for magic, version, size, _ in map(_CONTAINER.unpack_from, packed)}
+    if any(_CONTAINER.unpack_from(data)[3] != len(data) - _CONTAINER.size for data in packed) or len(heads) != 1:
+        message = (
+            f"nvFatbin {version()} writes fatbins of an unknown form; install one that this aotcuda was tested with"
+        )
+        raise ToolchainError(message)
+    entries = b"".join(data[_CONTAINER.size :] for data in packed)
+    return _CONTAINER.pack(*heads.pop(), len(entries)) + entries
+
+
+def _packed(image: Image, identifier: str, options: list[str]) -> bytes:
     handle = nvfatbin.create(options, len(options))
     try:
-        for image in images:
-            target, data = image.target, image.data
-            if target.kind == "sass":
-                nvfatbin.add_cubin(handle, data, len(data), target.number, identifier)
-            else:
-                nvfatbin.add_ptx(handle, data, len(data), target.number, identifier, "")
+        target, data = image.target, image.data
+        if target.kind == "sass":
+            nvfatbin.add_cubin(handle, data, len(data), target.number, identifier)
+        else:
+            nvfatbin.add_ptx(handle, data, len(data), target.number, identifier, "")
         return _bytes(handle)
     except nvfatbin.nvFatbinError as error:
-        message = f"{identifier}: the images cannot be packed ({error})"
+        message = f"{identifier}: the image for {image.target} cannot be packed ({error})"
         raise ToolchainError(message) from None
     finally:
         nvfatbin.destroy(handle)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,11 +80,11 @@ class Finisher(Protocol):
     def sources(self) -> tuple[Source, ...]:
         """The project's Python files that were imported, as far as the manifest lists them without having seen why."""
 
-    def packing(self, parts: Parts) -> Callable[[], bytes] | None:
-        """What packs a module's images, which a child does beside the work of other modules; None if nothing is."""
+    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
+        """What packs each of a module's images, which children do; nothing if they stay as they are."""
 
-    def finish(self, parts: Parts, packed: bytes, compile_source: Compile) -> BuiltModule:
-        """The module as it leaves the worker."""
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
+        """The module as it leaves the worker, with what was `packed`."""
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
         """A module's functions for other modules of the wheel to call."""
@@ -109,16 +108,16 @@ class WheelFinisher:
         """See Finisher."""
         return imports.project_files(self._job.import_roots, {*self._job.extensions.values()})
 
-    def packing(self, parts: Parts) -> Callable[[], bytes] | None:
+    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
         """See Finisher."""
         images = self._images(parts)
-        return partial(nvfatbin.kernels, images, parts.name) if images else None
+        return list(zip((image.target for image in images), nvfatbin.packing(images, parts.name), strict=True))
 
     def _images(self, parts: Parts) -> tuple[Image, ...]:
         """A module's images, and those that other toolkits have made of it."""
         return (*parts.images, *self._job.images.get(parts.name, ()))
 
-    def finish(self, parts: Parts, packed: bytes, compile_source: Compile) -> BuiltModule:
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
         """See Finisher."""
         ltoir = tuple(parts.merged.items())
         root = Path(self._job.root)
@@ -128,7 +127,7 @@ class WheelFinisher:
             kernels=parts.kernels,
             ltoir=ltoir,
             functions=parts.functions,
-            kernel_fatbin=packed,
+            kernel_fatbin=nvfatbin.joined(packed) if packed else b"",
             function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
             callbacks=parts.callbacks,
             foreign=parts.foreign,
@@ -163,12 +162,12 @@ class JitFinisher:
         """See Finisher; the dependency trace has them."""
         return ()
 
-    def packing(self, parts: Parts) -> Callable[[], bytes] | None:
+    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
         """See Finisher."""
         del parts
-        return None
+        return []
 
-    def finish(self, parts: Parts, packed: bytes, compile_source: Compile) -> BuiltModule:
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
         """See Finisher; exported functions are not kept."""
         del packed, compile_source
         return BuiltModule(

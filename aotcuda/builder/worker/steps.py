@@ -143,7 +143,7 @@ class Steps:
         self.done += 1
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
-    def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, bytes]]:
+    def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
         compiled = yield from self._compile(plan)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         merges = self._merges(plan, compiled)
@@ -154,11 +154,9 @@ class Steps:
         tasks = merges | self._links(plan, compiled, merged, objects)
         made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged, objects)
         parts = self._parts(plan, compiled, merged | made, surveyed)
-        if (pack := self.finisher.packing(parts)) is None:
-            return parts, b""
-        self.total += 1
-        (packed,) = yield pool.Round(_PACK, [pool.Task(f"{plan.config.name} packed", pack)])
-        return parts, packed
+        packing = [pool.Task(f"{parts.name} packed for {target}", run) for target, run in self.finisher.packing(parts)]
+        self.total += len(packing)
+        return parts, (yield pool.Round(_PACK, packing)) if packing else []
 
     def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
