@@ -184,12 +184,13 @@ class Kernel:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
         from aotcuda.runtime.fast import extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
         from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
+        from aotcuda.runtime.launcher import configurations  # noqa: PLC0415
 
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
         records = extension.records(self._kept.shared, configuration)
         if self._configurations is self._launchers:
-            self._configurations = extension.configurations(self._launchers)
+            self._configurations = configurations(self._launchers)
         launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, records)
         return launcher if records is None else extension.in_front(launcher, configuration, records)
 
@@ -359,8 +360,8 @@ class ForAll:
     def __init__(
         self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
     ) -> None:
-        from aotcuda.runtime.images.loaded_library import again  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
+        from aotcuda.runtime.loaded_library import again  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
         if type(n) is not int or n < 0:

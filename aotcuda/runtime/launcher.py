@@ -11,7 +11,7 @@ import os
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.images.loaded_library import again
+from aotcuda.runtime.loaded_library import again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.fast.extension import Records
     from aotcuda.runtime.fast.python import Bind, FastPath
-    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration, Dimensions
     from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.loader import Loader
 
 _COOPERATIVE_TOO_LARGE = 720
 _MOST_KEPT = 64
+_MOST_HANDLES = 16
+
+_handles: dict[type, str] = {}
+"""Types of stream objects that were met, and the attribute with the handle."""
 
 
 class Launcher:
@@ -79,12 +83,8 @@ class Launcher:
             if named:
                 self._refuse_names(named)
             code = self._fast(args)
-            if not code:
-                return
-            if code > 0:
-                self.fail(code, args)
-                return
-            self.launch(args)
+            if code:
+                self.go_on(code, args)
 
     @property
     def grid(self) -> Dimensions:
@@ -105,6 +105,17 @@ class Launcher:
     def shared(self) -> int:
         """Bytes of dynamic shared memory for each block."""
         return self.configuration.shared
+
+    def quick(self, args: tuple[object, ...]) -> int:
+        """What the fast path that took the last arguments makes of these: the driver's code, or less than 0."""
+        return self._fast(args)
+
+    def go_on(self, code: int, args: tuple[object, ...]) -> None:
+        """The rest of a call that `quick` gave this code for, which is not 0."""
+        if code > 0:
+            self.fail(code, args)
+        else:
+            self.launch(args)
 
     def launch(self, args: tuple[object, ...]) -> None:
         """As a call, where the fast path that took the last arguments does not take these."""
@@ -419,10 +430,52 @@ class Launcher:
 
 def held(launcher: Launcher, stream: object, handle: int) -> Any:
     """A launcher for a stream object, of this handle, which it keeps alive."""
-    from aotcuda.runtime.fast import extension  # noqa: PLC0415 (few programs have stream objects)
+    from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
+    from aotcuda.runtime.fast import extension  # noqa: PLC0415
 
-    extension.know_stream(stream, handle)
+    attribute = streams.attribute_of(stream, handle)
+    extension.know_stream(type(stream), attribute)
+    if attribute is not None and len(_handles) < _MOST_HANDLES:
+        _handles[type(stream)] = attribute
     return extension.hold(launcher, stream) or Held(launcher, stream)
+
+
+def configurations(launchers: dict[object, Any]) -> Any:
+    """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
+    from aotcuda.runtime.fast import extension  # noqa: PLC0415 (as above)
+
+    return extension.configurations(launchers) or Configurations(launchers)
+
+
+class Configurations:
+    """`configurations` in Python: a stream object is asked for its handle, and not for a hash."""
+
+    __slots__ = ("_launchers",)
+
+    def __init__(self, launchers: dict[object, Any]) -> None:
+        self._launchers = launchers
+
+    def __getitem__(self, configuration: Any) -> Any:
+        """The launcher of a configuration.
+
+        Raises:
+            KeyError: There is none yet, or the stream is for the general path.
+        """
+        if type(configuration) is tuple and 2 < len(configuration) < 5:
+            stream = configuration[2]
+            attribute = _handles.get(type(stream))
+            if attribute is not None:
+                try:
+                    handle = getattr(stream, attribute)
+                except MemoryError:
+                    raise
+                except Exception:  # noqa: BLE001 (which is for the general path to say)
+                    raise KeyError(attribute) from None
+                if type(handle) is not int:
+                    raise KeyError(attribute)
+                shared = configuration[3] if len(configuration) == 4 else 0
+                return Held(self._launchers[configuration[0], configuration[1], handle, shared], stream)
+        return self._launchers[configuration]
 
 
 class Held:
@@ -436,7 +489,12 @@ class Held:
 
     def __call__(self, *args: object, **named: object) -> None:
         """As for `Launcher`."""
-        self._launcher(*args, **named)
+        launcher = self._launcher
+        if named:
+            launcher(**named)  # which refuses them
+        code = launcher.quick(args)
+        if code:
+            launcher.go_on(code, args)
 
     def __reduce__(self) -> NoReturn:
         self._launcher.reduced()

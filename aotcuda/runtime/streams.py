@@ -24,6 +24,9 @@ LEGACY = 1
 LAST_DEFAULT = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
 
+_ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
+"""Where the streams of a library have their handles, at less cost than by the protocol."""
+
 _INVALID_CONTEXT = 201
 
 _NO_TIMING = 2
@@ -55,6 +58,12 @@ def handle(stream: object) -> int | None:
         "(anything with __cuda_stream__)"
     )
     raise errors.ArgumentError(message)
+
+
+def attribute_of(stream: object, handle: int) -> str | None:
+    """The attribute by which streams of this one's type tell their handle, if `handle` was read of it, or None."""
+    attribute = _ATTRIBUTES.get(type(stream).__module__.partition(".")[0])
+    return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
 
 
 def _told(stream: Any) -> int | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -56,6 +59,108 @@ def test_configurations_of_one_kernel_do_not_change_each_other(cuda, k):
             run(value)
     wanted = [{}, {"4": [2, 1, 1]}, {"4": [4, 1, 1]}, {"8": [-1, 0, 0]}]
     assert [launch["attributes"] for launch in cuda.launches()] == wanted * 3
+
+
+class Held:
+    """A stream of CuPy's, as far as it is asked."""
+
+    __module__ = "cupy.cuda.stream"
+
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+    __hash__ = None  # asking for it may take longer than a launch
+
+
+def test_many_configurations_in_turn_stay_apart(cuda, k):
+    """More than are at hand by value, and such as are almost the same."""
+    stream = Held(66)
+    written = [
+        ((2, 32), (2, 32, None, 0)),
+        (((2,), 32), (2, 32, None, 0)),
+        (((2, 1), 32), (2, 32, None, 0)),
+        ((32, 2), (32, 2, None, 0)),
+        ((2, (32,)), (2, 32, None, 0)),
+        ((2, 32, None), (2, 32, None, 0)),
+        ((2, 32, 0), (2, 32, 0, 0)),
+        ((2, 32, 66), (2, 32, 66, 0)),
+        ((2, 32, stream), (2, 32, 66, 0)),
+        ((2, 32, stream, 0), (2, 32, 66, 0)),
+        ((2, 32, stream, 64), (2, 32, 66, 64)),
+        ((2, 32, 66, 64), (2, 32, 66, 64)),
+        ((2, 32, None, 64), (2, 32, None, 64)),
+        ((True, 32), (1, 32, None, 0)),
+        ((np.int64(3), 32), (3, 32, None, 0)),
+        (([3], 32), (3, 32, None, 0)),
+        ((2, 32, 2**64 - 1), (2, 32, 2**64 - 1, 0)),
+        ((2**31 - 1, 32), (2**31 - 1, 32, None, 0)),
+    ]
+    for _ in range(3):
+        for configuration, (grid, block, handle, shared) in written:
+            for _ in range(2):
+                run = k[configuration]
+                assert (run.grid, run.block, run.stream, run.shared) == ((grid, 1, 1), (block, 1, 1), handle, shared)
+
+
+def test_what_is_no_configuration_is_refused_after_others_were_at_hand(k):
+    for wrong in (
+        (0, 1),
+        (-1, 1),
+        (2**80, 0),
+        ((), 1),
+        ((1, 1, 1, 1), 1),
+        (1,),
+        1,
+        (1, 1, 0, 0, 0),
+        (1, 1, 0, -1),
+        (1.5, 1),
+    ):
+        _ = k[1, 1], k[1, 1, 0], k[1, 1, Held(66), 0]
+        with pytest.raises(LaunchError):
+            k[wrong]
+    for wrong in (-1, 2**64, "x", Held("x"), Held(-1), Held(2**64), Held(None)):
+        with pytest.raises(ArgumentError):
+            k[1, 1, wrong]
+
+
+def test_a_stream_object_tells_its_handle_each_time(cuda, k):
+    stream = Held(66)
+    for handle in (66, 66, 67, 66, 68, 68):
+        stream.ptr = handle
+        k[1, 1, stream](7)
+        k[1, 1, stream, 0](7)
+    assert [launch["stream"] for launch in cuda.launches()] == [at for at in (66, 66, 67, 66, 68, 68) for _ in range(2)]
+
+
+def test_launchers_of_streams_do_not_share_what_they_hold(k):
+    """Their memory is used again."""
+    streams = [Held(66), Held(67)]
+    alive = [weakref.ref(stream) for stream in streams]
+    for _ in range(3):
+        made = [k[at + 1, 1, stream] for at, stream in enumerate(streams)]
+        k[1, 1, streams[0]](7)
+        assert [(run.grid[0], run.stream) for run in made] == [(1, 66), (2, 67)]
+        kept = made.pop(0)
+        del made
+        k[2, 1, streams[1]](7)
+        assert (kept.grid[0], kept.stream) == (1, 66)
+    del streams
+    assert [ref() is not None for ref in alive] == [True, False]
+    del kept
+    gc.collect()
+    assert alive[0]() is None
+
+
+def test_launchers_at_hand_are_let_go_with_their_kernel(cuda):
+    k = cuda.package(kernel("k", "void(int32)"), name="other.kernels").k
+    k[1, 1](7)
+    k[1, 1, Held(66)](7)
+    alive = weakref.ref(k)
+    del k
+    for name in ("other.kernels", "other"):
+        del sys.modules[name]
+    gc.collect()
+    assert alive() is None
 
 
 def test_the_fast_path_takes_all_but_the_first(cuda, path, general):

@@ -301,3 +301,37 @@ def test_nothing_is_said_of_the_bits_of_another_pytorch():
     torch_with_bits()
     del sys.modules["torch"]._C.TensorBase
     assert torch_bits.find() is None
+
+
+class ndarray(np.ndarray):  # noqa: N801 (CuPy's name)
+    """An array like CuPy's in that its class has attributes in C: those of NumPy's."""
+
+    _c_contiguous = property(lambda self: self.flags.c_contiguous)
+    _f_contiguous = property(lambda self: self.flags.f_contiguous)
+    data = property(lambda self: types.SimpleNamespace(ptr=self.ctypes.data, device_id=0))
+
+
+ndarray.__module__ = "cupy"
+
+
+class Lying(ndarray):
+    def __getattribute__(self, name):
+        return np.dtype("<f8") if name == "dtype" else super().__getattribute__(name)
+
+
+@pytest.mark.usefixtures("path", "installed")
+def test_attributes_that_a_class_has_in_c_are_asked_of_each_array(cuda, general):
+    k = cuda.package(kernel("k", "void(float32[::1])", "void(int32[::1])")).k
+    made = [np.zeros(4, "<f4").view(ndarray), np.zeros(4, "<f4").view(ndarray), np.zeros(5, "<i4").view(ndarray)]
+    for array in made * 3:
+        k[1, 1](array)
+    assert len(general) == 2
+    words = [np.frombuffer(bytes.fromhex(launch["parameters"]), "<i8") for launch in cuda.launches()]
+    assert [(word[4], word[5]) for word in words] == [(array.ctypes.data, array.size) for array in made * 3]
+    for wrong in (np.zeros(4, "<f8"), np.zeros((2, 2), "<f4"), np.zeros(8, "<f4")[::2], np.array(1, "<i4")):
+        with pytest.raises(ArgumentError):
+            k[1, 1](wrong.view(ndarray))
+    for _ in range(2):
+        with pytest.raises(ArgumentError):
+            k[1, 1](np.zeros(4, "<f4").view(Lying))
+    assert len(cuda.launches()) == 9

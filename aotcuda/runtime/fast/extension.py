@@ -8,8 +8,8 @@ leaves it out.
 
 from __future__ import annotations
 
+import _struct as struct
 import os
-import struct
 import sys
 from _thread import allocate_lock
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload
-    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
+    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
@@ -42,9 +42,6 @@ _MOST = 0xFFFFFFFF
 """What a dimension of a grid has room for in the driver's call."""
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5}
-_HANDLES = {"cupy": "ptr", "torch": "cuda_stream"}
-"""Where the streams of a library have their handles, at less cost than by the protocol."""
-
 _RARE = (
     "cuEventCreate",
     "cuEventRecord",
@@ -173,18 +170,17 @@ def hold(launcher: object, stream: object) -> Any:
 
 
 def configurations(launchers: dict[object, Any]) -> Any:
-    """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
+    """What finds a kernel's launchers, as `launcher.configurations` has it; None without the extension."""
     module = in_use()
-    return launchers if module is None else module.Configurations(launchers)
+    return None if module is None else module.Configurations(launchers)
 
 
-def know_stream(stream: object, handle: int) -> None:
-    """Let `configurations` read streams of this one's type, of which `handle` was read."""
-    module, kind = in_use(), type(stream)
-    attribute = _HANDLES.get(kind.__module__.partition(".")[0])
+def know_stream(kind: type, attribute: str | None) -> None:
+    """Let `configurations` read streams of this type, by an attribute or by the protocol."""
+    module = in_use()
     if module is None:
         return
-    if attribute is not None and getattr(stream, attribute, None) == handle:
+    if attribute is not None:
         with _lock:
             module.know_stream_type(kind, attribute, False)
     elif callable(getattr(kind, "__cuda_stream__", None)):

@@ -503,6 +503,23 @@ static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *num
 /* An address is unsigned: shape and strides are not. */
 static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLongLong(value) : (uint64_t)-1; }
 
+/* How arrays of a type are read, where that can be known of the type. */
+typedef struct {
+    const Exchange *exchange;
+    const LazyBits *bits;
+    PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
+    PyObject *dtype, *ndim, *c_contiguous, *data; /* what the class has of CuPy's attributes; NULL: they are looked up */
+    PyTypeObject *data_type;                      /* of what the last one gives */
+    PyObject *ptr;                                /* and what that type has of its own */
+} Access;
+
+static descrgetfunc get_attribute; /* how attributes in C are asked for their value */
+
+/* An attribute, by what its class has of it: a third of the time goes into looking that up. */
+static PyObject *attribute(PyObject *object, PyObject *described, PyObject *name) {
+    return described ? get_attribute(described, object, (PyObject *)Py_TYPE(object)) : PyObject_GetAttr(object, name);
+}
+
 static int cupy_stream_fits(Reading *reading) {
     const Source *source = READ(cupy_source);
     if (reading->cupy_checked || !source || (reading->known && !source->tells_others))
@@ -518,18 +535,20 @@ static int cupy_stream_fits(Reading *reading) {
     return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 1);
 }
 
-static int read_cupy(PyObject *array, View *view, Reading *reading) {
-    PyObject *dtype = PyObject_GetAttr(array, s_dtype);
+static int read_cupy(PyObject *array, const Access *access, View *view, Reading *reading) {
+    PyObject *dtype = attribute(array, access->dtype, s_dtype);
     if (!dtype)
         return 0;
     view->id = (uint64_t)(uintptr_t)dtype;
     Py_DECREF(dtype); /* the array has it, and the record that it may match too */
-    int64_t ndim = attribute_number(array, s_ndim);
+    PyObject *dimensions = attribute(array, access->ndim, s_ndim);
+    int64_t ndim = as_number(dimensions);
+    Py_XDECREF(dimensions);
     if (ndim < 0 || ndim > MOST_DIMENSIONS)
         return 0;
     view->ndim = (int)ndim;
     view->readonly = 0;
-    view->has_strides = !is_true(PyObject_GetAttr(array, s_c_contiguous));
+    view->has_strides = !is_true(attribute(array, access->c_contiguous, s_c_contiguous));
     view->in_elements = 0;
     if (PyErr_Occurred())
         return 0;
@@ -539,10 +558,10 @@ static int read_cupy(PyObject *array, View *view, Reading *reading) {
         return 0;
     if (view->has_strides && !read_attribute_numbers(array, s_strides, view->strides, view->ndim))
         return 0;
-    PyObject *data = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_data);
+    PyObject *data = PyErr_Occurred() ? NULL : attribute(array, access->data, s_data);
     if (!data)
         return 0;
-    PyObject *pointer = PyObject_GetAttr(data, s_ptr);
+    PyObject *pointer = attribute(data, Py_TYPE(data) == access->data_type ? access->ptr : NULL, s_ptr);
     view->address = as_address(pointer);
     Py_XDECREF(pointer);
     if (reading->several && !PyErr_Occurred())
@@ -563,13 +582,6 @@ static int torch_stream_fits(PyObject *tensor, Reading *reading) {
     Py_XDECREF(stream);
     return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 0);
 }
-
-/* How arrays of a type are read, where that can be known of the type. */
-typedef struct {
-    const Exchange *exchange;
-    const LazyBits *bits;
-    PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
-} Access;
 
 /* Views whose memory holds other numbers than they show: PyTorch negates and conjugates lazily. */
 static int is_plain_torch(PyObject *tensor, int maybe_complex, PyCFunction is_neg) {
@@ -1067,7 +1079,7 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
         View *view = &views[count++];
         view->device = -1;
         reading->flags = shape->flags[i];
-        int fits = shape->kinds[i] == CUPY        ? read_cupy(array, view, reading)
+        int fits = shape->kinds[i] == CUPY        ? read_cupy(array, &shape->access[i], view, reading)
                    : shape->kinds[i] == EXCHANGE  ? read_exchange(array, &shape->access[i], view, reading)
                    : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
                    : shape->kinds[i] == NUMBA     ? read_numba(array, view, reading)
@@ -1478,6 +1490,31 @@ static PyCFunction method_of(PyObject *object, PyObject *name) {
     return function;
 }
 
+/* What a class has of an attribute that is written in C; NULL if it has another, or decides for itself what it gives. */
+static PyObject *described(PyTypeObject *type, PyObject *name) {
+    if (PyType_GetSlot(type, Py_tp_getattro) != (void *)PyObject_GenericGetAttr)
+        return NULL;
+    PyObject *found = PyObject_GetAttr((PyObject *)type, name);
+    if (found && Py_TYPE(found) != &PyGetSetDescr_Type)
+        Py_CLEAR(found);
+    PyErr_Clear();
+    return found;
+}
+
+/* As with methods: a class that takes an attribute away keeps what it had learnt. */
+static void describe_cupy(Access *access, PyObject *array) {
+    PyTypeObject *type = Py_TYPE(array);
+    access->dtype = described(type, s_dtype);
+    access->ndim = described(type, s_ndim);
+    access->c_contiguous = described(type, s_c_contiguous);
+    access->data = described(type, s_data);
+    PyObject *data = access->data ? get_attribute(access->data, array, (PyObject *)type) : NULL;
+    if (data && (access->ptr = described(Py_TYPE(data), s_ptr)))
+        access->data_type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(data));
+    Py_XDECREF(data);
+    PyErr_Clear();
+}
+
 static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssize_t count) {
     Shape *shape = PyMem_Calloc(1, sizeof(Shape));
     if (!shape)
@@ -1496,13 +1533,21 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
             access->bits = bits && PyType_IsSubtype(type, bits->base) ? bits : NULL;
             access->is_neg = method_of(args[i], s_is_neg);
         }
+        if (shape->kinds[i] == CUPY)
+            describe_cupy(access, args[i]);
     }
     return shape;
 }
 
 static void free_shape(const Shape *shape) {
-    for (int i = 0; i < shape->count; i++)
+    for (int i = 0; i < shape->count; i++) {
+        const Access *access = &shape->access[i];
+        PyObject *const held[] = {access->dtype, access->ndim, access->c_contiguous, access->data, access->ptr,
+                                  (PyObject *)access->data_type};
+        for (size_t j = 0; j < sizeof held / sizeof *held; j++)
+            Py_XDECREF(held[j]);
         Py_DECREF(shape->types[i]);
+    }
     PyMem_Free((void *)shape);
 }
 
@@ -1852,10 +1897,24 @@ static PyObject *know_stream_type(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* The launchers of a kernel by their configurations, as users write these. */
+/* A configuration of ints and tuples of them, by value. */
+typedef struct {
+    int64_t grid[4], block[4]; /* how many numbers, 0 for an int that is in no tuple, and these */
+    int64_t shared;
+    uint64_t stream;
+    int64_t is_given;
+} Written;
+
+enum { MOST_WRITTEN = 4 };
+
+/* The launchers of a kernel by their configurations, as users write these. Those found last are at hand by value: to look
+ * them up in the dict takes a hash of the whole tuple, and for a stream object another tuple. */
 typedef struct {
     PyObject_HEAD
     PyObject *launchers; /* a dict; those for given streams by (grid, block, handle, shared) too */
+    Written written[MOST_WRITTEN];
+    Launcher *found[MOST_WRITTEN]; /* NULL where there is none */
+    unsigned count;                /* of those that there ever were */
 } Configurations;
 
 static PyTypeObject *configurations_type;
@@ -1874,9 +1933,19 @@ static PyObject *kept(PyObject *dictionary, PyObject *key) {
     return value;
 }
 
+/* The memory of a launcher that held a stream, for the next one: a program that writes the stream at each launch makes one
+ * each time. Without the GIL it would have to be locked. */
+static Launcher *spare_launcher;
+
 /* A launcher like another one, which keeps a stream alive. */
 static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
-    Launcher *held = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    Launcher *spare = spare_launcher, *held = spare;
+    if (spare) {
+        spare_launcher = NULL;
+        PyObject_Init((PyObject *)spare, launcher_type);
+    } else {
+        held = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    }
     if (held) {
         held->vectorcall = launcher_vectorcall;
         held->slow = Py_NewRef(like->slow);
@@ -1890,6 +1959,8 @@ static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
         held->positional = like->positional;
         held->owner = Py_NewRef(stream);
     }
+    if (spare)
+        PyObject_GC_Track(spare);
     return (PyObject *)held;
 }
 
@@ -1899,39 +1970,126 @@ static PyObject *hold(PyObject *module, PyObject *args) {
     return PyArg_ParseTuple(args, "O!O", launcher_type, &launcher, &stream) ? held_launcher((Launcher *)launcher, stream) : NULL;
 }
 
-/* A launcher like the one that is kept for the handle of this stream, which keeps the stream alive. */
-static PyObject *configurations_held(Configurations *self, PyObject *key, Py_ssize_t parts, PyObject *stream) {
-    PyObject *handle = handle_of(stream), *none = NULL;
+/* 0 for what is neither an int nor a tuple of one to three, of Python's own types. */
+static int read_dimensions(PyObject *value, int64_t *numbers) {
+    int overflow = 0;
+    Py_ssize_t count = PyTuple_CheckExact(value) ? PyTuple_Size(value) : 0;
+    if (count > 3 || (!count && !PyLong_CheckExact(value)))
+        return 0;
+    numbers[0] = count;
+    for (Py_ssize_t i = 0; i < (count ? count : 1); i++) {
+        PyObject *number = count ? PyTuple_GetItem(value, i) : value;
+        if (!PyLong_CheckExact(number))
+            return 0;
+        numbers[i + 1] = PyLong_AsLongLongAndOverflow(number, &overflow);
+        if (overflow)
+            return 0;
+    }
+    return 1;
+}
+
+/* 0 if a configuration is of other types; where it has a stream object, that is found, and its handle is left to be read. */
+static int read_written(PyObject *key, Written *written, PyObject **object) {
+    int overflow = 0;
+    Py_ssize_t parts = PyTuple_Size(key);
+    memset(written, 0, sizeof *written);
+    if (parts < 2 || parts > 4 || !read_dimensions(PyTuple_GetItem(key, 0), written->grid) ||
+        !read_dimensions(PyTuple_GetItem(key, 1), written->block))
+        return 0;
+    PyObject *stream = parts > 2 ? PyTuple_GetItem(key, 2) : Py_None, *shared = parts > 3 ? PyTuple_GetItem(key, 3) : NULL;
+    if (shared && !PyLong_CheckExact(shared))
+        return 0;
+    written->shared = shared ? PyLong_AsLongLongAndOverflow(shared, &overflow) : 0;
+    written->is_given = stream != Py_None;
+    if (PyLong_CheckExact(stream)) {
+        int64_t handle = PyLong_AsLongLongAndOverflow(stream, &overflow);
+        written->stream = (uint64_t)handle;
+        return !overflow && handle >= 0;
+    }
+    *object = PyLong_Check(stream) || stream == Py_None ? NULL : stream;
+    return !overflow && !PyLong_Check(stream);
+}
+
+/* The launcher at hand for a configuration, NULL if there is none. Without the GIL there never is: it is not locked. */
+static Launcher *at_hand(const Configurations *self, const Written *written) {
+    for (int i = 0; i < MOST_WRITTEN; i++)
+        if (self->found[i] && memcmp(&self->written[i], written, sizeof *written) == 0)
+            return self->found[i];
+    return NULL;
+}
+
+static void keep_at_hand(Configurations *self, const Written *written, PyObject *launcher) {
+#ifndef Py_GIL_DISABLED
+    if (Py_TYPE(launcher) != launcher_type)
+        return;
+    int at = (int)(self->count++ % MOST_WRITTEN);
+    Launcher *before = self->found[at];
+    self->found[at] = (Launcher *)Py_NewRef(launcher);
+    self->written[at] = *written;
+    Py_XDECREF((PyObject *)before); /* last: it may run other code */
+#else
+    (void)self, (void)written, (void)launcher;
+#endif
+}
+
+/* The launcher that the dict has for the handle of a stream. */
+static PyObject *kept_for_handle(const Configurations *self, PyObject *key, PyObject *handle) {
+    PyObject *none = NULL, *shared = PyTuple_Size(key) == 4 ? PyTuple_GetItem(key, 3) : (none = PyLong_FromLong(0));
+    PyObject *plain = shared ? PyTuple_Pack(4, PyTuple_GetItem(key, 0), PyTuple_GetItem(key, 1), handle, shared) : NULL;
+    PyObject *found = plain ? kept(self->launchers, plain) : NULL;
+    Py_XDECREF(none);
+    Py_XDECREF(plain);
+    return found;
+}
+
+/* For a stream object: a launcher like the one for its handle, which keeps the object alive. */
+static PyObject *configurations_held(Configurations *self, PyObject *key, Written *written, PyObject *stream) {
+    PyObject *handle = handle_of(stream);
     if (!handle) {
         if (!PyErr_Occurred())
             PyErr_SetObject(PyExc_KeyError, key);
         return NULL;
     }
-    PyObject *shared = parts == 4 ? PyTuple_GetItem(key, 3) : (none = PyLong_FromLong(0));
-    PyObject *plain = shared ? PyTuple_Pack(4, PyTuple_GetItem(key, 0), PyTuple_GetItem(key, 1), handle, shared) : NULL;
-    Py_DECREF(handle);
-    Py_XDECREF(none);
-    Launcher *found = plain ? (Launcher *)kept(self->launchers, plain) : NULL;
-    Py_XDECREF(plain);
-    if (!found || Py_TYPE((PyObject *)found) != launcher_type) {
-        if (found)
-            PyErr_SetObject(PyExc_KeyError, key);
-        Py_XDECREF((PyObject *)found);
-        return NULL;
+    if (written) {
+        written->stream = PyLong_AsUnsignedLongLong(handle);
+        if (PyErr_Occurred()) /* none of a stream's */
+            PyErr_Clear(), written = NULL;
     }
-    PyObject *held = held_launcher(found, stream);
-    Py_DECREF((PyObject *)found);
+    Launcher *ready = written ? at_hand(self, written) : NULL;
+    PyObject *found = ready ? Py_NewRef((PyObject *)ready) : kept_for_handle(self, key, handle), *held = NULL;
+    Py_DECREF(handle);
+    if (found && Py_TYPE(found) == launcher_type) {
+        if (written && !ready)
+            keep_at_hand(self, written, found);
+        held = held_launcher((Launcher *)found, stream);
+    } else if (found) {
+        PyErr_SetObject(PyExc_KeyError, key);
+    }
+    Py_XDECREF(found);
     return held;
 }
 
 static PyObject *configurations_subscript(Configurations *self, PyObject *key) {
+    Written written;
+    PyObject *stream = NULL;
+    int is_plain = 0;
     if (PyTuple_CheckExact(key)) {
         Py_ssize_t parts = PyTuple_Size(key);
-        PyObject *stream = parts == 3 || parts == 4 ? PyTuple_GetItem(key, 2) : Py_None;
-        if (stream != Py_None && !PyLong_Check(stream))
-            return configurations_held(self, key, parts, stream);
+        is_plain = read_written(key, &written, &stream);
+        if (!is_plain) {
+            stream = parts == 3 || parts == 4 ? PyTuple_GetItem(key, 2) : Py_None;
+            stream = stream == Py_None || PyLong_Check(stream) ? NULL : stream;
+        }
+        if (stream)
+            return configurations_held(self, key, is_plain ? &written : NULL, stream);
     }
-    return kept(self->launchers, key);
+    Launcher *ready = is_plain ? at_hand(self, &written) : NULL;
+    if (ready)
+        return Py_NewRef((PyObject *)ready);
+    PyObject *found = kept(self->launchers, key);
+    if (found && is_plain)
+        keep_at_hand(self, &written, found);
+    return found;
 }
 
 static PyObject *configurations_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -1948,6 +2106,8 @@ static PyObject *configurations_new(PyTypeObject *type, PyObject *args, PyObject
 static int configurations_traverse(Configurations *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->launchers);
+    for (int i = 0; i < MOST_WRITTEN; i++)
+        Py_VISIT(self->found[i]);
     return 0;
 }
 
@@ -1955,6 +2115,8 @@ static int configurations_clear(Configurations *self) {
     PyObject *launchers = self->launchers;
     self->launchers = PyDict_New();
     Py_XDECREF(launchers);
+    for (int i = 0; i < MOST_WRITTEN; i++)
+        Py_CLEAR(self->found[i]);
     return 0;
 }
 
@@ -1962,6 +2124,8 @@ static void configurations_dealloc(Configurations *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->launchers);
+    for (int i = 0; i < MOST_WRITTEN; i++)
+        Py_XDECREF((PyObject *)self->found[i]);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -1998,6 +2162,11 @@ static int launcher_clear(Launcher *self) {
 
 static void launcher_dealloc(Launcher *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
+#ifdef Py_GIL_DISABLED
+    int may_stay = 0;
+#else
+    int may_stay = self->owner != NULL;
+#endif
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->slow);
     Py_XDECREF(self->owner);
@@ -2005,7 +2174,10 @@ static void launcher_dealloc(Launcher *self) {
     Py_XDECREF(self->names); /* of strings, and numbers or itself in `defaults`: neither needs the garbage collector */
     Py_XDECREF(self->defaults);
     Py_XDECREF((PyObject *)self->records);
-    PyObject_GC_Del(self);
+    if (may_stay && !spare_launcher)
+        spare_launcher = self;
+    else
+        PyObject_GC_Del(self);
     Py_DECREF(type);
 }
 
@@ -2115,8 +2287,8 @@ static PyGetSetDef launcher_attributes[] = {
 #endif
 
 static PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream, attributes): a launcher with a "
-                "quick path before it."},
+    /* What it is made of, (slow, records, (grid x, y, z, block x, y, z, shared), stream, attributes), is for who makes it. */
+    {Py_tp_doc, "A kernel with a launch configuration; call it with the kernel's arguments."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
     {Py_tp_getattro, launcher_getattro},
@@ -2196,6 +2368,7 @@ static int execute(PyObject *module) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*names[i].place && !(*names[i].place = PyUnicode_InternFromString(names[i].text)))
             return -1;
+    get_attribute = (descrgetfunc)PyType_GetSlot(&PyGetSetDescr_Type, Py_tp_descr_get);
     if (!plan_type && !(plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec)))
         return -1;
     if (!records_type && !(records_type = (PyTypeObject *)PyType_FromSpec(&records_spec)))

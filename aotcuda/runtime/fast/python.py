@@ -16,6 +16,7 @@ the slot is taken: who unloads empties `live` first, and then waits for the slot
 
 from __future__ import annotations
 
+from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 DECLINED = -1
 _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+_NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 _TEMPLATE = """
 def bind(launch, targets, stream, context, device):
@@ -64,7 +66,7 @@ _ATTEMPT = """
                 except Exception:
                     pass
                 else:
-                    return launch({configuration}, kernel{n}, {handed})
+                    {launched}
             finally:
                 give_back{n}(slot)
 """
@@ -77,15 +79,50 @@ class Place:
         current: `cuCtxGetCurrent`, for a launch that depends on which context is current; None if it does not.
         several: Whether there are several GPUs, and so arrays and streams may be of another one.
         call: The driver's functions that are asked about these.
+        ordering: What launches that wait for a stream.
     """
 
-    __slots__ = ("call", "current", "several")
+    __slots__ = ("call", "current", "ordering", "several")
 
     def __init__(self, driver: Driver, *, one_context: bool) -> None:
         names = ("cuPointerGetAttribute", "cuStreamIsCapturing", "cuStreamGetCtx")
         self.call = {name: driver.call[name] for name in names}
         self.current = None if one_context else driver.call["cuCtxGetCurrent"]
         self.several = len(driver.devices) > 1
+        self.ordering = Ordering(driver)
+
+
+class Ordering:
+    """Launches that wait for another stream, where their data is."""
+
+    __slots__ = ("_call", "_launch")
+
+    def __init__(self, driver: Driver) -> None:
+        names = ("cuStreamIsCapturing", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy_v2")
+        self._call = [driver.call[name] for name in names]
+        self._launch = driver.launch
+
+    def around(self, ready: int, mutual: int, stream: int, *launch: object) -> int:
+        """Launch on `stream` once `ready` is there, which then waits for the launch too if that is `mutual`.
+
+        The driver's code, or `DECLINED` where the general path has more to say: captures have rules of their own.
+        """
+        is_capturing, create, record, wait, destroy = self._call
+        status, event = ctypes.c_int(), ctypes.c_void_p()
+        for each in (ready, stream):
+            if is_capturing(each, ctypes.byref(status)) or status.value:
+                return DECLINED
+        if create(ctypes.byref(event), _NO_TIMING):
+            return DECLINED
+        try:
+            if record(event, ready) or wait(stream, event, 0):
+                return DECLINED
+            code = self._launch(*launch)
+            if mutual and not code:
+                code = record(event, stream) or wait(ready, event, 0)
+            return code
+        finally:
+            destroy(event)  # the driver keeps it until the waits are over
 
 
 class FastPaths:
@@ -166,10 +203,14 @@ def specialise(
         writer.places.append(f"if stream > 2 and ({gone} or slot[3].value != context): raise LookupError")
     places = "\n                    ".join(writer.places)
     configuration = "configurations{}[stream]" if writer.asks_stream else "configuration{}"
+    launched = "return launch({configuration}, kernel{n}, {handed})"
+    if writer.waits:
+        scope["around"] = place.ordering.around
+        launched += " if not other else around(other, mutual, stream, {configuration}, kernel{n}, {handed})"
     source = _TEMPLATE.format(
         targets=", ".join(f"(configurations{n}, kernel{n})" for n, *_ in attempts),
         bound="; ".join(f"configuration{n} = configurations{n}[stream]" for n, *_ in attempts),
-        checks="\n            ".join(writer.checks) or "pass",
+        checks="\n            ".join([*(["other = mutual = 0"] if writer.waits else []), *writer.checks]) or "pass",
         attempts="".join(
             _ATTEMPT.format(
                 n=n,
@@ -177,8 +218,7 @@ def specialise(
                 late=late,
                 place=places,
                 values=values,
-                configuration=configuration.format(n),
-                handed=handed,
+                launched=launched.format(configuration=configuration.format(n), n=n, handed=handed),
             )
             for n, condition, late, values, handed in attempts
         ),
@@ -234,6 +274,7 @@ class Writer:
             raising.
         values: The expressions for that overload, in the order of the parameter block.
         names: The objects that all of these refer to.
+        waits: Whether a launch may have to wait for another stream.
     """
 
     def __init__(self, *, several: bool, single: bool, given: bool) -> None:
@@ -246,6 +287,7 @@ class Writer:
         self.late: list[str] = []
         self.values: list[str] = []
         self.names: dict[str, object] = {}
+        self.waits = False
         self._count = 0
         self._conditions: list[str] = []
         self._arrays: dict[str, _Array] = {}
@@ -455,7 +497,7 @@ class Writer:
             self.checks.append(f"if {name}.data.device_id != device: return -1")
         if "cupy_stream" not in self.names and arrays.cupy_says_stream():
             self.names["cupy_stream"] = arrays.cupy_stream()
-            self.checks.append("if (cupy_stream().ptr or 1) != same: return -1")
+            self._wait_for("cupy_stream().ptr", mutual=True)
         own = arrays.inherits(array, "ndarray", "__len__", "shape", "strides", "_c_contiguous", "_f_contiguous")
         extents = self._extents(name, ndim, f"len({name})" if own else "")
         orders = {"C": f"{name}._c_contiguous"}
@@ -485,7 +527,7 @@ class Writer:
         current = arrays.torch_stream()
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
-            self.checks.append("if (torch_stream(device) or 1) != same: return -1")
+            self._wait_for("torch_stream(device)", mutual=False)
         # A tensor's len() is a Python function of 0.5 us; its numel() takes a sixth of that.
         extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
         bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
@@ -585,6 +627,17 @@ class Writer:
             ]
         unit = f"{step} == {itemsize}"
         return _Array(address, [extent], {"C": unit, "F": unit}, lambda: ([step], ""))
+
+    def _wait_for(self, stream: str, *, mutual: bool) -> None:
+        """Note that the launch waits for a stream, if it is another one; one such stream is enough for this path."""
+        ready = self._fresh("w")
+        self.waits = True
+        self.checks += [
+            f"{ready} = {stream} or 1",
+            f"if {ready} != same:",
+            f"    if other and other != {ready}: return -1",
+            f"    other = {ready}{'; mutual = 1' if mutual else ''}",
+        ]
 
     def _lies_here(self, address: str) -> None:
         """Where there are several GPUs: decline an address on another one."""

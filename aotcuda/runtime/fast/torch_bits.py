@@ -9,9 +9,8 @@ a process. Where anything is otherwise than here, the methods are asked.
 
 from __future__ import annotations
 
+import ctypes  # which PyTorch has imported
 import sys
-
-from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +50,8 @@ def find() -> tuple[type, int, int, int] | None:
         )
         told = [(tensor.is_neg(), tensor.is_conj()) for tensor in tensors]
         implementations = [tensor._cdata for tensor in tensors]  # noqa: SLF001
-        pointer = _place([id(tensor) for tensor in tensors], implementations, base.__basicsize__)
+        objects = [ctypes.c_void_p.from_buffer(ctypes.py_object(tensor)).value or 0 for tensor in tensors]
+        pointer = _place(objects, implementations, base.__basicsize__)
         word = _place(implementations, keys, _MOST)
         same = [(bool(key & negative), bool(key & conjugated)) for key in keys] == told
     except MemoryError:
