@@ -214,6 +214,7 @@ BUILT_IN: Mapping[str, Registration] = {
         internals=("triton",),
         imports="triton",
         variables=Variables(prefixes=("TRITON_", "MLIR_")),
+        widens=False,
         assembles=True,
     ),
     "cuda-cpp": Registration(

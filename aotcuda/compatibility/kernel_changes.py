@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aotcuda import frontends
 from aotcuda.compatibility.change import Change, became, named, others, shown
 
 if TYPE_CHECKING:
@@ -21,14 +22,20 @@ def kernels(before: Manifest, after: Manifest) -> Iterator[Change]:
     old, new = ({kernel["name"]: kernel for kernel in side["kernels"]} for side in (before, after))
     yield from named("kernel", old, new)
     for name in sorted(old.keys() & new.keys()):
-        yield from _overloads(old[name], new[name])
+        yield from _overloads(old[name], new[name], _falling_back(after))
 
 
-def _overloads(before: Kernel, after: Kernel) -> Iterator[Change]:
+def _falling_back(after: Manifest) -> str:
+    """What becomes of calls with a signature that a module has no more."""
+    front_end = frontends.find(after["frontend"])
+    return "are compiled by the JIT fallback, or fail" if front_end is None or front_end.widens else "fail"
+
+
+def _overloads(before: Kernel, after: Kernel, calls: str) -> Iterator[Change]:
     name = before["name"]
     old, new = ({item["signature"]: item for item in side["overloads"]} for side in (before, after))
     for signature in (item for item in old if item not in new):
-        text = "the signature is no longer packaged; such calls are compiled by the JIT fallback, or fail"
+        text = f"the signature is no longer packaged; such calls {calls}"
         yield Change(kind="kernel", name=f"{name} {signature}", text=text, breaks=True, old=signature)
     for signature in (item for item in new if item not in old):
         yield Change(kind="kernel", name=f"{name} {signature}", text="the signature is added", new=signature)

@@ -83,10 +83,12 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
             f"{line:<{wide}}{text if width is None else _cut(text, width - wide)}".rstrip()
             for line, text in zip(lines, signatures, strict=True)
         ]
-    spilling = sum(bool(image.spills) for image in worst)
+    spilling = f"{sum(bool(image.spills) for image in worst)} spill registers"
+    if unknown := sum(image.spills is None for image in worst):
+        spilling += f", of {unknown} that is not known"
     full = sum((image.registers or 0) >= MOST_REGISTERS for image in worst)
     note = (
-        f"{len(kernels)} kernels and signatures; {spilling} spill registers, {full} use all {MOST_REGISTERS}. Each "
+        f"{len(kernels)} kernels and signatures; {spilling}, {full} use all {MOST_REGISTERS}. Each "
         "number is the largest of any target, and worst is the target that spills most or has the most registers."
     )
     return "\n".join([*lines, "", *textwrap.wrap(note, width or WIDTH)])

@@ -9,6 +9,7 @@
     loader              which images are launched now; loading, replacing and unloading them; those of a wheel
     origins             where others come from: an editable install's, or those of a tree that was never built
     loaded              the images that are launched now, with the overloads of their kernels
+    loaded_library      images in the driver, and their kernels on each GPU
     driver              libcuda
     streams             streams of every library; `AOTCUDA_SYNCHRONIZE`: launches that wait
     c_types             the little of ctypes that this takes, without the rest of it
@@ -17,14 +18,14 @@
         reading         how an argument is read, by its type alone, and what errors call it
         arrays, dlpack  device arrays of every library; views: what any of them may say of itself
         scalars         which Python values count as scalars, and which parameters take them
-        parameters      the kinds of parameters, and what each takes
+        parameters      the kinds of parameters, and what each takes; other_parameters: those beside numbers and arrays
         overloads       which overload the arguments select, and how they lie in its parameter block
         signature       the signature that arguments ask for, which the JIT fallback compiles
         host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
         mismatch        the texts of errors: why nothing fits
     fast/               the same once more, fast: python writes functions, extension tells the C extension
-    images/             choice: which image a GPU takes, and why; loaded_library: images in the driver, and their
-                        kernels on each GPU; callbacks; debug_exceptions: what debug kernels raise
+    images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
+                        debug_exceptions: what debug kernels raise
     jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
                         recipe: what to build from; sources: whether it has changed; cache_key, cache, cache_files,
                         cache_lock

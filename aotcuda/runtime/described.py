@@ -6,14 +6,23 @@ from inspect import Parameter, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Kernel
+    from collections.abc import Sequence
+    from typing import Any
+
+    from aotcuda.manifest import Argument, Kernel
+    from aotcuda.manifest import Parameter as Described
 
 
 def doc(record: Kernel) -> str:
     """The text for `help`: how it is launched, what its author says, and what it is packaged for."""
     name, overloads = record["name"], record["overloads"]
-    calls = dict.fromkeys(", ".join(item["name"] for item in overload["parameters"]) for overload in overloads)
-    configuration = "grid" if "arguments" in record else "grid, block"
+    if "arguments" in record:
+        configuration = "grid"
+        named = [f"{each['name']}{'=...' if each.get('keyword') else ''}" for each in record["arguments"]]
+        calls = {", ".join(named): None}
+    else:
+        configuration = "grid, block"
+        calls = dict.fromkeys(", ".join(item["name"] for item in overload["parameters"]) for overload in overloads)
     parts = ["\n".join(f"{name}[{configuration}]({call})" for call in calls)]
     if record.get("doc"):
         parts.append(record["doc"])
@@ -22,21 +31,29 @@ def doc(record: Kernel) -> str:
 
 
 def signature(record: Kernel) -> Signature:
-    """The parameters of a kernel, by position alone; `*args` if its overloads name them differently."""
+    """The parameters of a kernel; `*args` if its overloads name them differently, or as no name of Python's.
+
+    They are by position alone, but for kernels that are launched by their grid: those take them by name, too.
+    """
     names = {tuple(item["name"] for item in overload["parameters"]) for overload in record["overloads"]}
     if len(names) == 1:
-        (row,) = names
-        types = zip(
-            *[[item["type"] for item in overload["parameters"]] for overload in record["overloads"]], strict=True
-        )
-        shown = [" | ".join(dict.fromkeys(column)) for column in types]
+        columns = zip(*[overload["parameters"] for overload in record["overloads"]], strict=True)
         try:
-            return Signature(
-                [
-                    Parameter(name, Parameter.POSITIONAL_ONLY, annotation=text)
-                    for name, text in zip(row, shown, strict=True)
-                ]
-            )
+            if "arguments" in record:
+                return Signature([_argument(*each) for each in zip(record["arguments"], columns, strict=True)])
+            return Signature([_parameter(column[0]["name"], Parameter.POSITIONAL_ONLY, column) for column in columns])
         except ValueError:  # another front end's names, which are none of Python's
             pass
     return Signature([Parameter("args", Parameter.VAR_POSITIONAL)])
+
+
+def _argument(argument: Argument, column: Sequence[Described]) -> Parameter:
+    """A parameter with its default: the source's, or None for what the variant has."""
+    kind = Parameter.KEYWORD_ONLY if argument.get("keyword") else Parameter.POSITIONAL_OR_KEYWORD
+    left_out = None if all(item.get("optional") for item in column) else Parameter.empty
+    return _parameter(argument["name"], kind, column).replace(default=argument.get("default", left_out))
+
+
+def _parameter(name: str, kind: Any, column: Sequence[Described]) -> Parameter:
+    types = [repr(item["value"]) if item["kind"] == "constant" else item["type"] for item in column]
+    return Parameter(name, kind, annotation=" | ".join(dict.fromkeys(types)))

@@ -44,6 +44,8 @@ class _Callable:
         self._linked = linked
         self._records = records
         self._types: dict[str, Any] = {}
+        prototypes = "\n".join([f"{record['prototype']}  // {record['signature']}" for record in records])
+        self.__doc__ = f"{prototypes}\n\nFor kernels to call on the GPU; the host cannot."
 
     def __call__(self, *_args: object, **_named: object) -> Any:
         """Say what a device function is; on the GPU it is called, by kernels.

@@ -360,8 +360,8 @@ class ForAll:
     def __init__(
         self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
     ) -> None:
-        from aotcuda.runtime.images.loaded_library import again  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
+        from aotcuda.runtime.loaded_library import again  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
         if type(n) is not int or n < 0:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.runtime.arguments.overloads import PackedOverload
-    from aotcuda.runtime.images.loaded_library import DeviceKernel
+    from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
 ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registers": 4}

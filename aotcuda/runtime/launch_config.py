@@ -14,8 +14,8 @@ from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.images.loaded_library import DeviceKernel
     from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
+    from aotcuda.runtime.loaded_library import DeviceKernel
 
     Dimensions = tuple[int, int, int]
 

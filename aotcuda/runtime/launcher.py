@@ -11,7 +11,7 @@ import os
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.images.loaded_library import again
+from aotcuda.runtime.loaded_library import again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.fast.extension import Records
     from aotcuda.runtime.fast.python import Bind, FastPath
-    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration, Dimensions
     from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.loader import Loader
 
 _COOPERATIVE_TOO_LARGE = 720

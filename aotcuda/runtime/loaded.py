@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.fast.python import Bind, FastPaths
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.jit.fallback import Case, Fallback
     from aotcuda.runtime.jit.sources import Sources
+    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 
     class OnDemand(Protocol):
         """What makes the JIT fallback when it is first asked for it; `aotcuda.runtime.loader` has it."""

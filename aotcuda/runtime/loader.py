@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice, Tier
-    from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.jit.fallback import Buildable, Fallback
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import LoadedLibrary
 
     class Source(Protocol):
         """Where a module's images come from.
@@ -110,7 +110,7 @@ class Packaged:
 
     def load(self, _fallback: OnDemand) -> LoadedLibrary:
         """See Source."""
-        from aotcuda.runtime.images.loaded_library import LoadedLibrary  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415 (see above)
 
         return LoadedLibrary(self.outline().head, os.path.dirname(self._path))
 
@@ -216,7 +216,7 @@ class Loader:
         if loaded is not None:
             return dict(loaded.library.choices)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.images.loaded_library import survey  # noqa: PLC0415
+        from aotcuda.runtime.loaded_library import survey  # noqa: PLC0415
 
         return survey(self.outline.head, drivers.get())
 

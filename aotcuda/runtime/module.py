@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from aotcuda.runtime.images.choice import Choice, Tier
-    from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
+    from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.loader import Loader, Source
     from aotcuda.runtime.simulator import Simulator
 

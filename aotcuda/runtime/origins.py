@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Outline
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.images.loaded_library import LoadedLibrary
     from aotcuda.runtime.jit.fallback import Compiled
     from aotcuda.runtime.jit.recipe import Recipe
+    from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.loader import OnDemand
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.overloads import Selection
-    from aotcuda.runtime.images.loaded_library import DeviceKernel
     from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
 NOWHERE = -1

@@ -117,6 +117,18 @@ def test_adding_breaks_nobody_and_removing_does(whole):
     assert [change.breaks for change in found(fewer, whole)] == [False]
 
 
+@pytest.mark.parametrize(
+    ("frontend", "calls"),
+    [("numba-cuda", "are compiled by the JIT fallback, or fail"), ("triton", "fail"), ("cuda-cpp", "fail")],
+)
+def test_what_becomes_of_calls_that_nothing_takes_is_the_front_ends(whole, frontend, calls):
+    before, after = copy.deepcopy(whole), copy.deepcopy(whole)
+    before["frontend"] = after["frontend"] = frontend
+    del after["kernels"][0]["overloads"][1]
+    (change,) = found(before, after)
+    assert change.text == f"the signature is no longer packaged; such calls {calls}"
+
+
 def axpy(manifest: dict[str, Any]) -> dict[str, Any]:
     overload: dict[str, Any] = manifest["kernels"][0]["overloads"][0]
     return overload

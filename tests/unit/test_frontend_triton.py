@@ -244,6 +244,7 @@ hooked = triton.jit(plain)
 hooked.add_pre_run_hook(hook)
 guessed = triton.heuristics({"BLOCK": lambda args: 128})(add)
 tuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, pre_hook=hook)], key=["n"])(add)
+untuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2)], key=["n"])(add)
 """
 
 
@@ -264,6 +265,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
         ({"python": "hooked"}, SourceError, "add: triton_sources.hooked has launch hooks (add_pre_run_hook)"),
         ({"python": "guessed"}, SourceError, "add: triton_sources.guessed is wrapped in @triton.heuristics"),
         ({"python": "tuned"}, SourceError, "add: triton_sources.tuned has a pre_hook in its configs"),
+        (
+            {"python": "untuned"},
+            SourceError,
+            "add.configs: triton_sources.untuned is autotuned, and the table does not say what is to be BLOCK; take it",
+        ),
         ({"python": "ad"}, SourceError, "add: triton_sources has no function ad; did you mean add?"),
         ({}, CompileError, "add.constexprs: BLOCK is missing, a tl.constexpr of add; write for example"),
         (

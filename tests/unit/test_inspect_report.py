@@ -293,6 +293,16 @@ def test_the_summary_has_the_largest_of_each_number_and_the_target_that_is_worst
     assert "signature" not in summary.render(report(), width=60).splitlines()[0]
 
 
+def test_the_summary_says_of_how_many_kernels_spills_are_not_known() -> None:
+    (module,) = report().modules
+    _, kernel = module.symbols
+    unknown = dataclasses.replace(
+        kernel, images=tuple(dataclasses.replace(image, spills=None) for image in kernel.images)
+    )
+    found = Report(modules=(dataclasses.replace(module, symbols=(kernel, unknown)),))
+    assert "2 kernels and signatures; 1 spill registers, of 1 that is not known, 2 use" in summary.render(found)
+
+
 def test_the_summary_of_two_builds_of_a_module_says_which_is_which(tmp_path: Path) -> None:
     one, two = modules.write_wheel(tmp_path / "old"), modules.write_wheel(tmp_path / "new")
     found = Report(modules=(*collect(str(one)).modules, *collect(str(two)).modules))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import struct
 import sys
@@ -210,6 +211,13 @@ def test_streams_are_given_by_configure_and_the_rest_is_the_kernels(cuda, packag
         k.forall(10)
     with pytest.raises(CallError, match=r"^mypkg.kernels.k needs a configuration: k\[grid\]\(\.\.\.\)$"):
         k(x, 1.0, 16)
+
+
+def test_help_and_the_signature_tell_what_may_be_given_by_name_or_left_out(package) -> None:
+    k = package()
+    assert k.__doc__.splitlines()[0] == "k[grid](x, factor, n, BLOCK, ACT, num_warps=...)"
+    shown = "(x: '*fp32', factor: 'fp32', n: 'i32', BLOCK: '128 | 1024', ACT: \"None | 'relu' | True\" = None, *, "
+    assert str(inspect.signature(k)) == f"{shown}num_warps: '1 | 8' = None)"
 
 
 def test_an_error_of_the_driver_tells_the_grid_and_the_kernels_own_block(cuda, package) -> None:

@@ -87,6 +87,12 @@ class TestExports:
         assert isinstance(raised.value, TypeError)  # as Python has it
         assert isinstance(raised.value, ValueError)  # and Numba
 
+    def test_help_shows_the_prototype_of_a_device_function(self, module):
+        shown = pydoc.render_doc(module.add_i32, renderer=pydoc.plaintext)
+        assert "int32_t add_i32(int32_t, int32_t)  // int32(int32, int32)" in shown
+        assert "Linkable" not in shown
+        assert aotcuda.DeviceFunction.__doc__.startswith("An exported device function")
+
     def test_a_device_function_cannot_be_called_on_the_host(self, module):
         assert module.add_i32.prototype == "int32_t add_i32(int32_t, int32_t)"
         assert module.add_i32.signature == "int32(int32, int32)"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import _ctypes
 import threading
 
 import pytest
 
-from aotcuda.runtime.images.loaded_library import LoadedLibrary
+from aotcuda.runtime.loaded_library import LoadedLibrary
 from aotcuda.runtime.loader import Loader
 from support import manifests
 from support.manifests import kernel
@@ -23,6 +24,7 @@ HEAVY = [
     "inspect",
     "threading",
 ]
+FALLS_BACK = not hasattr(_ctypes, "POINTER")  # to ctypes, as from Python 3.14 on
 LAUNCH = """
 class Array:
     __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
@@ -49,6 +51,48 @@ def imported(cuda, code, **environment):
         f"import os, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))", **environment
     )
     return set(shown.split())
+
+
+FIRST_LAUNCH = {
+    "aotcuda",
+    "aotcuda.lazy_errors",
+    "aotcuda.manifest",
+    "aotcuda.runtime",
+    "aotcuda.runtime.arguments",
+    "aotcuda.runtime.arguments.arrays",
+    "aotcuda.runtime.arguments.overloads",
+    "aotcuda.runtime.arguments.parameters",
+    "aotcuda.runtime.arguments.reading",
+    "aotcuda.runtime.arguments.scalars",
+    "aotcuda.runtime.arguments.views",
+    "aotcuda.runtime.c_types",
+    "aotcuda.runtime.driver",
+    "aotcuda.runtime.fast",
+    "aotcuda.runtime.fast.extension",
+    "aotcuda.runtime.kernel",
+    "aotcuda.runtime.launch_config",
+    "aotcuda.runtime.launcher",
+    "aotcuda.runtime.loaded",
+    "aotcuda.runtime.loaded_library",
+    "aotcuda.runtime.loader",
+    "aotcuda.runtime.module",
+    "aotcuda.system",
+}
+"""What the first launch of a plain kernel imports of aotcuda, whichever its fast path: each more costs it 0.1 ms."""
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+@pytest.mark.parametrize("extension", ["0", "1"])
+def test_a_first_launch_imports_these_modules_and_no_more(packaged, load, extension):
+    cuda = packaged(load)
+    code = f"import mypkg.kernels\n{LAUNCH}"
+    found = imported(cuda, code, AOTCUDA_EXTENSION=extension)
+    path = {"aotcuda.runtime.fast.python", "aotcuda.runtime.fast._launch"}
+    assert len(path & found) == 1
+    assert {name for name in found - path if name.startswith("aotcuda")} == FIRST_LAUNCH
+    # Of the standard library only what is in C, and `__future__`; from Python 3.14 on ctypes, too.
+    others = found - imported(cuda, "import ctypes") if FALLS_BACK else found
+    assert [name for name in others if not name.startswith(("_", "aotcuda", "mypkg"))] == []
 
 
 @pytest.mark.parametrize("load", ["import", "first-use"])

@@ -8,7 +8,7 @@ import pytest
 import aotcuda
 from aotcuda.errors import ConfigError, CudaError
 from aotcuda.runtime import driver
-from aotcuda.runtime.arguments import parameters
+from aotcuda.runtime.arguments import other_parameters, parameters
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -105,7 +105,7 @@ class TestSet:
         assert str(caught.value).endswith(f"argument 2, last: {last['type']}{words}")
 
     def test_every_kind_of_parameter_can_be_told(self):
-        for kind in parameters._KINDS.values():
+        for kind in (*parameters._KINDS.values(), *other_parameters.KINDS.values()):
             assert type(kind).given is not parameters.Kind.given
 
     @pytest.mark.parametrize("form", ["memref", "empty", "scalar array"])

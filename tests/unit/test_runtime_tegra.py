@@ -11,7 +11,8 @@ from aotcuda.binary import fatbin
 from aotcuda.builder.link import nvfatbin
 from aotcuda.builder.link.images import Image
 from aotcuda.errors import ManifestError
-from aotcuda.runtime.images import loaded_library, subset
+from aotcuda.runtime import loaded_library
+from aotcuda.runtime.images import subset
 from support import images, manifests
 
 if TYPE_CHECKING:

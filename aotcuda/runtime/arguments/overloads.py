@@ -26,7 +26,7 @@ that does not concern the launch (KeyboardInterrupt, SystemExit, MemoryError) pa
 
 from __future__ import annotations
 
-import struct
+import _struct as struct
 
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
@@ -88,6 +88,10 @@ class PackedOverload:
         self.live = live
         self.parameters = overload["parameters"]
         self.size = overload["parameter_bytes"]
+        if not all(map(parameters.is_known, self.parameters)):
+            from aotcuda.runtime.arguments.other_parameters import KINDS  # noqa: PLC0415 (most kernels have none)
+
+            parameters.know(KINDS)
         try:
             fields = self._fields(zeros=True)
             block = struct.Struct(_format(fields, self.size))
@@ -96,7 +100,7 @@ class PackedOverload:
             self.apart = [(first, second) for first, second in overload.get("apart", ())]
             for at in [at for pair in self.apart for at in pair]:
                 self.parameters[at]["dtype"]  # an array's
-        except (LookupError, TypeError, ValueError, struct.error) as error:
+        except (LookupError, TypeError, ValueError, struct.error) as error:  # type: ignore[attr-defined]
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise errors.ManifestError(message) from None
         self.forms = [parameters.form(parameter) for parameter in self.parameters]
@@ -349,7 +353,7 @@ class OverloadTable:
                 slot = overload.take()
                 try:
                     overload.pack_into(slot[0], 0, *values)
-                except (struct.error, OverflowError):  # a number is out of its parameter's range
+                except (struct.error, OverflowError):  # type: ignore[attr-defined]  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
                 return overload, slot, values, pending, stream

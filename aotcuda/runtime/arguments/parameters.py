@@ -1,5 +1,8 @@
 """The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest.
 
+Numbers and arrays are here, which nearly every kernel takes; the others are in
+`aotcuda.runtime.arguments.other_parameters`, which who meets one imports.
+
 This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
 one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
 function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
@@ -9,11 +12,10 @@ path does just this. The fast paths are made from the same classes: `write` says
 
 from __future__ import annotations
 
-import struct
-import sys
+import _struct as struct
 from _operator import itemgetter
 
-from aotcuda.runtime.arguments import arrays, reading, scalars, views
+from aotcuda.runtime.arguments import arrays, scalars, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
         def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None: ...
 
 
-_WRITABLE = "pass a writable array, or declare the parameter read-only"
+WRITABLE = "pass a writable array, or declare the parameter read-only"
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
-_NO_BOUNDS = (-(2**63), 2**63 - 1)
+NO_BOUNDS = (-(2**63), 2**63 - 1)
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
 
 
@@ -127,7 +129,7 @@ class Scalar(Kind):
         return [(offset, form, False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return _out_of_range(self, parameter, arg, read)
+        return out_of_range(self, parameter, arg, read)
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         large = parameter["kind"] == "scalar" and parameter["format"] == "Q"
@@ -156,93 +158,6 @@ class Scalar(Kind):
         return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
 
 
-class Pointer(Kind):
-    """An address, as an int or a `ctypes.c_void_p`."""
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return 0
-        return 0 if reading.is_pointer(value) else None
-
-    def fit(self, parameter: Parameter) -> Fit:
-        return scalars.fit_plain
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", False)]
-
-    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return _out_of_range(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return _address(parameter, block)
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if reading.is_pointer(arg):
-            held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
-            writer.pack(f"{held}({name}) or 0")
-        else:
-            writer.pack(writer.number(name, arg))
-
-    def record(self, parameter: Parameter) -> tuple[object, ...]:
-        return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
-
-
-class Datetime(Kind):
-    """A datetime or timedelta of NumPy's in the parameter's unit, or a count of it."""
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return 1
-        return 0 if reading.is_datetime(value) else None
-
-    def fit(self, parameter: Parameter) -> Fit:
-        dtype = parameter["dtype"]
-
-        def fit(read: Any, values: list[object]) -> bool:
-            unit, count = read if isinstance(read, tuple) else (dtype, read)
-            values.append(count)
-            return bool(unit == dtype)
-
-        return fit
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "q", False)]
-
-    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return _wrong_dtype(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        (count,) = struct.unpack_from("<q", block, parameter["offset"])
-        return f"{parameter['type']} {count}"
-
-
-class Record(Kind):
-    """One structured element on the GPU: an array of a single one, whose address is passed."""
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if arrays.family(value) is None else 0
-
-    def fit(self, parameter: Parameter) -> Fit:
-        dtype = parameter["dtype"]
-
-        def fit(view: View | None, values: list[object]) -> bool:
-            if view is None or view[0] != dtype or any(extent != 1 for extent in view[2]):
-                return False
-            values.append(view[1])
-            return True
-
-        return fit
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", True)]
-
-    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return _wrong_dtype(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return _address(parameter, block)
-
-
 class Array(Kind):
     """A device array of one dtype and number of dimensions; its words are made from its view.
 
@@ -258,7 +173,7 @@ class Array(Kind):
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
         writable, itemsize = not parameter.get("readonly", False), views.item_bytes(parameter["dtype"])
         counts_elements = in_elements(parameter)
-        pick = _picker([_names(ndim).index(word) for word in (*parameter["words"], *_sizes(parameter))])
+        pick = _picker([_names(ndim).index(word) for word in (*parameter["words"], *sizes(parameter))])
         is_line = ndim == 1 and layout != "A"
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
         first = -len(parameter.get("sizes", ()))
@@ -304,7 +219,7 @@ class Array(Kind):
             (parameter["offset"] + 8 * at, "Q" if word == "data" else "q", word == "data")
             for at, word in enumerate(parameter["words"])
             if zeros or word != "zero"
-        ] + _size_fields(parameter)
+        ] + size_fields(parameter)
 
     def wanted(self, parameter: Parameter) -> str:
         return f"{views.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
@@ -324,13 +239,13 @@ class Array(Kind):
                 f"order as {wanted} promises; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {wanted} was compiled as writable; {_WRITABLE}"
+            return f"is read-only, and {wanted} was compiled as writable; {WRITABLE}"
         if layout == "A" and in_elements(parameter) and any(stride % itemsize for stride in strides):
             return (
                 f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
                 "pass a contiguous copy"
             )
-        return _broken_promise(parameter, read) or _too_large(self, parameter, read)
+        return _broken_promise(parameter, read) or too_large(self, parameter, read)
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
@@ -338,7 +253,7 @@ class Array(Kind):
     def given(self, parameter: Parameter, block: bytes) -> str:
         words, ndim = parameter["words"], parameter["ndim"]
         if ndim and "shape0" not in words:  # the kernel is told where it lies, and no more
-            return _address(parameter, block)
+            return address(parameter, block)
         numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
         shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
         itemsize = views.item_bytes(parameter["dtype"])
@@ -353,7 +268,7 @@ class Array(Kind):
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        words = bytes(map(_word, parameter["words"]))
+        words = bytes(map(word_code, parameter["words"]))
         itemsize = views.item_bytes(dtype)
         layout, ndim = parameter["layout"], parameter["ndim"]
         divisor = parameter.get("divisor", 1)
@@ -367,315 +282,27 @@ class Array(Kind):
             int(writable),
             words,
             dtype,
-            _size_records(parameter),
+            size_records(parameter),
             divisor,
-            *_NO_BOUNDS,
+            *NO_BOUNDS,
             None,
         )
 
 
-class Buffer(Kind):
-    """A C-contiguous device array of one dtype, whatever its dimensions: the kernel gets its address alone.
-
-    A read-only array fits only a parameter that is `readonly`, as `const float *` is.
-    """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if arrays.family(value) is None else 0
-
-    def fit(self, parameter: Parameter) -> Fit:
-        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        itemsize, sizes = views.item_bytes(dtype), _sizes(parameter)
-
-        def fit(view: View | None, values: list[object]) -> bool:
-            if view is None:
-                return False
-            typestr, address, shape, strides, readonly = view
-            if typestr != dtype or strides is not None or (readonly and writable):
-                return False
-            values.append(address)
-            if sizes:
-                items = 1
-                for extent in shape:
-                    items *= extent
-                values += [items if word == "items" else itemsize for word in sizes]
-            return True
-
-        return fit
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", True), *_size_fields(parameter)]
-
-    def wanted(self, parameter: Parameter) -> str:
-        return f"a C-contiguous array of {views.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
-
-    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
-        view: View = read
-        typestr, _, shape, strides, readonly = view
-        if typestr != parameter["dtype"]:
-            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
-        if strides is not None:
-            return (
-                f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
-                f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
-            )
-        if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} lets the kernel write to it; {_WRITABLE}"
-        return _too_large(self, parameter, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return _address(parameter, block)
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        found = arrays.identity(arg)
-        if found is None:
-            raise GeneralOnlyError
-        # For arrays of as many dimensions as this one; others are another group's.
-        words = {"kind": "array", "ndim": found[1], "layout": "C", "words": ["data"]}
-        writer.array(name, {**parameter, **words}, arg)  # type: ignore[typeddict-item]
-
-    def record(self, parameter: Parameter) -> tuple[object, ...]:
-        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        words, itemsize = bytes([_word("data")]), views.item_bytes(dtype)
-        sizes = _size_records(parameter)
-        return "a", "Q", parameter["offset"], "C", ANY_DIMENSIONS, itemsize, int(writable), words, dtype, sizes
-
-
-class Struct(Kind):
-    """One structured element by value: a record of NumPy's, or a tensor map."""
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if reading.is_record(value) else None
-
-    def fit(self, parameter: Parameter) -> Fit:
-        dtype, size = parameter["dtype"], parameter["bytes"]
-
-        def fit(read: Any, values: list[object]) -> bool:
-            found, data = read
-            values.append(data)
-            return bool(found == dtype and len(data) == size)
-
-        return fit
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], f"{parameter['bytes']}s", False)]
-
-    def wanted(self, parameter: Parameter) -> str:
-        return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
-
-    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
-        return None if _packs(self, parameter, read) else f"is a record {read[0]} where {self.wanted(parameter)}"
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        start = parameter["offset"]
-        return f"{parameter['type']} of the bytes {block[start : start + parameter['bytes']].hex(' ', 8)}"
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
-        if scalars.numpy_dtype(arg) is None:
-            raise GeneralOnlyError
-        held = writer.keep("D", arg.dtype)
-        writer.check(f"{name}.dtype is {held} or {name}.dtype == {held}")
-        writer.pack(f"{name}.tobytes()")
-
-
-class Type(Kind):
-    """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
-
-    All classes have one type, so it is the value that has to fit.
-    """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if reading.is_type(value) else None
-
-    def fit(self, parameter: Parameter) -> Fit:
-        dtype = parameter["dtype"]
-        return lambda read, _values: bool(read == dtype)
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return []  # zeros, which are the padding of the `struct` format
-
-    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return _wrong_dtype(self, parameter, arg, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]  # the block may end with it, in one byte: the front end says how many it takes
-
-
-class Tuple(Kind):
-    """Parameters in their turn: the members of a tuple."""
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        members = parameter["members"]
-        if not isinstance(value, tuple) or len(value) != len(members):
-            return None
-        ranks = [of(member).rank(member, item) for member, item in zip(members, value, strict=True)]
-        return None if None in ranks else sum(part for part in ranks if part is not None)
-
-    def fit(self, parameter: Parameter) -> Fit:
-        fits = [of(member).fit(member) for member in parameter["members"]]
-
-        def fit(read: list[object], values: list[object]) -> bool:
-            return all(member(item, values) for member, item in zip(fits, read, strict=True))
-
-        return fit
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [field for member in parameter["members"] for field in of(member).fields(member, zeros=zeros)]
-
-    def is_exact(self, parameter: Parameter, arg: object) -> bool:
-        assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
-        return all(of(member).is_exact(member, item) for member, item in zip(parameter["members"], arg, strict=True))
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return f"({', '.join([of(member).given(member, block) for member in parameter['members']])})"
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        assert isinstance(arg, tuple)  # noqa: S101 (the general path has taken it)
-        writer.parameters(name, parameter["members"], arg)
-
-
-class Elements(Kind):
-    """The address of an array's first element: any array of one dtype, whatever its shape and strides.
-
-    A `divisor` is of the address. A read-only array fits only a parameter that is `readonly`.
-    """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if arrays.family(value) is None else 0
-
-    def fit(self, parameter: Parameter) -> Fit:
-        dtype, divisor, writable = parameter["dtype"], parameter.get("divisor", 1), not parameter.get("readonly", False)
-
-        def fit(view: View | None, values: list[object]) -> bool:
-            if view is None or view[0] != dtype or view[1] % divisor or (writable and view[4]):
-                return False
-            values.append(view[1])
-            return True
-
-        return fit
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", True)]
-
-    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
-        view: View = read
-        if view[0] != parameter["dtype"]:
-            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
-        if view[1] % parameter.get("divisor", 1):
-            return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
-        if view[4] and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} was compiled as writable; {_WRITABLE}"
-        return None
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return _address(parameter, block)
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        writer.elements(name, parameter, arg)
-
-    def record(self, parameter: Parameter) -> tuple[object, ...]:
-        dtype, writable = parameter["dtype"], int(not parameter.get("readonly", False))
-        plain = "e", "Q", parameter["offset"], "A", 0, views.item_bytes(dtype), writable, b"", dtype
-        return *plain, b"", parameter.get("divisor", 1), *_NO_BOUNDS, None
-
-
-class Number(Scalar):
-    """A number that is passed by value, of which the first overload in order takes what fits it.
-
-    So an int goes to the narrowest type that is listed first, where a `Scalar` prefers the widest.
-    """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if scalars.rank(parameter, value) is None else 0
-
-    def fit(self, parameter: Parameter) -> Fit:
-        plain = super().fit(parameter)
-        if not _is_bounded(parameter):
-            return plain
-        divisor, least, most = _bounds(parameter)
-
-        def fit(number: Any, values: list[object]) -> bool:
-            return number % divisor == 0 and least <= number <= most and plain(number, values)
-
-        return fit
-
-    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
-        if _is_bounded(parameter):
-            divisor, least, most = _bounds(parameter)
-            if read % divisor:
-                return f"is {views.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
-            if not least <= read <= most:
-                return f"is {views.shown(arg)}, and this variant is for {least} to {most}"
-        return super().problem(parameter, arg, read)
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        super().write(writer, name, parameter, arg)
-        if _is_bounded(parameter):
-            number = writer.number(name, arg)
-            divisor, least, most = _bounds(parameter)
-            if divisor > 1:
-                writer.check(f"not {number} % {divisor}")
-            if "least" in parameter:
-                writer.check(f"{least} <= {number} <= {most}")
-
-    def record(self, parameter: Parameter) -> tuple[object, ...]:
-        plain = "s", parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
-        return *plain, b"", *_bounds(parameter), None
-
-
-class Constant(Kind):
-    """A value that was compiled into the kernel; nothing of it is packed. An `optional` one may be left out: None.
-
-    Python's own types alone are compared, and 1, 1.0 and True are three values.
-    """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        if value is None:
-            return 0 if parameter.get("optional") or parameter["value"] is None else None
-        return 0 if type(value) is type(parameter["value"]) else None
-
-    def fit(self, parameter: Parameter) -> Fit:
-        wanted = parameter["value"]
-        return lambda read, _values: read is None or bool(read == wanted)
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return []
-
-    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        if read is None or read == parameter["value"]:
-            return None
-        return f"is {views.shown(arg)} where {self.wanted(parameter)}"
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameter["type"]
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if arg is not None:
-            writer.check(f"{name} == {writer.keep('K', parameter['value'])}")
-
-    def record(self, parameter: Parameter) -> tuple[object, ...]:
-        optional = int(bool(parameter.get("optional")))
-        return "k", "q", 0, "C", 0, 0, optional, b"", "", b"", 1, *_NO_BOUNDS, parameter["value"]
-
-
-_KINDS = {
-    "scalar": Scalar(),
-    "complex": Scalar(),
-    "pointer": Pointer(),
-    "datetime": Datetime(),
-    "record": Record(),
-    "array": Array(),
-    "type": Type(),
-    "tuple": Tuple(),
-    "elements": Elements(),
-    "number": Number(),
-    "constant": Constant(),
-    "buffer": Buffer(),
-    "struct": Struct(),
-}
+_KINDS: dict[str, Kind] = {"scalar": Scalar(), "complex": Scalar(), "array": Array()}
 
 ANY_DIMENSIONS = 255
 """What the extension is told for a parameter that takes arrays of any number of dimensions."""
+
+
+def know(kinds: dict[str, Kind]) -> None:
+    """Let `of` find more kinds."""
+    _KINDS.update(kinds)
+
+
+def is_known(parameter: Parameter) -> bool:
+    """Whether `of` finds the kind of a parameter."""
+    return parameter["kind"] in _KINDS
 
 
 def of(parameter: Parameter) -> Kind:
@@ -689,7 +316,7 @@ def of(parameter: Parameter) -> Kind:
 
 def in_elements(parameter: Parameter) -> bool:
     """Whether an array's words or sizes count strides in elements."""
-    return any(word.startswith("step") for word in (*parameter["words"], *_sizes(parameter)))
+    return any(word.startswith("step") for word in (*parameter["words"], *sizes(parameter)))
 
 
 def form(parameter: Parameter) -> tuple[str, int | None] | None:
@@ -702,21 +329,23 @@ def form(parameter: Parameter) -> tuple[str, int | None] | None:
     return parameter["dtype"], parameter["ndim"] if parameter["kind"] == "array" else None
 
 
-def _sizes(parameter: Parameter) -> list[str]:
+def sizes(parameter: Parameter) -> list[str]:
+    """The words of an array's sizes that the kernel takes beside its own."""
     return [size["word"] for size in parameter.get("sizes", ())]
 
 
-def _size_fields(parameter: Parameter) -> Fields:
+def size_fields(parameter: Parameter) -> Fields:
+    """What `Kind.fields` says of them."""
     return [(size["offset"], size["format"], False) for size in parameter.get("sizes", ())]
 
 
-def _size_records(parameter: Parameter) -> bytes:
+def size_records(parameter: Parameter) -> bytes:
     """The sizes for the extension: of each word, format, offset, divisor, and whether it must not be negative."""
     return b"".join(
         [
             struct.pack(
                 "<BciHB",
-                _word(size["word"]),
+                word_code(size["word"]),
                 size["format"].encode(),
                 size["offset"],
                 size.get("divisor", 1),
@@ -758,9 +387,9 @@ def _broken_promise(parameter: Parameter, view: View) -> str | None:
     return None
 
 
-def _too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
+def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
     """That a number which the kernel takes from an array is beyond its type."""
-    if _packs(kind, parameter, read):
+    if packs(kind, parameter, read):
         return None
     sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
     return f"has shape {read[2]}, of which {sizes} cannot hold what the kernel takes; pass parts of it"
@@ -772,17 +401,8 @@ def _names(ndim: int) -> list[str]:
     return ["zero", "itemsize", "data", "items", *families]
 
 
-def _is_bounded(parameter: Parameter) -> bool:
-    return "divisor" in parameter or "least" in parameter
-
-
-def _bounds(parameter: Parameter) -> tuple[int, int, int]:
-    """What a number must be divisible by, the smallest that it may be and the largest."""
-    least, most = _NO_BOUNDS
-    return parameter.get("divisor", 1), parameter.get("least", least), parameter.get("most", most)
-
-
-def _address(parameter: Parameter, block: bytes) -> str:
+def address(parameter: Parameter, block: bytes) -> str:
+    """What `Kind.given` says of a parameter that is an address."""
     (address,) = struct.unpack_from("<Q", block, parameter["offset"])
     return f"{parameter['type']} at {address:#x}"
 
@@ -794,7 +414,8 @@ def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
     return itemgetter(*indices)
 
 
-def _word(name: str) -> int:
+def word_code(name: str) -> int:
+    """A word as the extension has it."""
     code = _WORDS.get(name)
     if code is not None:
         return code
@@ -802,7 +423,7 @@ def _word(name: str) -> int:
     return _WORD_FAMILIES[family] + int(name[len(family) :])
 
 
-def _packs(kind: Kind, parameter: Parameter, read: object) -> bool:
+def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
     """Whether a parameter takes what was read, and it is in range."""
     values: list[object] = []
     forms = "".join(form for _, form, _ in kind.fields(parameter, zeros=True))
@@ -810,18 +431,13 @@ def _packs(kind: Kind, parameter: Parameter, read: object) -> bool:
         if not kind.fit(parameter)(read, values):
             return False
         struct.pack(f"<{forms}", *values)
-    except (struct.error, OverflowError):
+    except (struct.error, OverflowError):  # type: ignore[attr-defined]
         return False
     return True
 
 
-def _out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    if _packs(kind, parameter, read):
+def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
+    """What `Kind.problem` says of a number."""
+    if packs(kind, parameter, read):
         return None
     return f"is {views.shown(arg)}, which is out of range for {parameter['type']}"
-
-
-def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    if _packs(kind, parameter, read):
-        return None
-    return f"is {reading.name_of(arg)} where {kind.wanted(parameter)}"

@@ -8,8 +8,8 @@ leaves it out.
 
 from __future__ import annotations
 
+import _struct as struct
 import os
-import struct
 import sys
 from _thread import allocate_lock
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload
-    from aotcuda.runtime.images.loaded_library import DeviceKernel, LoadedLibrary
     from aotcuda.runtime.launch_config import Configuration
+    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 
     Named = tuple[tuple[str, ...], tuple[object, ...], int]
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them

@@ -2287,8 +2287,8 @@ static PyGetSetDef launcher_attributes[] = {
 #endif
 
 static PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, "Launcher(slow, records, (grid x, y, z, block x, y, z, shared), stream, attributes): a launcher with a "
-                "quick path before it."},
+    /* What it is made of, (slow, records, (grid x, y, z, block x, y, z, shared), stream, attributes), is for who makes it. */
+    {Py_tp_doc, "A kernel with a launch configuration; call it with the kernel's arguments."},
     {Py_tp_new, launcher_new},
     {Py_tp_call, launcher_call},
     {Py_tp_getattro, launcher_getattro},

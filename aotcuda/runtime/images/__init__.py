@@ -1,1 +1,1 @@
-"""Loaded images: which one each GPU takes, the library in the driver, callbacks."""
+"""What only some images need: a choice between them, a part of them, callbacks, exceptions of debug kernels."""

@@ -20,8 +20,8 @@ from _thread import RLock
 from aotcuda import frontends
 from aotcuda.errors import AotcudaError, ConfigError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.images.loaded_library import LoadedLibrary, survey
 from aotcuda.runtime.jit.compile import obtain, refused
+from aotcuda.runtime.loaded_library import LoadedLibrary, survey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import json
 import os
 import re
 import subprocess
@@ -198,7 +199,9 @@ def _function(unit: TritonUnit, name: str, value: Any) -> Any:
         raise SourceError(message)
     if isinstance(value, Autotuner):
         _check_hooks(unit, name, value)
-        return _function(unit, name, value.fn)
+        function = _function(unit, name, value.fn)
+        _check_configs(unit, name, value, function)
+        return function
     if not isinstance(value, JITFunction) or value.is_gluon():
         kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"{type(value).__qualname__}"
         message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
@@ -220,6 +223,26 @@ def _check_hooks(unit: TritonUnit, name: str, tuner: Any) -> None:
         message = (
             f"{unit.key}: {name} has a pre_hook in its configs, which Triton calls before each launch and nothing "
             "would call here; do in the program what it does, and take it out"
+        )
+        raise SourceError(message)
+
+
+def _check_configs(unit: TritonUnit, name: str, tuner: Any, function: Any) -> None:
+    """Refuse an autotuned kernel that the table has no result of tuning for.
+
+    Raises:
+        SourceError: Constexprs that are tuned have no value.
+    """
+    open_ = {parameter.name for parameter in function.params if parameter.is_constexpr and not _is_constant(parameter)}
+    open_ -= {given for given, _ in unit.constexprs}
+    tuned = [config.kwargs for config in tuner.configs if open_ & config.kwargs.keys()]
+    if tuned:
+        names = [parameter.name for parameter in function.params if any(parameter.name in item for item in tuned)]
+        values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned[0].items())
+        message = (
+            f"{unit.key}.configs: {name} is autotuned, and the table does not say what is to be {' and '.join(names)}; "
+            "take it from a run, aotcuda record --write -- COMMAND, or choose: "
+            f"configs = [{{ constexprs = {{ {values} }} }}]"
         )
         raise SourceError(message)
 
@@ -455,10 +478,10 @@ def _launch(unit: TritonUnit, metadata: Any, target: Target) -> FixedLaunch:
     }
     for what, size in scratch.items():
         if size:
+            advice = "make no tensor descriptors in it" if what == "global" else "switch Triton's instrumentation off"
             message = (
                 f"{unit.head}: for {target} it needs {size} bytes of {what} scratch memory for each block, which "
-                "Triton allocates at launches; make no tensor descriptors in packaged kernels, and profile them "
-                "with Triton"
+                f"Triton allocates at launches; {advice}"
             )
             raise CompileError(message)
     for name in ("launch_cooperative_grid", "launch_pdl"):

@@ -1,0 +1,436 @@
+"""The kinds of parameters beside numbers and arrays; `aotcuda.runtime.arguments.parameters` says what a kind is.
+
+The first launch of a kernel that has none of them does without this import.
+"""
+
+from __future__ import annotations
+
+import _struct as struct
+import sys
+
+from aotcuda.runtime.arguments import arrays, parameters, reading, scalars, views
+from aotcuda.runtime.arguments.parameters import GeneralOnlyError, Kind, Scalar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.parameters import Fields, Fit, Writer
+    from aotcuda.runtime.arguments.views import View
+
+
+class Pointer(Kind):
+    """An address, as an int or a `ctypes.c_void_p`."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return 0
+        return 0 if reading.is_pointer(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        return scalars.fit_plain
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return parameters.out_of_range(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameters.address(parameter, block)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        if reading.is_pointer(arg):
+            held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
+            writer.pack(f"{held}({name}) or 0")
+        else:
+            writer.pack(writer.number(name, arg))
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
+
+
+class Datetime(Kind):
+    """A datetime or timedelta of NumPy's in the parameter's unit, or a count of it."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return 1
+        return 0 if reading.is_datetime(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+
+        def fit(read: Any, values: list[object]) -> bool:
+            unit, count = read if isinstance(read, tuple) else (dtype, read)
+            values.append(count)
+            return bool(unit == dtype)
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "q", False)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _wrong_dtype(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        (count,) = struct.unpack_from("<q", block, parameter["offset"])
+        return f"{parameter['type']} {count}"
+
+
+class Record(Kind):
+    """One structured element on the GPU: an array of a single one, whose address is passed."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if arrays.family(value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+
+        def fit(view: View | None, values: list[object]) -> bool:
+            if view is None or view[0] != dtype or any(extent != 1 for extent in view[2]):
+                return False
+            values.append(view[1])
+            return True
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _wrong_dtype(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameters.address(parameter, block)
+
+
+class Buffer(Kind):
+    """A C-contiguous device array of one dtype, whatever its dimensions: the kernel gets its address alone.
+
+    A read-only array fits only a parameter that is `readonly`, as `const float *` is.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if arrays.family(value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
+        itemsize, sizes = views.item_bytes(dtype), parameters.sizes(parameter)
+
+        def fit(view: View | None, values: list[object]) -> bool:
+            if view is None:
+                return False
+            typestr, address, shape, strides, readonly = view
+            if typestr != dtype or strides is not None or (readonly and writable):
+                return False
+            values.append(address)
+            if sizes:
+                items = 1
+                for extent in shape:
+                    items *= extent
+                values += [items if word == "items" else itemsize for word in sizes]
+            return True
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True), *parameters.size_fields(parameter)]
+
+    def wanted(self, parameter: Parameter) -> str:
+        return f"a C-contiguous array of {views.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        view: View = read
+        typestr, _, shape, strides, readonly = view
+        if typestr != parameter["dtype"]:
+            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
+        if strides is not None:
+            return (
+                f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
+                f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
+            )
+        if readonly and not parameter.get("readonly", False):
+            return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameters.WRITABLE}"
+        return parameters.too_large(self, parameter, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameters.address(parameter, block)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        found = arrays.identity(arg)
+        if found is None:
+            raise GeneralOnlyError
+        # For arrays of as many dimensions as this one; others are another group's.
+        words = {"kind": "array", "ndim": found[1], "layout": "C", "words": ["data"]}
+        writer.array(name, {**parameter, **words}, arg)  # type: ignore[typeddict-item]
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
+        words, itemsize = bytes([parameters.word_code("data")]), views.item_bytes(dtype)
+        sizes = parameters.size_records(parameter)
+        return (
+            "a",
+            "Q",
+            parameter["offset"],
+            "C",
+            parameters.ANY_DIMENSIONS,
+            itemsize,
+            int(writable),
+            words,
+            dtype,
+            sizes,
+        )
+
+
+class Struct(Kind):
+    """One structured element by value: a record of NumPy's, or a tensor map."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return 0 if reading.is_record(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype, size = parameter["dtype"], parameter["bytes"]
+
+        def fit(read: Any, values: list[object]) -> bool:
+            found, data = read
+            values.append(data)
+            return bool(found == dtype and len(data) == size)
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], f"{parameter['bytes']}s", False)]
+
+    def wanted(self, parameter: Parameter) -> str:
+        return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        return (
+            None if parameters.packs(self, parameter, read) else f"is a record {read[0]} where {self.wanted(parameter)}"
+        )
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        start = parameter["offset"]
+        return f"{parameter['type']} of the bytes {block[start : start + parameter['bytes']].hex(' ', 8)}"
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
+        if scalars.numpy_dtype(arg) is None:
+            raise GeneralOnlyError
+        held = writer.keep("D", arg.dtype)
+        writer.check(f"{name}.dtype is {held} or {name}.dtype == {held}")
+        writer.pack(f"{name}.tobytes()")
+
+
+class Type(Kind):
+    """A type, as `float64` is: a class or dtype of NumPy, a dtype of PyTorch, a type of Numba. Nothing of it is packed.
+
+    All classes have one type, so it is the value that has to fit.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return 0 if reading.is_type(value) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype = parameter["dtype"]
+        return lambda read, _values: bool(read == dtype)
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return []  # zeros, which are the padding of the `struct` format
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        return _wrong_dtype(self, parameter, arg, read)
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameter["type"]  # the block may end with it, in one byte: the front end says how many it takes
+
+
+class Tuple(Kind):
+    """Parameters in their turn: the members of a tuple."""
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        members = parameter["members"]
+        if not isinstance(value, tuple) or len(value) != len(members):
+            return None
+        ranks = [parameters.of(member).rank(member, item) for member, item in zip(members, value, strict=True)]
+        return None if None in ranks else sum(part for part in ranks if part is not None)
+
+    def fit(self, parameter: Parameter) -> Fit:
+        fits = [parameters.of(member).fit(member) for member in parameter["members"]]
+
+        def fit(read: list[object], values: list[object]) -> bool:
+            return all(member(item, values) for member, item in zip(fits, read, strict=True))
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [field for member in parameter["members"] for field in parameters.of(member).fields(member, zeros=zeros)]
+
+    def is_exact(self, parameter: Parameter, arg: object) -> bool:
+        assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
+        return all(
+            parameters.of(member).is_exact(member, item) for member, item in zip(parameter["members"], arg, strict=True)
+        )
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return f"({', '.join([parameters.of(member).given(member, block) for member in parameter['members']])})"
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        assert isinstance(arg, tuple)  # noqa: S101 (the general path has taken it)
+        writer.parameters(name, parameter["members"], arg)
+
+
+class Elements(Kind):
+    """The address of an array's first element: any array of one dtype, whatever its shape and strides.
+
+    A `divisor` is of the address. A read-only array fits only a parameter that is `readonly`.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if arrays.family(value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        dtype, divisor, writable = parameter["dtype"], parameter.get("divisor", 1), not parameter.get("readonly", False)
+
+        def fit(view: View | None, values: list[object]) -> bool:
+            if view is None or view[0] != dtype or view[1] % divisor or (writable and view[4]):
+                return False
+            values.append(view[1])
+            return True
+
+        return fit
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True)]
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        view: View = read
+        if view[0] != parameter["dtype"]:
+            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
+        if view[1] % parameter.get("divisor", 1):
+            return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
+        if view[4] and not parameter.get("readonly", False):
+            return f"is read-only, and {parameter['type']} was compiled as writable; {parameters.WRITABLE}"
+        return None
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameters.address(parameter, block)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        writer.elements(name, parameter, arg)
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        dtype, writable = parameter["dtype"], int(not parameter.get("readonly", False))
+        plain = "e", "Q", parameter["offset"], "A", 0, views.item_bytes(dtype), writable, b"", dtype
+        return *plain, b"", parameter.get("divisor", 1), *parameters.NO_BOUNDS, None
+
+
+class Number(Scalar):
+    """A number that is passed by value, of which the first overload in order takes what fits it.
+
+    So an int goes to the narrowest type that is listed first, where a `Scalar` prefers the widest.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        return None if scalars.rank(parameter, value) is None else 0
+
+    def fit(self, parameter: Parameter) -> Fit:
+        plain = super().fit(parameter)
+        if not _is_bounded(parameter):
+            return plain
+        divisor, least, most = _bounds(parameter)
+
+        def fit(number: Any, values: list[object]) -> bool:
+            return number % divisor == 0 and least <= number <= most and plain(number, values)
+
+        return fit
+
+    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
+        if _is_bounded(parameter):
+            divisor, least, most = _bounds(parameter)
+            if read % divisor:
+                return f"is {views.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
+            if not least <= read <= most:
+                return f"is {views.shown(arg)}, and this variant is for {least} to {most}"
+        return super().problem(parameter, arg, read)
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        super().write(writer, name, parameter, arg)
+        if _is_bounded(parameter):
+            number = writer.number(name, arg)
+            divisor, least, most = _bounds(parameter)
+            if divisor > 1:
+                writer.check(f"not {number} % {divisor}")
+            if "least" in parameter:
+                writer.check(f"{least} <= {number} <= {most}")
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        plain = "s", parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
+        return *plain, b"", *_bounds(parameter), None
+
+
+class Constant(Kind):
+    """A value that was compiled into the kernel; nothing of it is packed. An `optional` one may be left out: None.
+
+    Python's own types alone are compared, and 1, 1.0 and True are three values.
+    """
+
+    def rank(self, parameter: Parameter, value: object) -> int | None:
+        if value is None:
+            return 0 if parameter.get("optional") or parameter["value"] is None else None
+        return 0 if type(value) is type(parameter["value"]) else None
+
+    def fit(self, parameter: Parameter) -> Fit:
+        wanted = parameter["value"]
+        return lambda read, _values: read is None or bool(read == wanted)
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return []
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        if read is None or read == parameter["value"]:
+            return None
+        return f"is {views.shown(arg)} where {self.wanted(parameter)}"
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return parameter["type"]
+
+    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
+        if arg is not None:
+            writer.check(f"{name} == {writer.keep('K', parameter['value'])}")
+
+    def record(self, parameter: Parameter) -> tuple[object, ...]:
+        optional = int(bool(parameter.get("optional")))
+        return "k", "q", 0, "C", 0, 0, optional, b"", "", b"", 1, *parameters.NO_BOUNDS, parameter["value"]
+
+
+KINDS: dict[str, Kind] = {
+    "pointer": Pointer(),
+    "datetime": Datetime(),
+    "record": Record(),
+    "type": Type(),
+    "tuple": Tuple(),
+    "elements": Elements(),
+    "number": Number(),
+    "constant": Constant(),
+    "buffer": Buffer(),
+    "struct": Struct(),
+}
+
+
+def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
+    if parameters.packs(kind, parameter, read):
+        return None
+    return f"is {reading.name_of(arg)} where {kind.wanted(parameter)}"
+
+
+def _is_bounded(parameter: Parameter) -> bool:
+    return "divisor" in parameter or "least" in parameter
+
+
+def _bounds(parameter: Parameter) -> tuple[int, int, int]:
+    """What a number must be divisible by, the smallest that it may be and the largest."""
+    least, most = parameters.NO_BOUNDS
+    return parameter.get("divisor", 1), parameter.get("least", least), parameter.get("most", most)
