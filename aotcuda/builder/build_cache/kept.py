@@ -45,7 +45,7 @@ class Kept:
         """`root` is the project's folder; `tools` are the versions of what the worker has loaded."""
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._places = Places(root)
-        self._base = (settings.facts, tools) if settings is not None else ()
+        self._base = _base(settings, tools)
         self._warned = observations.warned()
         self.reused = 0
         self.made = 0
@@ -104,7 +104,7 @@ class Kept:
 
     def name(self, *made_from: object) -> tuple[str, ...]:
         """The name of a result, by what it is made from; nothing where that cannot be named."""
-        if self._store is None:
+        if self._store is None or self._base is None:
             return ()
         try:
             return (names.digest(self._base, *made_from),)
@@ -118,6 +118,14 @@ class Kept:
     def files(self, paths: Iterable[Path | str]) -> list[tuple[str, str | None]]:
         """Files by name and content."""
         return [(self._places.name(str(path)), digest_of(str(path))) for path in paths]
+
+
+def _base(settings: Settings | None, tools: Sequence[object]) -> str | None:
+    """What is in every name, once for all of them; None if it cannot be named."""
+    try:
+        return names.digest(settings.facts, tools) if settings is not None else None
+    except NamelessError:
+        return None
 
 
 class UnitNames:

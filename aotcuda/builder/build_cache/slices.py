@@ -168,11 +168,12 @@ def _compilers(tree: ast.Module) -> frozenset[str]:
         for alias in node.names
         if alias.name == "cuda"
     }
-    bound = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
-    bound += [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    nodes = list(ast.walk(tree))  # as long as to parse it
+    bound = [node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
+    bound += [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     bound += [
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         and not (isinstance(node, ast.ImportFrom) and not node.level and _COMPILERS.match(node.module or ""))
         for alias in node.names
