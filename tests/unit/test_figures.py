@@ -72,21 +72,21 @@ def of_front_ends():
     """Likewise, of Triton, cuTile and CUDA C++."""
     for name in ("triton_launch", "triton_launch_newest"):
         triton = result(name)
-        cases, came = triton["over_c_microseconds"].values(), triton["first_result_seconds"]
-        yield (
-            "docs/triton.md",
-            f"(results/{name}.json)" + "{} | {:.1f} to {:.1f} µs | {:.1f} to {:.1f} µs | {:.2f} s | {:.2f} s |",
-            "" if name == "triton_launch" else ", on a slower host",
-            *ends(case["aotcuda"] for case in cases),
-            *ends(case["Triton"] for case in cases),
-            came["aotcuda"],
-            came["Triton, warm cache"],
-        )
+        cases = triton["over_c_microseconds"].values()
+        launches = (*ends(case["aotcuda"] for case in cases), *ends(case["Triton"] for case in cases))
+        came = triton["first_result_seconds"]
+        told = "{:.1f} to {:.1f} µs | {:.1f} to {:.1f} µs | {:.2f} s | {:.2f} s |"
+        yield "docs/triton.md", told, *launches, came["aotcuda"], came["Triton, warm cache"]
 
     cutile = result("cutile_launch")
     host, gpu = cutile["host_microseconds"], cutile["gpu_microseconds"]
     told = "took {:.1f} µs there (the driver alone, called by ctypes, {:.1f} to {:.1f})"
-    yield "docs/cutile.md", told, host["aotcuda"], *ends(host[f"by ctypes, {of}"] for of in ("one buffer", "pointers"))
+    yield (
+        "docs/cutile.md",
+        told,
+        host["aotcuda"],
+        *ends(host[f"by ctypes, {way}"] for way in ("one buffer", "pointers")),
+    )
     times = (gpu[name]["aotcuda"] / gpu[name]["PyTorch"] for name in ("matmul", "softmax"))
     yield "docs/cutile.md", "matrix multiplication {:.1f} times as long, a softmax {:.0f} times", *times
 
