@@ -80,8 +80,17 @@ class InlinePictures(SphinxTransform):
                 image.replace_self(nodes.raw("", f'<span class="picture">{text}</span>', format="html"))
 
 
+def show_unreleased(_: object, page: str, source: list[str]) -> None:
+    """Put what is not released yet into the list of changes: the files that the next release takes into CHANGELOG."""
+    fragments = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "changes").glob("*.*.md"))]
+    if page == "changes" and fragments:
+        text = "".join(fragments).replace("](docs/", "](")
+        source[0] = re.sub("<!-- what is not .* -->", lambda _: f"## Not released yet\n\n{text}", source[0])
+
+
 def setup(app: object) -> None:
     """Called by Sphinx."""
+    app.connect("source-read", show_unreleased)
     app.add_transform(InlinePictures)
     app.add_css_file("pictures.css")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the checks: ruff, mypy, zizmor, schemas of what the forge reads, the site.
+"""Run the checks: ruff, mypy, zizmor, schemas of what the forge reads, the files that CHANGELOG is made of, the site.
 
 They run in the tests' environment, where mypy sees every package that the code imports.
 """
@@ -34,10 +34,11 @@ def main() -> None:
     run(python, "-m", "mypy", "--platform", "win32", *RUN_TIME)
     say("zizmor")
     run(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")
-    say("Workflows and forms by their schemas")
+    say("Workflows and forms by their schemas; fragments of CHANGELOG")
     check = (python.with_name("check-jsonschema"), "--quiet", "--builtin-schema")
     for kind, pattern in FORGE.items():
         run(*check, f"vendor.{kind}", *sorted((ROOT / ".github").glob(pattern)))
+    run(python, "-m", "towncrier", "build", "--draft", "--version", "next")
     docs.build(python)
 
 

@@ -5,8 +5,9 @@
     python3 tools/release.py BUILT OUT --tag v1.2.3 --python python3.14 --python python3.14t
 
 BUILT holds a folder for each machine. What all of them made, the sdist and the pure wheel, must be the same bytes. The
-version is that of the tag, CHANGELOG has a heading for it, and twine finds nothing wrong. Each wheel is installed into
-a clean environment of each Python that can install it here, this one and those that are named, and asked what it is.
+version is that of the tag, CHANGELOG has a heading for it and no change is left out of it, and twine finds nothing
+wrong. Each wheel is installed into a clean environment of each Python that can install it here, this one and those that
+are named, and asked what it is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ import tempfile
 from pathlib import Path
 
 from environments import ROOT, check_machine, make, run, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Ends with the reason where launches do not go by the extension.
 IN_USE = "import sys; from aotcuda.runtime.fast import extension; sys.exit(extension.why_not())"
@@ -38,7 +43,8 @@ def main() -> None:
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty: a release's files are gathered in a folder of their own")
     files = gathered(arguments.built)
-    check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    left = sorted((ROOT / "changes").glob("*.*.md"))
+    check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), left)
 
     say("twine")
     python = make("gather", "twine>=6")
@@ -73,14 +79,16 @@ def gathered(built: Path) -> dict[str, Path]:
     return found
 
 
-def check_version(tag: str, files: dict[str, Path], changelog: str) -> None:
-    """End the script unless tag, files and CHANGELOG are of one version."""
+def check_version(tag: str, files: dict[str, Path], changelog: str, left: Sequence[Path] = ()) -> None:
+    """End the script unless tag, files and CHANGELOG are of one version, and no change is `left` out of CHANGELOG."""
     version = tag.removeprefix("v")
     for name in files:
         if not name.startswith((f"aotcuda-{version}-", f"aotcuda-{version}.tar")):
             sys.exit(f"{name} is not of version {version}, which the tag {tag} names; set aotcuda/version.py first")
     if not re.search(rf"^## {re.escape(version)}\b", changelog, re.MULTILINE):
-        sys.exit(f"CHANGELOG.md has no heading '## {version}'; write what has changed under it")
+        sys.exit(f"CHANGELOG.md has no heading '## {version}'; run towncrier build --version {version}")
+    if left:
+        sys.exit(f"changes/{left[0].name} is not in CHANGELOG.md; run towncrier build --version {version}")
 
 
 def _try(wheel: Path, with_python: str) -> bool:

@@ -11,7 +11,8 @@ others belong to the forge (pages, attestations, the package index): they are na
 that is for a machine of another kind: `--made ubuntu-24.04-arm=FOLDER` says where the files are that one has made.
 
 For a tag that is not there yet, the clone is made the commit that CONTRIBUTING tells to tag. With `--without WORDS`
-those words are left out of commands, for what this machine cannot have; the result says so.
+those words are left out of commands, and a variable of that name is not set, for what this machine cannot have; the
+result says so.
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ class Runner:
         for words in self._without:
             text = text.replace(words, "")
         print(f"$ {text.strip()}", flush=True)
-        variables = {key: _filled(str(value), values) for key, value in step.get("env", {}).items()}
+        wanted = {key: value for key, value in step.get("env", {}).items() if key not in self._without}
+        variables = {key: _filled(str(value), values) for key, value in wanted.items()}
         fixed = {"CI": "true", "GITHUB_REF_NAME": self._tag, "GITHUB_REF": f"refs/tags/{self._tag}"}
         place.mkdir(exist_ok=True)
         done = subprocess.run(

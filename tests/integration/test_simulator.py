@@ -126,7 +126,7 @@ for launch in (lambda k: k[1], lambda k: k(a=1), lambda k: k[1, 1](a=1), lambda 
     configurations = "[grid, block], [grid, block, stream] or [grid, block, stream, shared]"
     assert simulated(installed, code).out.splitlines() == [
         f"LaunchError pkg.k.axpy cannot be launched: write {configurations}, not [1]",
-        "TypeError pkg.k.axpy needs a configuration: axpy[grid, block](...) or axpy.forall(n)(...)",
+        "CallError pkg.k.axpy needs a configuration: axpy[grid, block](...) or axpy.forall(n)(...)",
         *(
             f"ArgumentError pkg.k.axpy takes its arguments by position, not by name ('a'): write axpy{how}(a, x, out)"
             for how in ("[grid, block]", ".forall(n)")

@@ -16,9 +16,11 @@ from aotcuda import cli
 from aotcuda.builder.config.parser import parse
 
 ROOT = Path(__file__).parents[2]
+FRAGMENTS = [*ROOT.glob("changes/*.*.md")]  # they become a part of CHANGELOG.md
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md"), *ROOT.glob("*/README.md")]
 TOPS = (
-    "aotcuda|bench|docs|examples|(?:hatch|setuptools)_plugin|tests|tools|builder|runtime|inspect|compatibility|binary"
+    "aotcuda|bench|changes|docs|examples|(?:hatch|setuptools)_plugin|tests|tools|"
+    "builder|runtime|inspect|compatibility|binary"
 )
 # A path in the text: below one of the folders at the top, or below the package, with what it may stand for left out.
 PATH = re.compile(rf"`((?:{TOPS})/[\w./*-]*)`")
@@ -46,9 +48,9 @@ def broken(page, text):
             yield path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *FRAGMENTS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_points_to_is_there(page):
-    assert list(broken(page, page.read_text())) == []
+    assert list(broken(ROOT / "CHANGELOG.md" if page in FRAGMENTS else page, page.read_text())) == []
 
 
 def test_what_is_not_there_is_found():

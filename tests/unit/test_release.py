@@ -83,6 +83,12 @@ def test_tag_files_and_changes_are_of_one_version(release, built, tag, changelog
         release.check_version(tag, release.gathered(built), changelog)
 
 
+def test_a_change_that_is_not_in_the_list_yet_is_named(release, built):
+    left = [built / "changes" / "12.change.md"]
+    with pytest.raises(SystemExit, match=r"changes/12\.change\.md is not in CHANGELOG\.md; run towncrier build"):
+        release.check_version("v1.2", release.gathered(built), "## 1.2", left)
+
+
 def test_where_the_time_of_files_is_given_nobody_asks_git(tool, monkeypatch):
     wheels = tool("wheels")
     monkeypatch.setattr(wheels.shutil, "which", lambda _: None)

@@ -335,3 +335,22 @@ def test_attributes_that_a_class_has_in_c_are_asked_of_each_array(cuda, general)
         with pytest.raises(ArgumentError):
             k[1, 1](np.zeros(4, "<f4").view(Lying))
     assert len(cuda.launches()) == 9
+
+
+@pytest.mark.usefixtures("path", "installed")
+@pytest.mark.parametrize("library", ["cupy", "numba"])
+@pytest.mark.parametrize("odd", [None, "float64", float, "<f8"])
+def test_what_numpy_would_make_a_dtype_of_is_none(cuda, library, odd):
+    """To NumPy `numpy.dtype("float64") == None` is true, as it is for whatever `numpy.dtype` takes."""
+    k = cuda.package(kernel("k", "void(float64[::1])")).k
+    for _ in range(3):
+        k[1, 1](array(library, State("<f8")))
+    for _ in range(2):
+        with suppress(ArgumentError):  # a string that is a type string may be taken as one, by every path
+            k[1, 1](array(library, State("<f8", odd=(("dtype", odd),))))
+    taken = len(cuda.launches()) - 3
+    with suppress(ArgumentError):
+        cuda.package(kernel("k", "void(float64[::1])"), name="first.kernels").k[1, 1](
+            array(library, State("<f8", odd=(("dtype", odd),)))
+        )
+    assert taken == 2 * (len(cuda.launches()) - 3 - taken)

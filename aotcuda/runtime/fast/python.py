@@ -489,10 +489,7 @@ class Writer:
     def cupy(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of CuPy's."""
         ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
-        held = self.keep("D", dtype)
-        self.checks.append(
-            f"if ({name}.dtype is not {held} and {name}.dtype != {held}) or {name}.ndim != {ndim}: return -1"
-        )
+        self.checks.append(f"if {self._is_other(f'{name}.dtype', dtype)} or {name}.ndim != {ndim}: return -1")
         if self._several:
             self.checks.append(f"if {name}.data.device_id != device: return -1")
         if "cupy_stream" not in self.names and arrays.cupy_says_stream():
@@ -536,12 +533,12 @@ class Writer:
 
     def numba(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of Numba's."""
-        held, none = self.keep("D", dtype), self.keep("Z", 0)
+        none = self.keep("Z", 0)
         address, shape, strides, ready = (self._fresh(letter) for letter in "pstw")
         self.checks += [
             f"{ready} = {name}.stream",  # 0 for none, an int, or a stream object
             f"if {ready} is not {none} and (int({ready}) or 1) != same: return -1",
-            f"if {name}.dtype is not {held} and {name}.dtype != {held}: return -1",
+            f"if {self._is_other(f'{name}.dtype', dtype)}: return -1",
             f"{shape} = {name}.shape",
             f"{strides} = {name}.strides",
             f"{address} = int({name}.gpu_data.device_pointer)",
@@ -627,6 +624,14 @@ class Writer:
             ]
         unit = f"{step} == {itemsize}"
         return _Array(address, [extent], {"C": unit, "F": unit}, lambda: ([step], ""))
+
+    def _is_other(self, found: str, dtype: object) -> str:
+        """The expression of whether a dtype is not this one. NumPy's makes one of whatever it is compared with.
+
+        To it `None` and `"float64"` equal the dtype of float64, and are no dtypes of an array.
+        """
+        held, kind, read = self.keep("D", dtype), self.keep("T", type(dtype)), self._fresh("d")
+        return f"(({read} := {found}) is not {held} and (type({read}) is not {kind} or {read} != {held}))"
 
     def _wait_for(self, stream: str, *, mutual: bool) -> None:
         """Note that the launch waits for a stream, if it is another one; one such stream is enough for this path."""
