@@ -73,9 +73,17 @@ def main() -> None:
     for row in runner.rows:
         print(f"{row['job']:24} {row['outcome']:18} {row.get('seconds', ''):>7} {row['step']}")
     if arguments.out:
-        commit = _git("rev-parse", "HEAD")
-        machine = {"machine": platform.machine(), "python": platform.python_version(), "system": platform.platform()}
-        result = {"commit": commit, "tag": arguments.tag, "without": arguments.without, **machine, "steps": runner.rows}
+        # Jobs that were not run now keep what they have there: each step says of which commit it is.
+        before = json.loads(arguments.out.read_text(encoding="utf-8"))["steps"] if arguments.out.is_file() else []
+        kept = [row for row in before if row["job"] not in {new["job"] for new in runner.rows}]
+        result = {
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "tag": arguments.tag,
+            "without": arguments.without,
+            "steps": sorted([*kept, *runner.rows], key=lambda row: row["job"].partition("/")[0]),
+        }
         arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(row["outcome"] in (FAILED, AFTER) for row in runner.rows))
 
@@ -90,6 +98,7 @@ class Runner:
 
     def __init__(self, folder: Path, tag: str, without: tuple[str, ...]) -> None:
         self._folder, self._tag, self._without = folder, tag, without
+        self._commit = _git("rev-parse", "--short", "HEAD")
         self.artifacts = folder / "artifacts"
         self.artifacts.mkdir()
         self.rows: list[dict[str, Any]] = []
@@ -108,7 +117,7 @@ class Runner:
         outcome = PASSED if machine == platform.machine() else ELSEWHERE
         state = {"PATH": os.environ["PATH"]}
         for step in content["steps"]:
-            row = {"job": name, "step": step.get("run") or step["uses"].partition("@")[0]}
+            row = {"job": name, "step": step.get("run") or step["uses"].partition("@")[0], "commit": self._commit}
             self.rows.append(row)
             if outcome != PASSED:
                 row["outcome"] = outcome if outcome == ELSEWHERE else AFTER
