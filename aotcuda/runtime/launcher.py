@@ -477,6 +477,10 @@ class Configurations:
                 return Held(self._launchers[configuration[0], configuration[1], handle, shared], stream)
         return self._launchers[configuration]
 
+    def clear(self) -> None:
+        """Drop all launchers."""
+        self._launchers.clear()
+
 
 class Held:
     """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does."""

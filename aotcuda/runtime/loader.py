@@ -16,7 +16,7 @@ from aotcuda import manifest as manifests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
     from aotcuda.manifest import Manifest, Outline
@@ -146,15 +146,22 @@ class Kept:
         shared: What its launchers share.
     """
 
-    __slots__ = ("launchers", "shared")
+    __slots__ = ("_found", "launchers", "shared")
 
     def __init__(self) -> None:
         self.launchers: dict[object, Any] = {}
         self.shared: dict[object, Any] = {}
+        self._found: Any = self.launchers
+
+    def configurations(self, make: Callable[[dict[object, Any]], Any]) -> Any:
+        """What finds the launchers: what `make` makes of them, once."""
+        if self._found is self.launchers:
+            self._found = make(self.launchers)
+        return self._found
 
     def clear(self) -> None:
         """Drop it all; a launcher that somebody holds has its own still."""
-        self.launchers.clear()
+        self._found.clear()  # the launchers, and those that it has at hand besides
         self.shared.clear()
 
 

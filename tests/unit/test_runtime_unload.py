@@ -250,6 +250,21 @@ def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
     assert len(cuda.calls("cuLibraryUnload")) == 1
 
 
+def test_launchers_that_are_at_hand_go_with_the_images(cuda, module):
+    """Those found last are kept by value too, and would keep what was learnt of images that are gone."""
+    for configuration in ((1, 32), ((1,), (32, 1)), (1, 32, 66), (1, 32, None, 64)):
+        before = module.k[configuration]
+        before(np.int32(1))
+        assert module.k[configuration] is before
+        module.__aotcuda__.unload()
+        after = module.k[configuration]
+        assert after is not before
+        after(np.int32(2))
+        before(np.int32(3))  # which somebody holds
+        assert module.k[configuration] is after
+    assert len(cuda.launches()) == 12
+
+
 @pytest.mark.parametrize("ask", ["get_regs_per_thread", "occupancy", "preload"])
 def test_what_asks_the_driver_about_images_that_go_meanwhile_says_so(cuda, module, monkeypatch, ask):
     """And leaves nothing of them to later launches."""

@@ -2103,6 +2103,15 @@ static PyObject *configurations_new(PyTypeObject *type, PyObject *args, PyObject
     return (PyObject *)self;
 }
 
+/* Drops the launchers, those at hand too: the images that they were made for are out of use. */
+static PyObject *configurations_empty(Configurations *self, PyObject *unused) {
+    (void)unused;
+    PyDict_Clear(self->launchers);
+    for (int i = 0; i < MOST_WRITTEN; i++)
+        Py_CLEAR(self->found[i]);
+    Py_RETURN_NONE;
+}
+
 static int configurations_traverse(Configurations *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->launchers);
@@ -2305,10 +2314,16 @@ static PyType_Slot launcher_slots[] = {
 static PyType_Spec launcher_spec = {"aotcuda.runtime.fast._launch.Launcher", sizeof(Launcher), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots};
 
+static PyMethodDef configurations_methods[] = {
+    {"clear", (PyCFunction)configurations_empty, METH_NOARGS, "Drop all launchers."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot configurations_slots[] = {
     {Py_tp_doc, "Configurations(launchers): a dict of launchers, which finds those for stream objects by their handles."},
     {Py_tp_new, configurations_new},
     {Py_mp_subscript, configurations_subscript},
+    {Py_tp_methods, configurations_methods},
     {Py_tp_traverse, configurations_traverse},
     {Py_tp_clear, configurations_clear},
     {Py_tp_dealloc, configurations_dealloc},
@@ -2381,7 +2396,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 13) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 14) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {
