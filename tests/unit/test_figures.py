@@ -58,7 +58,7 @@ def of_the_package():
         *over_c({"numba, default": NUMBA}, ["numba-cuda, numba"]),
     )
     without = result("streams_python")["figures"]
-    yield "docs/features.md", "{:.0f} to {:.0f} without it", *ends(without[case][KEPT]["over_c"] for case in arrays)
+    yield "docs/features.md", "{:.1f} to {:.1f} without it", *ends(without[case][KEPT]["over_c"] for case in arrays)
     yield "README.md", "{:.2f} s | Numba's JIT {:.2f} s", *seconds
     told = "took {:.2f} s where the JIT took {:.2f} s, on an H200; a launch {:.1f} µs where the JIT's took {:.1f}"
     yield "docs/why.md", told, *seconds, later["packaged"], later["jit"]
