@@ -444,13 +444,13 @@ def _called(function: Any) -> Iterator[Any]:
     """A function of `@triton.jit`, and those that its code names, and so on: by name, or as attributes of modules."""
     from triton.runtime import JITFunction  # noqa: PLC0415 (as in prepare)
 
-    seen: set[int] = set()
+    seen: set[object] = set()
     waiting = [function]
     while waiting:
         one = waiting.pop(0)
-        if id(one) in seen:
+        if one.fn in seen:
             continue
-        seen.add(id(one))
+        seen.add(one.fn)
         yield one
         code = one.fn.__code__
         cells = zip(code.co_freevars, one.fn.__closure__ or (), strict=True)
