@@ -154,6 +154,7 @@ def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = StandIn(stand_in_library, tmp_path, monkeypatch)
     yield found
     found.hold(False)  # what a test that failed has kept
+    packaged = {path.stem for path in found.packages.iterdir()} if found.packages.is_dir() else set()
     for name in set(sys.modules) - before:
-        if name.startswith("mypkg"):
-            del sys.modules[name]
+        if name.startswith("mypkg") or name.partition(".")[0] in packaged:
+            del sys.modules[name]  # or later tests would ask their own driver about its images
