@@ -189,8 +189,7 @@ class Kernel:
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
         records = extension.records(self._kept.shared, configuration)
-        if self._configurations is self._launchers:
-            self._configurations = self._kept.configurations(configurations)
+        self._configurations = self._kept.configurations(configurations)
         launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, records)
         return launcher if records is None else extension.in_front(launcher, configuration, records)
 

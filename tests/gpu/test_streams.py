@@ -33,7 +33,7 @@ def square(features, path):
     torch.cuda.synchronize()
     features.__aotcuda__.unload()
     features.square._kept.clear()
-    features.square._configurations = features.square._launchers
+    features.square._kept._found = features.square._configurations = features.square._launchers
     return features.square
 
 
