@@ -8,8 +8,8 @@ import sys
 
 from environments import ROOT, check_machine, environment, make, run, say
 
-# One process for each core; a file's tests stay together, since they share what they build. In the order of the folders: the
-# longest files are those of integration tests, and short ones at the end let the last processes end together.
+# One process for each core; a file's tests stay together, since they share what they build. In the order of folders:
+# integration tests take longest, and what is short comes last, so that the processes end together.
 PARALLEL = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
 

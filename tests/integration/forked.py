@@ -141,7 +141,7 @@ def _python(kind: str, request: dict[str, Any]) -> NoReturn:
             exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
     except SystemExit as end:
         status = end.code
-    except BaseException:
+    except BaseException:  # noqa: BLE001 (as Python does)
         traceback.print_exc()
         status = 1
     if isinstance(status, str):
