@@ -119,9 +119,7 @@ def _cross_compiler(machine: str) -> str:
     """GCC for another kind of machine, by the name that every distribution gives it."""
     name = f"{machine}-linux-gnu-gcc"
     if not shutil.which(name):
-        sys.exit(
-            f"a wheel for {machine} needs {name}, and it is not on PATH; Debian's package is gcc-{machine}-linux-gnu"
-        )
+        sys.exit(f"a wheel for {machine} needs {name}, which is not on PATH; Debian has it as gcc-{machine}-linux-gnu")
     return name
 
 
