@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _MOST_GRIDS = 256
 _MOST_BINDS = 256
 _ON = object()
-"""Makes keys that no grid is. It stands where other kernels' configurations have the block, for a grid with a stream."""
-_FUNCTION = type(lambda: None)
+"""Makes keys that no grid is; with a stream it stands where other kernels' configurations have the block."""
+_FUNCTION: type = type(lambda: None)
 
 
 class GridKernel(Kernel):
@@ -181,7 +181,7 @@ class GridKernel(Kernel):
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
             found = handle(stream) or 0
-            return held(self._by_grid(key, found), stream, found)  # type: ignore[no-any-return]
+            return held(self._by_grid(key, found), stream, found)  # type: ignore[arg-type, no-any-return]  # quick()
         from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
 
         launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)

@@ -46,7 +46,7 @@ enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 
 /* How an argument is read: arrays, and from INT on numbers. INT: the value that an int holds. FLOAT: that of a float, or
  * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. PLAIN: None or
  * a string, which only constants are. */
-enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_LAYOUT = 6, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
 
 typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                             void **);
@@ -114,6 +114,16 @@ typedef struct {
 } LazyBits;
 
 static SHARED(const LazyBits *) torch_bits; /* NULL: tensors are asked by their methods */
+
+/* Where an array of CuPy's has what is read of it, as aotcuda.runtime.fast.cupy_layout found it. Never freed either. */
+typedef struct {
+    PyTypeObject *base, *data_type; /* of arrays, subclasses' included; of what they have as `data`, alone */
+    int pointer;                    /* in `data`, in bytes */
+    int data, dtype;                /* in the array: objects */
+    int shape, strides;             /* where the first number is, and behind that where the last one ends */
+} CupyLayout;
+
+static SHARED(const CupyLayout *) cupy_layout; /* NULL: arrays are asked for their attributes */
 
 /* CUDA cannot be used in a process that forked after it was started. */
 static SHARED(int) disabled = 0;
@@ -565,6 +575,7 @@ static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLo
 typedef struct {
     const Exchange *exchange;
     const LazyBits *bits;
+    const CupyLayout *layout;
     PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
     PyObject *dtype, *ndim, *c_contiguous, *data; /* what the class has of CuPy's attributes; NULL: they are looked up */
     PyTypeObject *data_type;                      /* of what the last one gives */
@@ -626,6 +637,36 @@ static int read_cupy(PyObject *array, const Access *access, View *view, Reading 
         view->device = (int)attribute_number(data, s_device_id);
     Py_DECREF(data);
     return !PyErr_Occurred() && cupy_stream_fits(reading);
+}
+
+/* Eight bytes of an object's memory. */
+static uint64_t word_at(const void *object, int place) {
+    uint64_t word;
+    memcpy(&word, (const char *)object + place, sizeof word);
+    return word;
+}
+
+/* What read_cupy() reads, of the array's members: each attribute would make an object of one. */
+static int read_cupy_layout(PyObject *array, const CupyLayout *layout, View *view, Reading *reading) {
+    PyObject *data = (PyObject *)(uintptr_t)word_at(array, layout->data);
+    uint64_t shape = word_at(array, layout->shape), strides = word_at(array, layout->strides);
+    uint64_t bytes = word_at(array, layout->shape + 8) - shape;
+    if (!data || Py_TYPE(data) != layout->data_type || bytes > MOST_DIMENSIONS * 8 ||
+        word_at(array, layout->strides + 8) - strides != bytes)
+        return 0;
+    view->id = word_at(array, layout->dtype);
+    view->address = word_at(data, layout->pointer);
+    view->ndim = (int)bytes / 8;
+    view->readonly = 0;
+    view->has_strides = 1;
+    view->in_elements = 0;
+    for (int i = 0; i < view->ndim; i++) {
+        view->shape[i] = ((const int64_t *)(uintptr_t)shape)[i];
+        view->strides[i] = ((const int64_t *)(uintptr_t)strides)[i];
+    }
+    if (reading->several && (view->device = (int)attribute_number(data, s_device_id)) == -1 && PyErr_Occurred())
+        return 0;
+    return cupy_stream_fits(reading);
 }
 
 static int torch_stream_fits(PyObject *tensor, Reading *reading) {
@@ -1152,6 +1193,7 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
                    : shape->kinds[i] == EXCHANGE  ? read_exchange(array, &shape->access[i], view, reading)
                    : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
                    : shape->kinds[i] == NUMBA     ? read_numba(array, view, reading)
+                   : shape->kinds[i] == CUPY_LAYOUT ? read_cupy_layout(array, shape->access[i].layout, view, reading)
                                                   : read_torch(array, view, reading);
         if (!fits)
             return -1;
@@ -1612,6 +1654,18 @@ static void describe_cupy(Access *access, PyObject *array) {
     PyErr_Clear();
 }
 
+/* Where arrays of a type have their members; NULL if they have to be asked, as without the GIL: another thread may be giving
+ * one another shape. */
+static const CupyLayout *layout_of(PyTypeObject *type) {
+#ifdef Py_GIL_DISABLED
+    (void)type;
+    return NULL;
+#else
+    const CupyLayout *layout = READ(cupy_layout);
+    return layout && PyType_IsSubtype(type, layout->base) ? layout : NULL;
+#endif
+}
+
 static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssize_t count) {
     Shape *shape = PyMem_Calloc(1, sizeof(Shape));
     if (!shape)
@@ -1634,6 +1688,8 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
             access->bits = bits && PyType_IsSubtype(type, bits->base) ? bits : NULL;
             access->is_neg = method_of(args[i], s_is_neg);
         }
+        if (shape->kinds[i] == CUPY_LAYOUT && !(access->layout = layout_of(type)))
+            shape->kinds[i] = CUPY;
         if (shape->kinds[i] == CUPY)
             describe_cupy(access, args[i]);
     }
@@ -2345,6 +2401,25 @@ static PyObject *set_torch_bits(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *set_cupy_layout(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *base, *data_type;
+    CupyLayout found;
+    if (!PyArg_ParseTuple(args, "O!O!iiiii", &PyType_Type, &base, &PyType_Type, &data_type, &found.pointer, &found.data,
+                          &found.dtype, &found.shape, &found.strides))
+        return NULL;
+    if (!READ(cupy_layout)) {
+        CupyLayout *made = PyMem_Malloc(sizeof(CupyLayout));
+        if (!made)
+            return PyErr_NoMemory();
+        *made = found;
+        made->base = (PyTypeObject *)Py_NewRef(base);
+        made->data_type = (PyTypeObject *)Py_NewRef(data_type);
+        WRITE(cupy_layout, made);
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *disable(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     WRITE(disabled, 1);
@@ -2458,6 +2533,9 @@ static PyMethodDef methods[] = {
     {"set_torch_bits", set_torch_bits, METH_VARARGS,
      "set_torch_bits(base, pointer, word, bits)\n\n"
      "Where the objects of PyTorch's type `base` have the bits that say that a tensor is a lazy negative or conjugate."},
+    {"set_cupy_layout", set_cupy_layout, METH_VARARGS,
+     "set_cupy_layout(base, data_type, pointer, data, dtype, shape, strides)\n\n"
+     "Where the objects of CuPy's type `base` have what is read of arrays, in bytes; `pointer` is in what is their `data`."},
     {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher: one like it, which keeps the stream alive."},
     {"know_stream_type", know_stream_type, METH_VARARGS,
      "know_stream_type(type, attribute, is_protocol)\n\n"
@@ -2501,7 +2579,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 14) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 15) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {
