@@ -81,6 +81,8 @@ class GridKernel(Kernel):
                     )
         if stream is None:
             return self[grid]
+        if type(grid) is list:
+            grid = tuple(grid)
         try:
             return self._configurations[grid, _ON, stream, 0]  # type: ignore[no-any-return]
         except (KeyError, TypeError):  # as there
@@ -181,7 +183,7 @@ class GridKernel(Kernel):
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
             found = handle(stream) or 0
-            return held(self._by_grid(key, found), stream, found)  # type: ignore[arg-type, no-any-return]  # quick()
+            return held(self.configure(key, stream=found), stream, found)  # type: ignore[arg-type, no-any-return]  # quick()
         from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
 
         launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
