@@ -1189,12 +1189,14 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
         View *view = &views[count];
         view->device = -1;
         reading->flags = shape->flags[i];
-        int fits = shape->kinds[i] == CUPY        ? read_cupy(array, &shape->access[i], view, reading)
-                   : shape->kinds[i] == EXCHANGE  ? read_exchange(array, &shape->access[i], view, reading)
-                   : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
-                   : shape->kinds[i] == NUMBA     ? read_numba(array, view, reading)
-                   : shape->kinds[i] == CUPY_LAYOUT ? read_cupy_layout(array, shape->access[i].layout, view, reading)
-                                                  : read_torch(array, view, reading);
+        const Access *access = &shape->access[i];
+        int kind = shape->kinds[i];
+        int fits = kind == EXCHANGE      ? read_exchange(array, access, view, reading)
+                   : kind == CUPY_LAYOUT ? read_cupy_layout(array, access->layout, view, reading)
+                   : kind == CUPY        ? read_cupy(array, access, view, reading)
+                   : kind == INTERFACE   ? read_interface(array, view, reading)
+                   : kind == NUMBA       ? read_numba(array, view, reading)
+                                         : read_torch(array, view, reading);
         if (!fits)
             return -1;
     }
