@@ -1,8 +1,9 @@
 """The run time: load -> choose -> select -> launch, with the standard library alone; docs/design.md draws the ways.
 
     module              what a generated module calls: `load`, and `Module` with what it exports
-    kernel              what users index and call: `kernel[grid, block](...)`, `kernel.forall(n)(...)`
-    launcher            one launch, from the arguments to the driver
+    kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`
+    launcher            one launch, from the arguments to the driver; stream_objects: what keeps a stream besides
+    launch_problems     what stands against a launch, and what is said of one that has failed
     launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
     kernel_attributes   what the driver and the disassembler tell of a kernel
     device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Argument
     from aotcuda.manifest import Kernel as Record
     from aotcuda.runtime.fast.extension import Named
-    from aotcuda.runtime.kernel import ForAll
+    from aotcuda.runtime.for_all import ForAll
     from aotcuda.runtime.loader import Loader
 
     Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
@@ -162,7 +162,7 @@ class GridKernel(Kernel):
         if stream is None or isinstance(stream, int):
             launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
         else:
-            from aotcuda.runtime.launcher import held  # noqa: PLC0415 (few programs have stream objects)
+            from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
             found = handle(stream)
