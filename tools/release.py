@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Ends with the reason where launches do not go by the extension.
-IN_USE = "import sys; from aotcuda.runtime.fast import extension; sys.exit(extension.why_not())"
+IN_USE = "import sys; from aotcuda.runtime import fast as extension; sys.exit(extension.why_not())"
 
 
 def main() -> None:

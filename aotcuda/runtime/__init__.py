@@ -11,19 +11,18 @@
     origins             where others come from: an editable install's, or those of a tree that was never built
     loaded              the images that are launched now, with the overloads of their kernels
     loaded_library      images in the driver, and their kernels on each GPU
-    driver              libcuda
+    driver              libcuda; driver_errors: what its errors mean
     streams             streams of every library; `AOTCUDA_SYNCHRONIZE`: launches that wait
     c_types             the little of ctypes that this takes, without the rest of it
 
-    arguments/          what an argument means, written once
-        reading         how an argument is read, by its type alone, and what errors call it
+    arguments/          what an argument means, written once; the package itself: how one is read, by its type alone
         arrays, dlpack  device arrays of every library; views: what any of them may say of itself
         scalars         which Python values count as scalars, and which parameters take them
         parameters      the kinds of parameters, and what each takes; other_parameters: those beside numbers and arrays
         overloads       which overload the arguments select, and how they lie in its parameter block
         signature       the signature that arguments ask for, which the JIT fallback compiles
         host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
-        mismatch        the texts of errors: why nothing fits
+        mismatch        the texts of errors: why nothing fits; problems: of one parameter; names: what types are called
     fast/               the same once more, fast: python writes functions, extension tells the C extension
     images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
                         debug_exceptions: what debug kernels raise

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda import typing as types
     from aotcuda.manifest import Argument
     from aotcuda.manifest import Kernel as Record
-    from aotcuda.runtime.fast.extension import Named
+    from aotcuda.runtime.fast import Named
     from aotcuda.runtime.for_all import ForAll
     from aotcuda.runtime.loader import Loader
 
@@ -176,7 +176,7 @@ class GridKernel(Kernel):
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
         """The launcher with the extension's fast path before it, which puts arguments in order itself."""
-        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (as in Kernel.launcher)
+        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
         records = None if self._loader.asks else extension.records(self._kept.shared, configuration)

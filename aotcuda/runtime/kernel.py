@@ -181,7 +181,7 @@ class Kernel:
         attributes: LaunchAttributes | None = None,
     ) -> Launcher:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
-        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
         from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
         from aotcuda.runtime.launcher import configurations  # noqa: PLC0415
 

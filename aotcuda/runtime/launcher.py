@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.driver import Device, Driver
-    from aotcuda.runtime.fast.extension import Records
+    from aotcuda.runtime.fast import Records
     from aotcuda.runtime.fast.python import Bind, FastPath
     from aotcuda.runtime.launch_config import Configuration, Dimensions
     from aotcuda.runtime.loaded import Loaded
@@ -287,7 +287,7 @@ class Launcher:
         if kernels is None:
             return
         if self._records is not None and not any(map(self._is_for_python, kernels)):
-            from aotcuda.runtime.fast import extension  # noqa: PLC0415 (after the first launch)
+            from aotcuda.runtime import fast as extension  # noqa: PLC0415 (after the first launch)
 
             if extension.learn(self._records, library, group, kernels, args, self.shared):
                 return
@@ -392,7 +392,7 @@ class Launcher:
 
 def configurations(launchers: dict[object, Any]) -> Any:
     """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
-    from aotcuda.runtime.fast import extension  # noqa: PLC0415 (who launches by `launch` needs none)
+    from aotcuda.runtime import fast as extension  # noqa: PLC0415 (who launches by `launch` needs none)
 
     found = extension.configurations(launchers)
     if found is None:

@@ -132,8 +132,8 @@ class Module:
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
         """
+        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (likewise)
         from aotcuda.runtime import streams  # noqa: PLC0415 (not before it is asked for)
-        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (likewise)
 
         if self.editable:
             return "none: each launch of an editable install looks at its sources"

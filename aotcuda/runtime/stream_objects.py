@@ -26,8 +26,8 @@ _handles: dict[type, str] = {}
 
 def held(launcher: _Launches, stream: object, handle: int) -> Any:
     """A launcher for a stream object, of this handle, which it keeps alive."""
+    from aotcuda.runtime import fast as extension  # noqa: PLC0415
     from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
-    from aotcuda.runtime.fast import extension  # noqa: PLC0415
 
     attribute = streams.attribute_of(stream, handle)
     extension.know_stream(type(stream), attribute)

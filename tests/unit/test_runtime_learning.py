@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime import fast as extension
+from aotcuda.runtime import torch_bits
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.fast import extension, torch_bits
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
