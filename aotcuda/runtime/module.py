@@ -221,6 +221,9 @@ class Module:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
+        # What launches will need, before the driver starts: after it, imports take twice as long.
+        from aotcuda.runtime import fast, kernel, launch_config, launcher  # noqa: F401, PLC0415
+
         self._loader.load_early()
 
     def forget_names(self) -> None:
