@@ -1,8 +1,9 @@
 """Packaged Triton kernels beside Triton's own launches: host time of a launch, GPU time, first result in a process.
 
-Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold. GPU
-times are those of a batch that is long enough for launches not to matter, by either way in turn; the ratio is the
-median of the pairs'. C launches Numba's axpy, a scalar and three arrays, as a measure of what a launch takes there.
+Both launch the same source (`tests/packages/tritonkernels`) in turns, in batches that the driver's queue can hold, by
+calls that are written out, as programs have them, with the grid in brackets before. GPU times are those of a batch that
+is long enough for launches not to matter, by either way in turn; the ratio is the median of the pairs'. C launches
+Numba's axpy, a scalar and three arrays, as a measure of what a launch takes there.
 
     python bench/prepare.py /tmp/bench
     python -m build --wheel tests/packages/tritonkernels --outdir /tmp/bench && pip install /tmp/bench/*.whl
@@ -14,6 +15,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -54,7 +56,8 @@ def main() -> int:
     cases = _cases(torch)
     with tempfile.TemporaryDirectory() as folder:
         host, over_c = _host_times(cases, synchronize, arguments.turns, Path(folder))
-    gpu = {name: machine.gpu_times(torch, ways, _BATCH) for name, ways in cases.items()}
+    single = {name: {way: partial(batch, 1) for way, batch in ways.items()} for name, ways in cases.items()}
+    gpu = {name: machine.gpu_times(torch, ways, _BATCH) for name, ways in single.items()}
     first = {way: median(_first(launch) for _ in range(5)) for way, launch in _FIRSTS.items()}
     print(f"C: {host['C']['C']:.2f} us a launch")
     machine.table(
@@ -83,8 +86,8 @@ def main() -> int:
     return 0 if all(met.values()) else 1
 
 
-def _cases(torch: Any) -> dict[str, dict[str, Callable[[], object]]]:
-    """By kernel, a launch by each way."""
+def _cases(torch: Any) -> dict[str, dict[str, peers.Batch]]:
+    """By kernel, launches by each way."""
     from tritonkernels import _kernels, _tensor_cores, kernels, tensor_cores  # type: ignore[import-not-found]
 
     n, size = 1 << 24, 4096
@@ -99,10 +102,11 @@ def _cases(torch: Any) -> dict[str, dict[str, Callable[[], object]]]:
     strides = (size, 1, size, 1, size, 1)
 
     def both(packaged: Any, jit: Any, grid: tuple[int, ...], *args: object, warps: int = 4, **constants: int) -> Any:
-        ours, theirs = packaged[grid], jit[grid]
+        values = {f"a{at}": arg for at, arg in enumerate(args)}
+        given = ", ".join([*values, *(f"{name}={value}" for name, value in constants.items())])
         return {
-            "aotcuda": lambda: ours(*args, **constants),
-            "Triton": lambda: theirs(*args, **constants, num_warps=warps),
+            "aotcuda": peers.loop(f"f({given})", f=packaged[grid], **values),
+            "Triton": peers.loop(f"f({given}, num_warps={warps})", f=jit[grid], **values),
         }
 
     return {
@@ -117,7 +121,7 @@ def _cases(torch: Any) -> dict[str, dict[str, Callable[[], object]]]:
 
 
 def _host_times(
-    cases: dict[str, dict[str, Callable[[], object]]],
+    cases: dict[str, dict[str, peers.Batch]],
     synchronize: Callable[[], object],
     turns: int,
     folder: Path,
@@ -130,10 +134,14 @@ def _host_times(
     found: dict[tuple[str, str], list[float]] = {}
     for _ in range(turns):
         synchronize()
+        by_c(1)
+        synchronize()
         found.setdefault(("C", "C"), []).append(by_c(_BATCH) / _BATCH * 1e6)
         for name, ways in cases.items():
-            for way, launch in ways.items():
-                found.setdefault((name, way), []).append(machine.host_time(launch, synchronize, _BATCH))
+            for way, batch in ways.items():
+                batch(1)
+                synchronize()
+                found.setdefault((name, way), []).append(batch(_BATCH) / _BATCH * 1e6)
     in_c = found["C", "C"]
     times: dict[str, dict[str, float]] = {}
     differences: dict[str, dict[str, float]] = {}

@@ -42,6 +42,7 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
+default_role = "code"  # what stands between single backticks in a docstring
 
 autodoc_mock_imports = ["jax", "numpy", "torch", "tvm_ffi"]  # what the modules for them import
 autodoc_typehints = "signature"
@@ -80,6 +81,33 @@ class InlinePictures(SphinxTransform):
                 image.replace_self(nodes.raw("", f'<span class="picture">{text}</span>', format="html"))
 
 
+class MarkSentences(SphinxTransform):
+    """Marks the columns of tables that hold sentences, for the style sheet: these need room, where names need none."""
+
+    default_priority = 500
+
+    def apply(self, **_: object) -> None:
+        """Give each cell of such a column the class `sentences`."""
+        for table in self.document.findall(nodes.tgroup):
+            rows = [list(row.children) for row in table.findall(nodes.row)]
+            for column in zip(*rows, strict=True):
+                if max(len(cell.astext()) for cell in column) > 60:  # as many as two lines of a phone have
+                    for cell in column:
+                        cell["classes"].append("sentences")
+
+
+def break_lines_well(_: object, _page: str, _template: str, context: dict[str, object], _tree: object) -> None:
+    """Let long paths in tables break behind a slash or an underscore, not within a word; and options nowhere."""
+    long = re.compile(r"(?<=[>\s])[\w./*\[\]=-]{16,}(?=[<\s])")
+
+    def let_break(cell: re.Match[str]) -> str:
+        return long.sub(lambda name: re.sub(r"(?<=[/_])(?=\w\w)", "<wbr>", name[0]), cell[0])
+
+    if isinstance(body := context.get("body"), str):
+        body = body.replace('<span class="pre">-', '<span class="pre option">-')
+        context["body"] = re.sub(r"<td.*?</td>", let_break, body, flags=re.DOTALL)
+
+
 def show_unreleased(_: object, page: str, source: list[str]) -> None:
     """Put what is not released yet into the list of changes: the files that the next release takes into CHANGELOG."""
     fragments = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "changes").glob("*.*.md"))]
@@ -91,8 +119,10 @@ def show_unreleased(_: object, page: str, source: list[str]) -> None:
 def setup(app: object) -> None:
     """Called by Sphinx."""
     app.connect("source-read", show_unreleased)
+    app.connect("html-page-context", break_lines_well)
     app.add_transform(InlinePictures)
-    app.add_css_file("pictures.css")
+    app.add_transform(MarkSentences)
+    app.add_css_file("site.css")
 
 
 html_static_path = ["_static"]

@@ -1,21 +1,30 @@
 #!/usr/bin/env python3
 """Build the documentation's site into `docs/_build/html`; a warning is an error. Arguments go to Sphinx.
 
+Where Chromium or Chrome is installed, its pages are then measured at the width of a phone, light and dark: whether
+anything is cut off that cannot be scrolled to, and whether any text is too faint to be read. Either is an error.
+
 `--links` follows the links to other sites instead, over the network, and says which lead nowhere.
 """
 
 from __future__ import annotations
 
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from environments import ROOT, check_machine, make, run, say
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SITE = ROOT / "docs" / "_build" / "html"
 LINKS = SITE.with_name("links")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PHONE = 360  # CSS pixels
 
 
 def main() -> None:
@@ -31,6 +40,7 @@ def main() -> None:
         run(python, "-m", "sphinx", "-b", "linkcheck", "-q", *options, ROOT / "docs", LINKS)
         return
     build(python, *options)
+    measure()
     say(f"the site is in {SITE / 'index.html'}")
 
 
@@ -38,6 +48,43 @@ def build(python: Path, *options: str) -> None:
     """Build the site by the Sphinx of an environment."""
     say("sphinx")
     run(python, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", *options, ROOT / "docs", SITE)
+
+
+def measure() -> None:
+    """Measure the site's pages in a browser, if there is one; end the script with what is wrong with them."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        say(f"none of {', '.join(BROWSERS)} is here: nobody has looked at the pages")
+        return
+    say(f"the pages in {browser}, {PHONE} pixels wide, light and dark")
+    # What shows the sources of the API is Sphinx's own, and as wide as they are.
+    pages = [str(path.relative_to(SITE)) for path in sorted(SITE.rglob("*.html")) if "_modules" not in path.parts]
+    script = Path(__file__).with_name("site_looks.js").read_text(encoding="utf-8")
+    call = f"measure({json.dumps(SITE.as_uri())}, {json.dumps(pages)}, {PHONE})"
+    with tempfile.TemporaryDirectory() as folder:
+        frame = Path(folder, "frame.html")
+        text = (
+            f"<iframe width={PHONE} height=800 style='border:0'></iframe><pre></pre><script>{script}\n{call}</script>"
+        )
+        frame.write_text(f"<!doctype html><meta charset=utf-8><body style='margin:0'>{text}", encoding="utf-8")
+        command = [
+            browser,
+            "--headless",
+            "--disable-gpu",
+            "--allow-file-access-from-files",
+            f"--user-data-dir={folder}/user",
+        ]
+        command += ["--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
+        if not os.geteuid():
+            command.insert(1, "--no-sandbox")  # root, as in a container, has to do without
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    said = re.search(r"<pre>(.*?)</pre>", done.stdout, re.DOTALL)
+    first, *faults = html.unescape(said[1]).splitlines() if said else [""]
+    if first != f"{len(pages)} pages":
+        sys.exit(f"{browser} did not measure the pages: {done.stderr.strip()[-500:]}")
+    print("\n".join([first, *faults]))
+    if faults:
+        sys.exit("pages of the site cannot be read in full on a phone")
 
 
 if __name__ == "__main__":

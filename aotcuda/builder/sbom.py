@@ -1,7 +1,7 @@
 """What a wheel's GPU code was made with and from, as a software bill of materials: CycloneDX 1.6, for PEP 770.
 
-https://cyclonedx.org/docs/1.6/json/, https://peps.python.org/pep-0770/. It says nothing that a second build would say
-otherwise: no time, no serial number, no path of the machine.
+https://github.com/CycloneDX/specification/blob/master/schema/bom-1.6.schema.json, https://peps.python.org/pep-0770/. It
+says nothing that a second build would say otherwise: no time, no serial number, no path of the machine.
 
 The components are the packaged modules, the compilers, linkers and headers that made them (their libraries of device
 code, such as libdevice, are parts of those), and what was linked; `dependencies` says which module took which. A

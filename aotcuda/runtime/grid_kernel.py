@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _MOST_GRIDS = 256
 _MOST_BINDS = 256
+_ON = object()
+"""Makes keys that no grid is; with a stream it stands where other kernels' configurations have the block."""
+_FUNCTION: type = type(lambda: None)
 
 
 class GridKernel(Kernel):
@@ -54,10 +57,11 @@ class GridKernel(Kernel):
         Raises:
             LaunchError: It is none.
         """
-        try:
-            return self._launchers[grid]  # type: ignore[no-any-return]
-        except (KeyError, TypeError):  # a list is unhashable
-            pass
+        if type(grid) is not _FUNCTION:  # most are made anew for each launch, so none is kept
+            try:
+                return self._launchers[grid]  # type: ignore[no-any-return]
+            except (KeyError, TypeError):  # a list is unhashable
+                pass
         return self._by_grid(grid, None)
 
     def configure(  # type: ignore[override]  # likewise
@@ -69,9 +73,20 @@ class GridKernel(Kernel):
             LaunchError: The grid is none, or something is given that the kernel itself decides.
             ArgumentError: The stream is none.
         """
-        for name, value in (("block", block), *others.items()):
-            if value is not None:
-                self._refuse(f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream")
+        if block is not None or others:
+            for name, value in (("block", block), *others.items()):
+                if value is not None:
+                    self._refuse(
+                        f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream"
+                    )
+        if stream is None:
+            return self[grid]
+        if type(grid) is list:
+            grid = tuple(grid)
+        try:
+            return self._configurations[grid, _ON, stream, 0]  # type: ignore[no-any-return]
+        except (KeyError, TypeError):  # as there
+            pass
         return self._by_grid(grid, stream)
 
     def forall(
@@ -129,19 +144,25 @@ class GridKernel(Kernel):
         left_out = self._left_out
         if left_out is None or self.may_change:
             left_out = self._left_out = _left_out(self.record())
-        names, alike, several = left_out
-        found: dict[str, object] = dict(zip(names, args))  # noqa: B905 (the options follow)
-        for name, value in alike:
-            if found[name] is None:
-                found[name] = value
-        if any(found[name] is None for _, name in several):
+        make, several = left_out
+        found = make(args)
+        if several and any(found[name] is None for _, name in several):
             parameters = self._chosen(args)
             found |= {name: parameters[at].get("value") for at, name in several}
-        return found
+        return found  # type: ignore[no-any-return]
 
     def check(self, args: tuple[object, ...]) -> None:
         """Raise ArgumentError unless a variant takes the arguments; nothing is launched."""
         self._chosen(args)
+
+    def run(self, grid: Any, args: tuple[object, ...]) -> None:
+        """Launch with a grid that a function told, and arguments that are in order already."""
+        try:
+            launcher = self._launchers[grid, _ON]
+        except (KeyError, TypeError):
+            self[grid].run(args)
+        else:
+            launcher(*args)
 
     def _chosen(self, args: tuple[object, ...]) -> Any:
         """The parameters of the variant for some arguments."""
@@ -157,21 +178,24 @@ class GridKernel(Kernel):
         parts = key if isinstance(key, tuple) else (key,)
         if 1 <= len(parts) <= 3 and any(type(part) is int and part == 0 for part in parts):
             return GridLauncher(self, None, None, stream)
-        from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
-
-        if stream is None or isinstance(stream, int):
-            launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
-        else:
+        if stream is not None and not isinstance(stream, int):
             from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
-            found = handle(stream)
-            launcher = held(self.launcher(key, THE_KERNELS_OWN, found, 0), stream, found or 0)
+            found = handle(stream) or 0
+            return held(self.configure(key, stream=found), stream, found)  # type: ignore[arg-type, no-any-return]  # quick()
+        from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
+
+        launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
         result: Any = self._in_front(GridLauncher(self, launcher, None, stream), launcher)
-        if stream is None and all(type(part) is int for part in parts):
+        if all(type(part) is int for part in parts) and (stream is None or type(stream) is int):
             if len(self._launchers) >= _MOST_GRIDS:
                 self._launchers.clear()
-            self._launchers[key] = result
+            if stream is None:
+                self._launchers[key] = result
+                self._launchers[key, _ON] = launcher
+            else:
+                self._launchers[key, _ON, stream, 0] = result
         return result  # type: ignore[no-any-return]
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
@@ -217,10 +241,17 @@ class GridLauncher:
             elif self._grid is not None:
                 kernel = self._kernel
                 grid = self._grid(kernel.constants(full))
-                launcher = kernel[grid] if self._stream is None else kernel.configure(grid, stream=self._stream)
-                launcher.run(full)
+                if self._stream is None:
+                    kernel.run(grid, full)
+                else:
+                    kernel.configure(grid, stream=self._stream).run(full)
             else:
                 self._kernel.check(full)
+
+    def quick(self, args: tuple[object, ...]) -> int:
+        """A call with these arguments, for who holds it with a stream (`aotcuda.runtime.launcher.Held`)."""
+        self(*args)
+        return 0
 
     def run(self, args: tuple[object, ...]) -> None:
         """Launch with arguments that are in order already."""
@@ -241,24 +272,29 @@ class GridLauncher:
         return repr(self._launcher) if self._launcher is not None else f"<{self._kernel} with a grid of its arguments>"
 
 
-def _left_out(record: Record) -> tuple[list[str], list[tuple[str, object]], list[tuple[int, str]]]:
-    """The names of the arguments, and the constants that a launch may leave out.
+def _left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
+    """The function that names arguments, and the constants that a launch may leave out and variants have differently.
 
-    Those that all variants have alike, each with its value; then the others, each with its place.
+    Those that all variants have alike it fills in. It is written out, as `_binding`'s are; the others, with their
+    places, depend on the variant.
     """
-    names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
-    alike: list[tuple[str, object]] = []
+    parts: list[str] = []
+    scope: dict[str, object] = {}
     several: list[tuple[int, str]] = []
+    names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
     for at, name in enumerate(names):
+        parts.append(f"n{at}: args[{at}]")
+        scope[f"n{at}"] = name
         parameters = [overload["parameters"][at] for overload in record["overloads"]]
         if not all(parameter.get("optional") for parameter in parameters):
             continue
         values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
         if len(values) == 1:
-            alike.append((name, parameters[0]["value"]))
+            parts[-1] += f" if args[{at}] is not None else d{at}"
+            scope[f"d{at}"] = parameters[0]["value"]
         else:
             several.append((at, name))
-    return names, alike, several
+    return eval(f"lambda args: {{{', '.join(parts)}}}", scope), several  # noqa: S307
 
 
 def _named(record: Record) -> Named:

@@ -84,7 +84,8 @@ class Held:
         """As for `Launcher`."""
         launcher = self._launcher
         if named:
-            launcher(**named)  # which refuses them
+            launcher(*args, **named)  # of grids alone take them, others refuse them
+            return
         code = launcher.quick(args)
         if code:
             launcher.go_on(code, args)

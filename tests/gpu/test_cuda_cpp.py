@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from aotcuda.errors import ArgumentError
 from gpu import prepare
 
 pytestmark = pytest.mark.gpu
@@ -85,6 +86,76 @@ def test_a_tensor_map_arrives_whole(package):
     value.opaque = [12345, *range(15)]
     package("raw").tensor[1, 1](2, value, out)
     assert out.tolist() == [0, 0, 12345, 0]
+
+
+def tensor_map(array):
+    """The map of an array of rows of 64 floats, of which one is copied at a time."""
+    driver = pytest.importorskip("cuda.bindings.driver")
+    code, found = driver.cuTensorMapEncodeTiled(
+        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        2,
+        array.data.ptr,
+        [driver.cuuint64_t(extent) for extent in reversed(array.shape)],
+        [driver.cuuint64_t(array.strides[0])],
+        [driver.cuuint32_t(64), driver.cuuint32_t(1)],
+        [driver.cuuint32_t(1)] * 2,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    assert code == driver.CUresult.CUDA_SUCCESS
+    return found
+
+
+@pytest.fixture
+def row(package):
+    if cupy.cuda.Device().compute_capability < "90":
+        pytest.skip("GPUs read tensor maps from compute capability 9.0 on")
+    if not hasattr(package("raw"), "row"):
+        pytest.skip("the wheel cudacpp is older than this test")
+    return package("raw").row
+
+
+def test_the_gpu_reads_through_a_tensor_map(row):
+    given, taken = cupy.arange(256, dtype="float32").reshape(4, 64), cupy.zeros(64, "float32")
+    for number in (2, 0, 3):
+        row[1, 1](number, tensor_map(given), taken)
+        assert taken.tolist() == given[number].tolist()
+
+
+def test_what_is_no_tensor_map_is_refused_and_launches_go_on(row):
+    given, taken = cupy.ones((4, 64), "float32"), cupy.zeros(64, "float32")
+    right = tensor_map(given)
+    as_bytes = np.array([int(word) for word in right.opaque], "<u8")
+    for wrong in (given, as_bytes, as_bytes.view("V128")[0], given.data.ptr, None, right.opaque):
+        with pytest.raises(ArgumentError, match=r"argument 2, map, .* where CUtensorMap is packaged"):
+            row[1, 1](2, wrong, taken)
+    row[1, 1](2, right, taken)
+    assert taken.tolist() == [1] * 64
+
+
+WRONG_MAP = """
+import json
+import cupy
+import cudacpp.raw as raw
+from aotcuda.errors import CudaError
+from cuda.bindings import driver
+
+taken = cupy.zeros(64, "float32")
+try:
+    raw.row[1, 1](0, driver.CUtensorMap(), taken)
+    said = f"{taken.tolist()}"
+except CudaError as error:
+    said = str(error)
+print(json.dumps(said))
+"""
+
+
+def test_a_map_that_the_gpu_cannot_read_is_a_fault_of_the_kernel_that_is_named(row, run_clean):
+    """A map of zeros is one to the host: only the GPU knows what it takes."""
+    said = run_clean(WRONG_MAP, "cudacpp", AOTCUDA_SYNCHRONIZE="1")
+    assert "cudacpp.raw.row failed on " in said, said
 
 
 def test_numba_calls_c_plus_plus_and_c_plus_plus_calls_numba(package):

@@ -75,6 +75,7 @@ class TestTheWheel:
             ("transpose", "csrc/more.cu:transpose"),
             ("gather", "csrc/more.cu:gather"),
             ("tensor", "csrc/more.cu:tensor"),
+            ("row", "csrc/more.cu:row"),
         ]
         signatures = [item["signature"] for kernel in manifest["kernels"] for item in kernel["overloads"]]
         assert signatures == [
@@ -84,6 +85,7 @@ class TestTheWheel:
             "void(Vector *, Step, __half, unsigned char *)",
             "void(const float * as float32[:, :], float * as float32[:, ::1])",
             "void(float2 * as complex64[::1], const void * as float32[...], void * as pointer, float **)",
+            "void(int, CUtensorMap, float *)",
             "void(int, CUtensorMap, float *)",
         ]
         assert overloads(files, "move")[0]["launch_bounds"] == [256, 2]
@@ -120,9 +122,9 @@ class TestTheWheel:
                 offsets = sorted(part["offset"] for part in parts)
                 for arch in ("sm_80", "sm_90"):
                     places = [offset for _, offset, _ in found[arch, item["symbol"]]]
-                    assert item.get("one_by_one", False) is (places != offsets) is (kernel["name"] == "tensor")
+                    assert item.get("one_by_one", False) is (places != offsets) is (kernel["name"] in ("tensor", "row"))
                     checked += 1
-        assert checked == 14
+        assert checked == 16
 
     def test_an_aligned_parameter_lies_elsewhere_on_each_gpu_so_it_is_handed_over_by_itself(self, files) -> None:
         (tensor,) = overloads(files, "tensor")

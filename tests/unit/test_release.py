@@ -97,3 +97,37 @@ def test_where_the_time_of_files_is_given_nobody_asks_git(tool, monkeypatch):
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     with pytest.raises(SystemExit, match="this is no git checkout, so SOURCE_DATE_EPOCH has to say"):
         wheels.time_of_files()
+
+
+def test_a_wheel_for_other_machines_needs_a_compiler_for_them(tool, monkeypatch, tmp_path):
+    wheels = tool("wheels")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(wheels.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(sys, "argv", ["wheels.py", str(tmp_path / "out"), "--machine", "aarch64"])
+    with pytest.raises(SystemExit, match="a wheel for aarch64 needs aarch64-linux-gnu-gcc, which is not on PATH"):
+        wheels.main()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("machine", "named", "made"),
+    [("x86_64", "manylinux_2_17_x86_64", "manylinux_2_17_x86_64"), ("aarch64", "auto", "manylinux_2_28_aarch64")],
+)
+def test_a_wheel_says_how_old_a_linux_may_be(tool, monkeypatch, tmp_path, machine, named, made):
+    wheels = tool("wheels")
+    monkeypatch.setattr(wheels.platform, "machine", lambda: "x86_64")
+    (tmp_path / f"aotcuda-1-cp311-abi3-linux_{machine}.whl").touch()
+    (out := tmp_path / "out").mkdir()
+    asked = []
+
+    def auditwheel(*command):
+        asked.append(command[command.index("--plat") + 1])
+        (out / f"aotcuda-1-cp311-abi3-{made}.whl").touch()
+
+    monkeypatch.setattr(wheels, "run", auditwheel)
+    if made.startswith("manylinux_2_17"):
+        assert wheels._repair(Path("python"), tmp_path, machine, out).parent == tmp_path
+    else:
+        with pytest.raises(SystemExit, match=f"_{machine}.whl needs a newer Linux than manylinux_2_17_{machine}"):
+            wheels._repair(Path("python"), tmp_path, machine, out)
+    assert asked == [named]

@@ -176,6 +176,12 @@ class TestStructs:
         k[1, 1](value)
         assert cuda.parameters() == bytes(64) + np.arange(16, dtype="<u8").tobytes()
 
+    @pytest.mark.parametrize("value", [5, None, np.zeros(16, "<u8"), np.zeros(1, "V128")[0]])
+    def test_what_is_none_is_told_where_to_get_one(self, cuda, value):
+        k = cuda.package(record(struct("map", 0, "|V128{opaque:<u8*16@0}", 128), size=128)).k
+        with pytest.raises(ArgumentError, match=r"map, is .* packaged: a tensor map of cuda.core or of cuda.bindings"):
+            k[1, 1](value)
+
     def test_a_tensor_map_of_cuda_core_is_what_its_own_launch_would_pass(self, cuda, monkeypatch):
         maps = pytest.importorskip("cuda.core._tensor_map")
         handler = pytest.importorskip("cuda.core._kernel_arg_handler")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import random
 import struct
 import sys
+import weakref
 
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CallError, CudaError, LaunchError
+from aotcuda.runtime import grid_kernel
 from support.grids import PAIR, kernel, variant
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -211,6 +214,91 @@ def test_streams_are_given_by_configure_and_the_rest_is_the_kernels(cuda, packag
         k.forall(10)
     with pytest.raises(CallError, match=r"^mypkg.kernels.k needs a configuration: k\[grid\]\(\.\.\.\)$"):
         k(x, 1.0, 16)
+
+
+class Stream:
+    """A stream object of nobody's, by the protocol."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+class TorchStream(Stream):
+    @property
+    def cuda_stream(self) -> int:
+        return self.handle
+
+
+TorchStream.__module__ = "torch.cuda.streams"
+
+
+def launchers_made(monkeypatch) -> list[object]:
+    made: list[object] = []
+    init = grid_kernel.GridLauncher.__init__
+    monkeypatch.setattr(
+        grid_kernel.GridLauncher, "__init__", lambda self, *args: made.append(args[1]) or init(self, *args)
+    )
+    return made
+
+
+@pytest.mark.parametrize("make", [int, Stream, TorchStream], ids=["handle", "protocol", "torch"])
+@pytest.mark.parametrize("grid", [3, (3, 2), [3, 2]])
+def test_configure_keeps_its_launchers_and_holds_the_streams(cuda, package, monkeypatch, make, grid) -> None:
+    k, x = package(), at(cuda, 0)
+    k[grid](x, 1.0, 16, BLOCK=128)
+    made = launchers_made(monkeypatch)
+    streams = [make(77), make(78), make(77)]
+    for stream in streams * 3:
+        k.configure(grid, stream=stream)(x, 1.0, 16, BLOCK=128)
+        assert (cuda.launches()[-1]["stream"], launch_of(cuda)[1]) == (
+            int(getattr(stream, "handle", stream)),
+            [*k_grid(grid)],
+        )
+    assert len(made) == 2
+    with pytest.raises(ArgumentError, match="nonsense"):
+        k.configure(grid, stream=77)(x, 1.0, 16, BLOCK=128, nonsense=1)
+    held = k.configure(grid, stream=streams[0])
+    alive = weakref.ref(streams[0]) if make is not int else None
+    del stream
+    streams.clear()
+    gc.collect()
+    assert alive is None or alive() is not None
+    held(x, 1.0, 16, BLOCK=128)
+    del held
+    gc.collect()
+    assert alive is None or alive() is None
+
+
+def k_grid(grid: object) -> tuple[int, int, int]:
+    x, y = (grid, 1) if isinstance(grid, int) else grid
+    return x, y, 1
+
+
+def test_a_grid_that_is_written_as_what_is_kept_is_none(cuda, package) -> None:
+    k, x = package(), at(cuda, 0)
+    k.configure(3, stream=77)(x, 1.0, 16, BLOCK=128)
+    for grid in ((3, 77, 0, 0), (3, object(), 77, 0)):
+        with pytest.raises(LaunchError, match="grid is"):
+            k[grid](x, 1.0, 16, BLOCK=128)
+
+
+@pytest.mark.parametrize("stream", [None, 77, Stream(78)])
+def test_grids_that_functions_tell_are_kept_and_launched_alike(cuda, package, monkeypatch, stream) -> None:
+    k, x = package(), at(cuda, 0)
+    results = iter([3, (3, 2), [3, 2], (0, 2), 3, (3, 2), lambda meta: 1])
+    launch = k.configure(lambda _: next(results), stream=stream)
+    for wanted in ([3, 1, 1], [3, 2, 1], [3, 2, 1], None, [3, 1, 1], [3, 2, 1]):
+        count = len(cuda.launches())
+        launch(x, 1.0, 16, BLOCK=128)
+        assert len(cuda.launches()) - count == (wanted is not None)
+        if wanted is not None:
+            assert launch_of(cuda) == ("small_even", wanted, [32, 1, 1], 512)
+            assert cuda.launches()[-1]["stream"] == int(getattr(stream, "handle", stream or 0))
+    with pytest.raises(LaunchError, match="returns a function"):
+        launch(x, 1.0, 16, BLOCK=128)
 
 
 def test_help_and_the_signature_tell_what_may_be_given_by_name_or_left_out(package) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import struct
@@ -16,8 +17,8 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime import torch_bits
 from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.fast import cupy_layout, torch_bits
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
@@ -302,6 +303,141 @@ def test_nothing_is_said_of_the_bits_of_another_pytorch():
     torch_with_bits()
     del sys.modules["torch"]._C.TensorBase
     assert torch_bits.find() is None
+
+
+class MemoryPointer(bytes):
+    """CuPy's pointer: its address is a member in C, here in the bytes that the object itself has."""
+
+    def __new__(cls, address):
+        return super().__new__(cls, struct.pack("QQ", 3, address))
+
+    ptr = property(lambda self: struct.unpack("QQ", self)[1])
+    device_id = 0
+
+    def __add__(self, offset):
+        return type(self)(self.ptr + offset)
+
+
+@functools.cache  # the extension keeps the first layout that it is told
+def cupy_in_memory(*, shape_is_there=True):
+    """The class of CuPy's arrays as they lie in memory, and a list that gets each attribute that is asked."""
+    asked = []
+
+    def told(name):
+        return property(lambda self: asked.append(name) or self.kept[name])
+
+    class _ndarray_base(bytes):  # noqa: N801 (CuPy's name)
+        def __new__(cls, shape, dtype, memptr, strides=None, order="C"):
+            like = (
+                np.zeros(shape, dtype, order)
+                if strides is None
+                else np.lib.stride_tricks.as_strided(np.zeros(1, dtype), shape, strides)
+            )
+            numbers = [struct.pack(f"{like.ndim}q", *told) for told in (like.shape, like.strides)]
+            ends = [at for text in numbers for at in (id(text) + 32, id(text) + 32 + len(text), 0)]
+            if not shape_is_there:
+                ends[1] += 8
+            self = super().__new__(cls, struct.pack("10Q", 5, *ends, id(memptr), id(like.dtype), 7))
+            self.kept = {"shape": like.shape, "strides": like.strides, "dtype": like.dtype, "data": memptr}
+            self.kept |= {"ndim": like.ndim, "_c_contiguous": like.flags.c_contiguous, "numbers": numbers}
+            self.kept["_f_contiguous"] = like.flags.f_contiguous
+            return self
+
+        def __len__(self):
+            return self.shape[0]
+
+    for name in (*cupy_layout.READ, "_f_contiguous"):
+        setattr(_ndarray_base, name, told(name))
+
+    class ndarray(_ndarray_base):  # noqa: N801 (likewise)
+        pass
+
+    ndarray.__module__ = "cupy"
+    return ndarray, asked
+
+
+@pytest.fixture
+def in_memory(installed, extension_module, monkeypatch):
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    monkeypatch.setattr(cupy_layout, "_asked", [True])
+    kind, asked = cupy_in_memory()
+    extension_module.set_cupy_layout(*cupy_layout.find(kind((4,), "<f4", MemoryPointer(0x1000))))
+    return kind, asked
+
+
+LAYOUTS = [
+    ((4,), None),
+    ((4,), (8,)),
+    ((4,), (-4,)),
+    ((1,), (400,)),
+    ((0,), None),
+    ((), None),
+    ((3, 5), None),
+    ((3, 5), (4, 12)),
+    ((3, 5), (40, 4)),
+    ((3, 5), (0, 4)),
+    ((1, 5), (999, 4)),
+    ((3, 0), (4, 400)),
+    ((2, 3, 4), None),
+]
+
+
+@pytest.mark.parametrize(("shape", "strides"), LAYOUTS)
+@pytest.mark.parametrize("layout", ["C", "F", "A"])
+def test_arrays_of_cupys_are_read_from_memory_as_by_their_attributes(cuda, in_memory, general, shape, strides, layout):
+    kind, asked = in_memory
+    axes = {"C": "::1", "F": "::1", "A": ":"}[layout]
+    text = ", ".join([":"] * (len(shape) - 1) + [axes] if layout != "F" else [axes] + [":"] * (len(shape) - 1))
+    k = cuda.package(kernel("k", f"void(float32[{text}])" if shape else "void(float32*)", "void(int32[::1])")).k
+    first, second = (kind(shape, "<f4", MemoryPointer(0x1000 * at), strides) for at in (1, 2))
+    try:
+        k[1, 1](first)
+    except ArgumentError:  # by the general path, which asks the attributes; memory must say the same
+        k[1, 1](kind((4,), "<i4", MemoryPointer(0x3000)))
+        with pytest.raises(ArgumentError):
+            k[1, 1](second)
+        return
+    wanted = np.frombuffer(cuda.parameters(), "<i8").copy()
+    asked.clear()
+    general.clear()
+    k[1, 1](second)
+    assert not general
+    assert not asked
+    wanted[wanted == 0x1000] = 0x2000
+    assert np.frombuffer(cuda.parameters(), "<i8").tolist() == wanted.tolist()
+
+
+def test_what_is_another_array_in_memory_is_another_one(cuda, in_memory, general):
+    kind, asked = in_memory
+    k = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:,::1])")).k
+    for shape, dtype in [((4,), "<f4"), ((2, 2), "<f4")] * 3:
+        k[1, 1](kind(shape, dtype, MemoryPointer(0x1000)))
+    assert len(general) == 2
+    for shape, dtype, strides in [((4,), "<i4", None), ((4,), "<f4", (8,)), ((), "<f4", None), ((1,) * 9, "<f4", None)]:
+        with pytest.raises(ArgumentError):
+            k[1, 1](kind(shape, dtype, MemoryPointer(0x1000), strides))
+
+    class Pointer(MemoryPointer):
+        ptr = property(lambda self: 0x5000)
+
+    k[1, 1](kind((4,), "<f4", Pointer(0x1000)))  # which only its attribute knows
+    assert np.frombuffer(cuda.parameters(), "<i8")[4] == 0x5000
+
+    class Longer(kind):
+        shape = property(lambda self: (2,))
+
+    for _ in range(2):
+        asked.clear()
+        k[1, 1](Longer((4,), "<f4", MemoryPointer(0x1000)))
+        assert np.frombuffer(cuda.parameters(), "<i8")[5] == 2
+
+
+@pytest.mark.usefixtures("installed")
+def test_nothing_is_said_of_the_memory_of_another_cupys_arrays():
+    kind, _ = cupy_in_memory(shape_is_there=False)
+    assert cupy_layout.find(kind((4,), "<f4", MemoryPointer(0x1000))) is None
+    assert cupy_layout.find(array("cupy", F4)) is None
+    assert cupy_layout.find(np.zeros(4)) is None
 
 
 class ndarray(np.ndarray):  # noqa: N801 (CuPy's name)

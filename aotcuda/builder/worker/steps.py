@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 _HEAD = 4096
 _LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
-"""The line that says under which licence a source is (https://spdx.dev), near its beginning."""
+"""The line that says under which licence a source is, near its beginning; SPDX 2.2.2, annex E:
+https://spdx.github.io/spdx-spec/v2.2.2/using-SPDX-short-identifiers-in-source-files."""
 
 
 class Steps:

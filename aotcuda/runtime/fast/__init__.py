@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 14
+_VERSION = 15
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -41,7 +41,7 @@ _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
 _MOST = 0xFFFFFFFF
 """What a dimension of a grid has room for in the driver's call."""
 
-_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5}
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy layout": 6}
 _RARE = (
     "cuEventCreate",
     "cuEventRecord",
@@ -69,6 +69,17 @@ _READ_BY_EXCHANGE = (
     "stride",
 )
 """What a subclass of PyTorch's tensor must not have changed, to be read as the tensor that it is in C."""
+_READ_BY_LAYOUT = (
+    "__getattr__",
+    "__getattribute__",
+    "_c_contiguous",
+    "data",
+    "dtype",
+    "ndim",
+    "shape",
+    "strides",
+)
+"""What a subclass of CuPy's array must not have changed, to be read in C where the array has it in memory."""
 
 _OWN_LENGTH = 128
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
@@ -215,7 +226,10 @@ def learn(
     if None in kinds or None in overloads:
         return False
     if "cupy" in families:
+        from aotcuda.runtime.fast import cupy_layout  # noqa: PLC0415 (only with CuPy)
+
         _use_cupy()
+        cupy_layout.tell(in_use(), args[families.index("cupy")])
     if "torch" in families:
         in_use().set_torch_stream(arrays.torch_stream())
     if _KINDS["exchange"] in kinds:
@@ -266,10 +280,12 @@ def _kind(arg: object) -> int | None:
     family = arrays.family(arg)
     if family == "torch" and _has_exchange(arg):
         return _KINDS["exchange"]
+    if family == "cupy" and arrays.inherits(arg, "ndarray", *_READ_BY_LAYOUT):
+        return _KINDS["cupy layout"] | _own_length(arg, "ndarray")
     if family is not None:
         code = _KINDS.get(family)
         base = {"cupy": "ndarray", "torch": "Tensor"}.get(family)
-        return code | _OWN_LENGTH if code and base and arrays.inherits(arg, base, "__len__", "shape") else code
+        return code | _own_length(arg, base) if code and base else code
     if arg is None or type(arg) is str:
         return _PLAIN
     number = scalars.kind_of(arg)
@@ -282,6 +298,11 @@ def _kind(arg: object) -> int | None:
     if number == "float":
         return _FLOAT
     return _COMPLEX if isinstance(arg, complex) else None
+
+
+def _own_length(array: object, base: str) -> int:
+    """The flag of an array whose length is its extent, as its library has it."""
+    return _OWN_LENGTH if arrays.inherits(array, base, "__len__", "shape") else 0
 
 
 def _has_exchange(tensor: object) -> bool:

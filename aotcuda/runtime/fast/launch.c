@@ -46,7 +46,7 @@ enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 
 /* How an argument is read: arrays, and from INT on numbers. INT: the value that an int holds. FLOAT: that of a float, or
  * what __float__ gives. COMPLEX: what a complex holds. TRUTH: what bool() says. INDEX: what __index__ gives. PLAIN: None or
  * a string, which only constants are. */
-enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
+enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_LAYOUT = 6, INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, PLAIN };
 
 typedef int (*LaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                             void **);
@@ -115,6 +115,16 @@ typedef struct {
 
 static SHARED(const LazyBits *) torch_bits; /* NULL: tensors are asked by their methods */
 
+/* Where an array of CuPy's has what is read of it, as aotcuda.runtime.fast.cupy_layout found it. Never freed either. */
+typedef struct {
+    PyTypeObject *base, *data_type; /* of arrays, subclasses' included; of what they have as `data`, alone */
+    int pointer;                    /* in `data`, in bytes */
+    int data, dtype;                /* in the array: objects */
+    int shape, strides;             /* where the first number is, and behind that where the last one ends */
+} CupyLayout;
+
+static SHARED(const CupyLayout *) cupy_layout; /* NULL: arrays are asked for their attributes */
+
 /* CUDA cannot be used in a process that forked after it was started. */
 static SHARED(int) disabled = 0;
 
@@ -152,6 +162,11 @@ typedef struct {
     PyObject *dtype;     /* of an array, as arrays.element() names it */
     PyObject *value;     /* of a constant; NULL for None */
     int64_t divisor, least, most; /* of a number, the first of an array's address too; 1 and the bounds of int64 for none */
+    /* What the common ints are held to, all in one; `bytes` is 0 where there is more to it. */
+    int bytes;
+    int64_t low, high, mask;
+    int is_int; /* of a constant: it is an int, of this value */
+    int64_t integer;
     unsigned char numbers[MOST_WORDS]; /* of an array: places in View.numbers, in the order of the block */
     Size sizes[MOST_SIZES];
 } Parameter;
@@ -164,6 +179,9 @@ typedef struct {
     int *starts;
     int pairs_count; /* of arrays that must not overlap, by their number among the arrays */
     unsigned char pairs[MOST_PAIRS][2];
+    /* The parameters by place: constants, which are looked at first, the other numbers, and arrays. */
+    int constants_count, numbers_count, arrays_count;
+    unsigned char constants[MOST_ARGUMENTS], numbers[MOST_ARGUMENTS], arrays[MOST_ARGUMENTS];
 } Plan;
 
 /* Whether all words are of dimensions that there are. */
@@ -220,6 +238,46 @@ static int read_pairs(Plan *plan, const unsigned char *numbers, Py_ssize_t bytes
         plan->pairs[i / 2][i % 2] = (unsigned char)before;
     }
     return 1;
+}
+
+/* The bounds of an integer's format, and its bytes; 0 for another one. */
+static int bounds_of(char format, int64_t *low, int64_t *high) {
+    *low = INT64_MIN, *high = INT64_MAX;
+    switch (format) {
+    case '?': *low = 0, *high = 1; return 1;
+    case 'b': *low = INT8_MIN, *high = INT8_MAX; return 1;
+    case 'B': *low = 0, *high = UINT8_MAX; return 1;
+    case 'h': *low = INT16_MIN, *high = INT16_MAX; return 2;
+    case 'H': *low = 0, *high = UINT16_MAX; return 2;
+    case 'i': *low = INT32_MIN, *high = INT32_MAX; return 4;
+    case 'I': *low = 0, *high = UINT32_MAX; return 4;
+    case 'Q': *low = 0; return 8;
+    case 'q': return 8;
+    }
+    return 0;
+}
+
+/* What launches find at hand of a parameter. */
+static void prepare(Plan *plan, int at) {
+    Parameter *parameter = &plan->parameters[at];
+    int64_t divisor = parameter->divisor;
+    if (is_array(parameter)) {
+        plan->arrays[plan->arrays_count++] = (unsigned char)at;
+    } else if (parameter->kind == 'k') {
+        int overflow = 1;
+        plan->constants[plan->constants_count++] = (unsigned char)at;
+        if (parameter->value && PyLong_CheckExact(parameter->value))
+            parameter->integer = PyLong_AsLongLongAndOverflow(parameter->value, &overflow);
+        parameter->is_int = !overflow;
+    } else {
+        plan->numbers[plan->numbers_count++] = (unsigned char)at;
+        if (parameter->kind == 'c' || divisor & (divisor - 1))
+            return;
+        parameter->bytes = bounds_of(parameter->format, &parameter->low, &parameter->high);
+        parameter->low = parameter->least > parameter->low ? parameter->least : parameter->low;
+        parameter->high = parameter->most < parameter->high ? parameter->most : parameter->high;
+        parameter->mask = divisor - 1;
+    }
 }
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -297,6 +355,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
             parameter->numbers[j] = number_of((unsigned char)words[j]);
             parameter->counts_elements |= parameter->numbers[j] >= NUMBER_STEP;
         }
+        prepare(self, (int)i);
     }
     if (!read_pairs(self, (const unsigned char *)apart, apart_bytes)) {
         Py_DECREF(self);
@@ -351,32 +410,41 @@ static int multiply(int64_t left, int64_t right, int64_t *result) {
 #endif
 }
 
+/* The strides of an array that has some, in bytes; 0 if they do not fit. Tells whether they are those of its shape, by
+ * which `steps` were made; those of dimensions of one element do not matter. */
+static int settle_strides(View *view, int *is_contiguous) {
+    *is_contiguous = 1;
+    for (int i = 0; i < view->ndim; i++) {
+        if (view->in_elements && !multiply(view->strides[i], view->itemsize, &view->strides[i]))
+            return 0;
+        *is_contiguous &= view->shape[i] == 1 || view->strides[i] == view->steps[i] * view->itemsize;
+    }
+    return 1;
+}
+
 /* What arrays.view() does: 0 if no array can be so. Afterwards there are strides of its own only where it is not
- * C-contiguous; where it is, `strides` and `steps` are those of its shape. */
-static int settle(View *view, int itemsize) {
-    int64_t bytes = itemsize, items = 1, steps[MOST_DIMENSIONS];
+ * C-contiguous; where it is, `strides` and `steps` are those of its shape, but for an array whose `address` is all that
+ * is taken. */
+static int settle(View *view, int itemsize, int address) {
+    int64_t bytes = itemsize, items = 1, unit = view->in_elements ? 1 : itemsize;
     int is_contiguous = 1;
     for (int i = view->ndim - 1; i >= 0; i--) {
         int64_t extent = view->shape[i];
         if (extent < 0 || !multiply(bytes, extent ? extent : 1, &bytes))
             return 0;
-        steps[i] = items;
+        is_contiguous &= !view->has_strides || view->strides[i] == items * unit;
+        view->steps[i] = items;
         items *= extent; /* smaller than what fitted */
     }
     view->zero = 0;
     view->items = items;
     view->itemsize = itemsize;
-    for (int i = 0; view->has_strides && i < view->ndim; i++) {
-        if (view->in_elements && !multiply(view->strides[i], itemsize, &view->strides[i]))
-            return 0;
-        is_contiguous &= view->shape[i] == 1 || view->strides[i] == steps[i] * itemsize;
-    }
+    if (!is_contiguous && !settle_strides(view, &is_contiguous))
+        return 0;
     view->in_elements = 0;
     view->has_strides &= items && !is_contiguous;
-    for (int i = 0; !view->has_strides && i < view->ndim; i++) {
-        view->steps[i] = steps[i];
-        view->strides[i] = steps[i] * itemsize;
-    }
+    for (int i = 0; !view->has_strides && !address && i < view->ndim; i++)
+        view->strides[i] = view->steps[i] * itemsize;
     return 1;
 }
 
@@ -507,6 +575,7 @@ static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLo
 typedef struct {
     const Exchange *exchange;
     const LazyBits *bits;
+    const CupyLayout *layout;
     PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
     PyObject *dtype, *ndim, *c_contiguous, *data; /* what the class has of CuPy's attributes; NULL: they are looked up */
     PyTypeObject *data_type;                      /* of what the last one gives */
@@ -570,6 +639,36 @@ static int read_cupy(PyObject *array, const Access *access, View *view, Reading 
     return !PyErr_Occurred() && cupy_stream_fits(reading);
 }
 
+/* Eight bytes of an object's memory. */
+static uint64_t word_at(const void *object, int place) {
+    uint64_t word;
+    memcpy(&word, (const char *)object + place, sizeof word);
+    return word;
+}
+
+/* What read_cupy() reads, of the array's members: each attribute would make an object of one. */
+static int read_cupy_layout(PyObject *array, const CupyLayout *layout, View *view, Reading *reading) {
+    PyObject *data = (PyObject *)(uintptr_t)word_at(array, layout->data);
+    uint64_t shape = word_at(array, layout->shape), strides = word_at(array, layout->strides);
+    uint64_t bytes = word_at(array, layout->shape + 8) - shape;
+    if (!data || Py_TYPE(data) != layout->data_type || bytes > MOST_DIMENSIONS * 8 ||
+        word_at(array, layout->strides + 8) - strides != bytes)
+        return 0;
+    view->id = word_at(array, layout->dtype);
+    view->address = word_at(data, layout->pointer);
+    view->ndim = (int)bytes / 8;
+    view->readonly = 0;
+    view->has_strides = 1;
+    view->in_elements = 0;
+    for (int i = 0; i < view->ndim; i++) {
+        view->shape[i] = ((const int64_t *)(uintptr_t)shape)[i];
+        view->strides[i] = ((const int64_t *)(uintptr_t)strides)[i];
+    }
+    if (reading->several && (view->device = (int)attribute_number(data, s_device_id)) == -1 && PyErr_Occurred())
+        return 0;
+    return cupy_stream_fits(reading);
+}
+
 static int torch_stream_fits(PyObject *tensor, Reading *reading) {
     const Source *source = READ(torch_source);
     if (reading->torch_checked || !source)
@@ -590,7 +689,7 @@ static int is_plain_torch(PyObject *tensor, int maybe_complex, PyCFunction is_ne
         Py_DECREF(view);
         view = PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL);
     }
-    int plain = view == Py_False;
+    int plain = view == Py_False; /* and so there is no error */
     Py_XDECREF(view);
     return plain;
 }
@@ -650,10 +749,10 @@ static int read_exchange(PyObject *object, const Access *access, View *view, Rea
     view->readonly = 0;
     view->has_strides = tensor.strides != NULL;
     view->in_elements = 1;
-    for (int i = 0; i < tensor.ndim; i++)
+    for (int i = 0; i < tensor.ndim; i++) {
         view->shape[i] = tensor.shape[i];
-    for (int i = 0; tensor.strides && i < tensor.ndim; i++)
-        view->strides[i] = tensor.strides[i];
+        view->strides[i] = tensor.strides ? tensor.strides[i] : 0;
+    }
     if (!is_plain_exchange(object, tensor.dtype.code == CODE_COMPLEX, access))
         return 0;
     if (reading->checked != exchange) {
@@ -663,7 +762,7 @@ static int read_exchange(PyObject *object, const Access *access, View *view, Rea
             return 0;
         reading->checked = exchange;
     }
-    return !PyErr_Occurred();
+    return 1;
 }
 
 /* The same for a stream that an array names; 0, and an error, if its handle could not be read. */
@@ -766,18 +865,9 @@ static int read_numba(PyObject *array, View *view, Reading *reading) {
 
 /* 0 if an integer is out of range; of format Q, who calls has seen to it. */
 static int pack_whole(char format, int64_t value, unsigned char *place) {
-    int64_t low = INT64_MIN, high = INT64_MAX;
-    int size = 8;
-    switch (format) {
-    case 'b': low = INT8_MIN, high = INT8_MAX, size = 1; break;
-    case 'B': low = 0, high = UINT8_MAX, size = 1; break;
-    case 'h': low = INT16_MIN, high = INT16_MAX, size = 2; break;
-    case 'H': low = 0, high = UINT16_MAX, size = 2; break;
-    case 'i': low = INT32_MIN, high = INT32_MAX, size = 4; break;
-    case 'I': low = 0, high = UINT32_MAX, size = 4; break;
-    case '?': low = 0, high = 1, size = 1; break;
-    }
-    if (value < low || value > high)
+    int64_t low, high;
+    int size = bounds_of(format, &low, &high);
+    if (format != 'Q' && (value < low || value > high))
         return 0;
     memcpy(place, &value, size); /* little-endian, as every host that CUDA runs on */
     return 1;
@@ -854,18 +944,23 @@ typedef struct {
 } Number;
 
 /* 0 for what only the other path reads: ints beyond 64 bits, and whatever raises. */
-static int read_int(PyObject *value, Number *number) {
+static inline int read_int(PyObject *value, Number *number) {
     int overflow;
     long long small = PyLong_AsLongLongAndOverflow(value, &overflow);
     number->kind = INT;
-    number->is_unsigned = overflow > 0;
-    number->bits = overflow > 0 ? PyLong_AsUnsignedLongLong(value) : (uint64_t)small;
-    return overflow >= 0 && !((small == -1 || overflow) && PyErr_Occurred());
+    number->is_unsigned = 0;
+    number->bits = (uint64_t)small;
+    if (small != -1)
+        return 1;
+    if (overflow > 0) {
+        number->is_unsigned = 1;
+        number->bits = PyLong_AsUnsignedLongLong(value);
+    }
+    return overflow >= 0 && !PyErr_Occurred();
 }
 
+/* Whatever is not read as INT. */
 static int read_number(int kind, PyObject *value, Number *number) {
-    if (kind == INT)
-        return PyLong_Check(value) && read_int(value, number);
     if (kind == FLOAT) {
         number->kind = FLOAT;
         number->real = PyFloat_AsDouble(value);
@@ -914,10 +1009,15 @@ static int pack_int(char format, const Number *number, unsigned char *place) {
 
 /* Whether an argument is the value that was compiled in. Both are None or of one of Python's own types, whose comparison
  * runs no other code; a record has no plans with values of another type than its arguments'. */
-static int is_constant(const Parameter *parameter, PyObject *object) {
+static int is_constant(const Parameter *parameter, const Number *number) {
+    PyObject *object = number->object;
+    if (object == parameter->value)
+        return 1;
     if (object == Py_None)
         return parameter->writable || !parameter->value; /* the former: it may be left out */
-    return parameter->value && (object == parameter->value || PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1);
+    if (parameter->is_int && number->kind == INT && PyLong_CheckExact(object))
+        return !number->is_unsigned && (int64_t)number->bits == parameter->integer;
+    return parameter->value && PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
 }
 
 /* Whether an int is divisible as it has to be, and within the parameter's own bounds. */
@@ -932,8 +1032,16 @@ static int is_within(const Parameter *parameter, const Number *number) {
 static int pack_number(const Parameter *parameter, const Number *number, unsigned char *block) {
     unsigned char *place = block + parameter->offset;
     char format = parameter->format;
-    if (parameter->kind == 'k')
-        return is_constant(parameter, number->object);
+    if (parameter->bytes && number->kind == INT && !number->is_unsigned) {
+        int64_t value = (int64_t)number->bits;
+        if (value < parameter->low || value > parameter->high || value & parameter->mask)
+            return 0;
+        if (parameter->bytes == 4)
+            memcpy(place, &value, 4);
+        else
+            memcpy(place, &value, parameter->bytes);
+        return 1;
+    }
     if (number->kind == INT && !is_within(parameter, number))
         return 0;
     if (parameter->kind != 'c' && format != 'f' && format != 'd')
@@ -965,6 +1073,8 @@ typedef struct {
     Access access[MOST_ARGUMENTS];
     unsigned char kinds[MOST_ARGUMENTS];
     unsigned char flags[MOST_ARGUMENTS];
+    int arrays_count, numbers_count;
+    unsigned char arrays[MOST_ARRAYS], numbers[MOST_ARGUMENTS]; /* the arguments by place, in their order */
 } Shape; /* what the arguments' types are, and how each is read */
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
@@ -995,6 +1105,7 @@ typedef struct Record {
     uint64_t ids[MOST_ARRAYS];
     int ndims[MOST_ARRAYS];
     int itemsizes[MOST_ARRAYS]; /* the overloads' */
+    unsigned char addresses[MOST_ARRAYS]; /* the overloads take no more of the array than its address */
     PyObject *dtypes; /* keeps the objects alive whose addresses are ids */
     PyObject *live;   /* a list, empty when the images are not loaded any more */
     int count;        /* of plans */
@@ -1038,7 +1149,8 @@ typedef struct {
     PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
     PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
     PyObject *defaults;   /* what each is that a call leaves out; `names` itself for one that has to be given */
-    int positional;       /* how many of them may be given by position */
+    PyObject *pointers;   /* bytes: the names' addresses, then the defaults' */
+    int total, positional; /* arguments, and how many of them may be given by position */
     PyObject *owner;      /* the object that a given stream's handle came from: a stream lives as long as that does */
 } Launcher;
 
@@ -1071,23 +1183,24 @@ static int types_match(const Shape *shape, PyObject *const *args, Py_ssize_t cou
 
 /* Reads the arrays among the arguments, in their order; gives how many, -1 if one is unusual. */
 static int read_arrays(const Shape *shape, PyObject *const *args, View *views, Reading *reading) {
-    int count = 0;
-    for (int i = 0; i < shape->count; i++) {
-        if (shape->kinds[i] >= INT)
-            continue;
+    for (int count = 0; count < shape->arrays_count; count++) {
+        int i = shape->arrays[count];
         PyObject *array = args[i];
-        View *view = &views[count++];
+        View *view = &views[count];
         view->device = -1;
         reading->flags = shape->flags[i];
-        int fits = shape->kinds[i] == CUPY        ? read_cupy(array, &shape->access[i], view, reading)
-                   : shape->kinds[i] == EXCHANGE  ? read_exchange(array, &shape->access[i], view, reading)
-                   : shape->kinds[i] == INTERFACE ? read_interface(array, view, reading)
-                   : shape->kinds[i] == NUMBA     ? read_numba(array, view, reading)
-                                                  : read_torch(array, view, reading);
+        const Access *access = &shape->access[i];
+        int kind = shape->kinds[i];
+        int fits = kind == EXCHANGE      ? read_exchange(array, access, view, reading)
+                   : kind == CUPY_LAYOUT ? read_cupy_layout(array, access->layout, view, reading)
+                   : kind == CUPY        ? read_cupy(array, access, view, reading)
+                   : kind == INTERFACE   ? read_interface(array, view, reading)
+                   : kind == NUMBA       ? read_numba(array, view, reading)
+                                         : read_torch(array, view, reading);
         if (!fits)
             return -1;
     }
-    return count;
+    return shape->arrays_count;
 }
 
 static int record_matches(const Record *record, const Shape *shape, void *context, const View *views, int count) {
@@ -1144,31 +1257,38 @@ static int are_apart(const Plan *plan, const View *views, const int *itemsizes) 
     return 1;
 }
 
+/* Whether the arguments fit a plan; packs its parameter block. Constants tell most plans apart, so they come first. */
+static int fills(const Plan *plan, const Number *numbers, View *views, unsigned char *block) {
+    for (int i = 0; i < plan->constants_count; i++)
+        if (!is_constant(&plan->parameters[plan->constants[i]], &numbers[plan->constants[i]]))
+            return 0;
+    memset(block, 0, plan->size);
+    for (int i = 0; i < plan->numbers_count; i++)
+        if (!pack_number(&plan->parameters[plan->numbers[i]], &numbers[plan->numbers[i]], block))
+            return 0;
+    for (int i = 0; i < plan->arrays_count; i++)
+        if (!pack_array(&plan->parameters[plan->arrays[i]], &views[i], block))
+            return 0;
+    return 1;
+}
+
 /* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none, or if one of
  * the arguments is not for this path: which plan it would fit is not known then. */
 static int pack(const Record *record, PyObject *const *args, View *views, unsigned char *block) {
     Number numbers[MOST_ARGUMENTS];
     const Shape *shape = record->shape;
     for (int i = 0; i < record->arrays; i++)
-        if (!settle(&views[i], record->itemsizes[i]))
+        if (!settle(&views[i], record->itemsizes[i], record->addresses[i]))
             return -1;
-    for (int i = 0; i < shape->count; i++)
-        if (shape->kinds[i] >= INT) {
-            if (!read_number(shape->kinds[i], args[i], &numbers[i]))
-                return -1;
-            numbers[i].object = args[i];
-        }
+    for (int i = 0; i < shape->numbers_count; i++) {
+        int at = shape->numbers[i], kind = shape->kinds[at];
+        numbers[at].object = args[at];
+        if (kind == INT ? !read_int(args[at], &numbers[at]) : !read_number(kind, args[at], &numbers[at]))
+            return -1;
+    }
     for (int number = 0; number < record->count; number++) {
         const Plan *plan = record->plans[number];
-        memset(block, 0, plan->size);
-        int array = 0, i = 0;
-        for (; i < plan->count; i++) {
-            const Parameter *parameter = &plan->parameters[i];
-            if (parameter->kind == 'a' || parameter->kind == 'e' ? !pack_array(parameter, &views[array++], block)
-                                       : !pack_number(parameter, &numbers[i], block))
-                break;
-        }
-        if (i == plan->count && are_apart(plan, views, record->itemsizes))
+        if (fills(plan, numbers, views, block) && are_apart(plan, views, record->itemsizes))
             return number;
     }
     return -1;
@@ -1375,23 +1495,28 @@ static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keyword
 
 /* The arguments of a call in order, those given by name and those left out included; how many, or DECLINED. */
 static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
-    Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, used = 0;
+    PyObject *const *known = (PyObject *const *)PyBytes_AsString(self->pointers), *const *defaults = known + self->total;
+    Py_ssize_t total = self->total, named = names ? PyTuple_Size(names) : 0, next = count;
     if (count > self->positional)
         return DECLINED;
     for (Py_ssize_t i = 0; i < count; i++)
         full[i] = args[i];
-    for (Py_ssize_t i = count; i < total; i++) {
-        PyObject *name = PyTuple_GetItem(self->names, i), *value = PyTuple_GetItem(self->defaults, i);
-        for (Py_ssize_t j = 0; j < named; j++) /* the compiler interns names; others are for the other path */
-            if (PyTuple_GetItem(names, j) == name) {
-                value = args[count + j];
-                used++;
-            }
-        if (value == self->names)
+    for (Py_ssize_t i = count; i < total; i++)
+        full[i] = defaults[i];
+    for (Py_ssize_t j = 0; j < named; j++) {
+        PyObject *name = PyTuple_GetItem(names, j);
+        Py_ssize_t left = total - count, i = next;
+        for (; left && (i == total || known[i] != name); left--) /* most calls name them in order */
+            i = i < total - 1 ? i + 1 : count;
+        if (!left) /* the compiler interns names; others are for the other path, as is one given by position too */
             return DECLINED;
-        full[i] = value;
+        full[i] = args[count + j];
+        next = i + 1;
     }
-    return used == named ? total : DECLINED;
+    for (Py_ssize_t i = count; i < total; i++)
+        if (full[i] == self->names)
+            return DECLINED;
+    return total;
 }
 
 /* The same by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have
@@ -1429,6 +1554,18 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
     return result;
 }
 
+/* Puts the names and defaults where calls find them without a question each; 0, and an error, without memory. */
+static int point_at_names(Launcher *self) {
+    self->total = (int)PyTuple_Size(self->names);
+    self->pointers = PyBytes_FromStringAndSize(NULL, 2 * self->total * (Py_ssize_t)sizeof(PyObject *));
+    PyObject **pointers = self->pointers ? (PyObject **)PyBytes_AsString(self->pointers) : NULL;
+    for (int i = 0; pointers && i < self->total; i++) {
+        pointers[i] = PyTuple_GetItem(self->names, i);
+        pointers[self->total + i] = PyTuple_GetItem(self->defaults, i);
+    }
+    return pointers != NULL;
+}
+
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
     PyObject *slow, *records, *given, *attributes, *names = NULL, *defaults = NULL;
@@ -1457,6 +1594,10 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->names = Py_XNewRef(names);
     self->defaults = Py_XNewRef(defaults);
     self->positional = positional;
+    if (names && !point_at_names(self)) {
+        Py_DECREF(self);
+        return NULL;
+    }
     memcpy(self->dimensions, d, sizeof d);
     self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
     self->is_given = given != Py_None;
@@ -1515,6 +1656,18 @@ static void describe_cupy(Access *access, PyObject *array) {
     PyErr_Clear();
 }
 
+/* Where arrays of a type have their members; NULL if they have to be asked, as without the GIL: another thread may be giving
+ * one another shape. */
+static const CupyLayout *layout_of(PyTypeObject *type) {
+#ifdef Py_GIL_DISABLED
+    (void)type;
+    return NULL;
+#else
+    const CupyLayout *layout = READ(cupy_layout);
+    return layout && PyType_IsSubtype(type, layout->base) ? layout : NULL;
+#endif
+}
+
 static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssize_t count) {
     Shape *shape = PyMem_Calloc(1, sizeof(Shape));
     if (!shape)
@@ -1525,6 +1678,10 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
         shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)type);
         shape->kinds[i] = (unsigned char)(kinds[i] & ~HAS_OWN_LENGTH);
         shape->flags[i] = (unsigned char)(kinds[i] & HAS_OWN_LENGTH);
+        if (shape->kinds[i] < INT)
+            shape->arrays[shape->arrays_count++] = (unsigned char)i;
+        else
+            shape->numbers[shape->numbers_count++] = (unsigned char)i;
         Access *access = &shape->access[i];
         if (shape->kinds[i] == EXCHANGE && !(access->exchange = exchange_of(type)))
             shape->kinds[i] = TORCH;
@@ -1533,6 +1690,8 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
             access->bits = bits && PyType_IsSubtype(type, bits->base) ? bits : NULL;
             access->is_neg = method_of(args[i], s_is_neg);
         }
+        if (shape->kinds[i] == CUPY_LAYOUT && !(access->layout = layout_of(type)))
+            shape->kinds[i] = CUPY;
         if (shape->kinds[i] == CUPY)
             describe_cupy(access, args[i]);
     }
@@ -1600,6 +1759,7 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
                     PyUnicode_Compare(parameter->dtype, name) == 0 &&
                     (j == 0 || parameter->itemsize == record->itemsizes[array]);
             record->itemsizes[array] = parameter->itemsize;
+            record->addresses[array] = (j == 0 || record->addresses[array]) && parameter->kind == 'e' && !record->plans[j]->pairs_count;
         }
         array += kind < INT;
         Py_XDECREF(what);
@@ -1956,6 +2116,8 @@ static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
         held->attributes = Py_XNewRef(like->attributes);
         held->names = Py_XNewRef(like->names);
         held->defaults = Py_XNewRef(like->defaults);
+        held->pointers = Py_XNewRef(like->pointers);
+        held->total = like->total;
         held->positional = like->positional;
         held->owner = Py_NewRef(stream);
     }
@@ -2182,6 +2344,7 @@ static void launcher_dealloc(Launcher *self) {
     Py_XDECREF(self->attributes);
     Py_XDECREF(self->names); /* of strings, and numbers or itself in `defaults`: neither needs the garbage collector */
     Py_XDECREF(self->defaults);
+    Py_XDECREF(self->pointers);
     Py_XDECREF((PyObject *)self->records);
     if (may_stay && !spare_launcher)
         spare_launcher = self;
@@ -2236,6 +2399,25 @@ static PyObject *set_torch_bits(PyObject *module, PyObject *args) {
             return PyErr_NoMemory();
         *made = (LazyBits){(PyTypeObject *)Py_NewRef(base), pointer, word, bits};
         WRITE(torch_bits, made);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_cupy_layout(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *base, *data_type;
+    CupyLayout found;
+    if (!PyArg_ParseTuple(args, "O!O!iiiii", &PyType_Type, &base, &PyType_Type, &data_type, &found.pointer, &found.data,
+                          &found.dtype, &found.shape, &found.strides))
+        return NULL;
+    if (!READ(cupy_layout)) {
+        CupyLayout *made = PyMem_Malloc(sizeof(CupyLayout));
+        if (!made)
+            return PyErr_NoMemory();
+        *made = found;
+        made->base = (PyTypeObject *)Py_NewRef(base);
+        made->data_type = (PyTypeObject *)Py_NewRef(data_type);
+        WRITE(cupy_layout, made);
     }
     Py_RETURN_NONE;
 }
@@ -2353,6 +2535,9 @@ static PyMethodDef methods[] = {
     {"set_torch_bits", set_torch_bits, METH_VARARGS,
      "set_torch_bits(base, pointer, word, bits)\n\n"
      "Where the objects of PyTorch's type `base` have the bits that say that a tensor is a lazy negative or conjugate."},
+    {"set_cupy_layout", set_cupy_layout, METH_VARARGS,
+     "set_cupy_layout(base, data_type, pointer, data, dtype, shape, strides)\n\n"
+     "Where the objects of CuPy's type `base` have what is read of arrays, in bytes; `pointer` is in what is their `data`."},
     {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher: one like it, which keeps the stream alive."},
     {"know_stream_type", know_stream_type, METH_VARARGS,
      "know_stream_type(type, attribute, is_protocol)\n\n"
@@ -2396,7 +2581,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 14) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 15) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {
