@@ -207,7 +207,7 @@ class Struct(Kind):
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
     def wanted(self, parameter: Parameter) -> str:
-        if parameter["dtype"] == reading.TENSOR_MAP:
+        if parameter["dtype"] == arguments.TENSOR_MAP:
             return f"{parameter['type']} is packaged: a tensor map of cuda.core or of cuda.bindings.driver"
         return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
 
