@@ -36,8 +36,9 @@ if TYPE_CHECKING:
         ToolchainError,
     )
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
+    from aotcuda.runtime.for_all import ForAll
     from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
-    from aotcuda.runtime.kernel import ForAll, Kernel
+    from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.module import Module, load
     from aotcuda.version import __version__ as __version__
@@ -91,7 +92,9 @@ def __getattr__(name: str) -> object:
         import aotcuda.runtime.device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "__version__":
         import aotcuda.version as home  # type: ignore[no-redef]  # noqa: PLC0415
-    elif name in ("ForAll", "Kernel"):
+    elif name == "ForAll":
+        import aotcuda.runtime.for_all as home  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name == "Kernel":
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Launcher":
         import aotcuda.runtime.launcher as home  # type: ignore[no-redef]  # noqa: PLC0415

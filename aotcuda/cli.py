@@ -7,6 +7,7 @@ by SIGTERM).
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import os
 import signal
@@ -60,6 +61,7 @@ def _shown(message: str, *, lines: bool) -> str:
     return "\n".join(map(shown, message.split("\n"))) if lines else shown(message)
 
 
+@functools.cache  # whoever calls `main` again and again waits for this most of the time
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")

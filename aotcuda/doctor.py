@@ -17,7 +17,7 @@ from aotcuda.cache import compilers, folder
 from aotcuda.compatibility import gpus, predict, tables
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.fast import extension
+from aotcuda.runtime import fast as extension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
 from aotcuda.runtime import handed_over
-from aotcuda.runtime.arguments import arrays, views
+from aotcuda.runtime.arguments import arrays, names
 from aotcuda.runtime.kernel import Kernel
 
 TYPE_CHECKING = False
@@ -188,7 +188,7 @@ class _Schema:
         given = [(arrays.element(arg.dtype), arg.dim()) if isinstance(arg, torch.Tensor) else None for arg in args]
         if any(all(map(_fits, parameters, given)) for parameters in self.overloads):
             return
-        passed = ", ".join([views.array_name(each[0], each[1], "C") for each in given if each is not None])
+        passed = ", ".join([names.array_name(each[0], each[1], "C") for each in given if each is not None])
         packaged = "".join([f"\n  packaged: {', '.join([part['type'] for part in each])}" for each in self.overloads])
         self.refuse(f"no packaged signature takes tensors {passed}{packaged}")
 

@@ -1,10 +1,12 @@
 """How long wheels take to build, beside nvcc with two threads on the same kernels in C++, turn by turn.
 
-python bench/build_time.py [--runs 5] [--thousand]
+python bench/build_time.py [--runs 5] [--thousand] [--gpu]
 
 - cold: fifty kernels for five GPU generations, with nothing kept from earlier builds; nvcc gets one file.
 - edited, again: the same after one kernel was edited, and after nothing was, with a build cache that is filled before.
 - with --thousand: twenty modules of fifty kernels each; nvcc gets twenty files of fifty.
+- with --gpu, where there is CuPy: a process that launches a kernel of an editable install, after it was edited,
+  and once more.
 - back end: the same project without aotcuda, of which the times of builds are a part.
 
 Memory is what the processes of a build hold together (their proportional set size), looked at every 50 ms in a run that
@@ -44,6 +46,7 @@ def main() -> int:
     parser = machine.parser(__doc__, "build_time")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--thousand", action="store_true", help="also twenty modules of fifty kernels")
+    parser.add_argument("--gpu", action="store_true", help="also launches of an editable install")
     arguments = parser.parse_args()
     nvcc = find_nvidia_binary_utility("nvcc")
     if nvcc is None:
@@ -52,6 +55,8 @@ def main() -> int:
     compileall.compile_dir(str(Path(aotcuda.__file__).parent), quiet=1)  # as installers leave it; workers write none
     with tempfile.TemporaryDirectory() as temporary:
         cases, memory = _cases(Path(temporary), nvcc, thousand=arguments.thousand)
+        if arguments.gpu:
+            cases |= _editable(Path(temporary))
         seconds: dict[str, list[float]] = {name: [] for name in cases}
         for _ in range(arguments.runs):
             for name, run in cases.items():
@@ -96,6 +101,34 @@ def _cases(
     return runs, memory
 
 
+_LAUNCH = """
+import cupy, fifty.kernels
+x, out = cupy.ones(64, "float32"), cupy.empty(64, "float32")
+fifty.kernels.k0[1, 64](2.0, x, out)
+print(out[0])
+"""
+
+
+def _editable(folder: Path) -> dict[str, Callable[[], float]]:
+    project = projects.generate(folder / "editable", "fifty", 50)
+    environ = {
+        "AOTCUDA_BUILD_CACHE": str(folder / "cache"),
+        "AOTCUDA_CACHE_DIR": str(folder / "launched"),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(project), os.environ.get("PYTHONPATH")])),
+    }
+    _timed([*_BUILD[:-1], "wheel:editable"], project, os.environ | environ)
+
+    def launch() -> float:
+        return _timed([sys.executable, "-c", _LAUNCH], folder, os.environ | environ)
+
+    def launch_edited() -> float:
+        _edit(project)
+        return launch()
+
+    launch()  # CuPy keeps code of its own
+    return {"fifty, editable, launched after an edit": launch_edited, "fifty, editable, launched again": launch}
+
+
 def _met(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
     alone = median["fifty, the back end alone"]
     met = {
@@ -104,6 +137,9 @@ def _met(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
         "fifty, one kernel edited: at most 1.5 s": median["fifty, one kernel edited"] <= 1.5,
         "fifty, again: at most 0.5 s beyond the back end": median["fifty, again"] - alone <= 0.5,
     }
+    if "fifty, editable, launched again" in median:
+        after = median["fifty, editable, launched after an edit"] - median["fifty, editable, launched again"]
+        met["fifty, editable, launched after an edit: at most 1.5 s beyond one that was not"] = after <= 1.5
     if "thousand, cold" in median:
         met["thousand, cold: at most 2 times nvcc"] = median["thousand, cold"] <= 2 * median["thousand, nvcc"]
     return met | {f"{name}: under 1 GiB": peak < 1024 * _MIB for name, peak in peaks.items()}

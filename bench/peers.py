@@ -215,7 +215,7 @@ def called(function: Callable[..., object], args: tuple[object, ...]) -> Batch:
 
 def launchers(case: Case) -> dict[str, Callable[[], Callable[..., object]]]:
     """What makes a launcher of this project's, with the fast path in C and in Python."""
-    from aotcuda.runtime.fast import extension
+    from aotcuda.runtime import fast as extension
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
 

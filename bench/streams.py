@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--launches", type=int, default=1_000_000, help="after which the memory's growth is looked at")
     arguments = parser.parse_args()
     here = machine.describe()
-    from aotcuda.runtime.fast import extension
+    from aotcuda.runtime import fast as extension
 
     path = "C" if extension.in_use() is not None else "Python"
     kernels = importlib.import_module("benchkernels.kernels")

@@ -97,7 +97,7 @@ def _measure(counts: list[int], turns: int) -> tuple[str, dict[str, dict[str, di
 
 def _ways(kernel: Any, buffers: Any, folder: Path) -> dict[str, MakeWorks]:
     """By name: what makes loops of launches on streams, each with arrays of its own; equal streams share a launcher."""
-    from aotcuda.runtime.fast import extension
+    from aotcuda.runtime import fast as extension
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.launcher import Launcher
 

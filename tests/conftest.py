@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,13 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Some tests crash copies of this process, which may be large by then.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+with suppress(ImportError):  # a machine with a GPU needs none
+    from hypothesis import HealthCheck, settings
+
+    # What takes how long is the machine's affair.
+    settings.register_profile("aotcuda", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("aotcuda")
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
 # Which of the two launch paths the tests go, and whether they go with a compiler that may become a tested one.

@@ -61,23 +61,20 @@ def measure() -> None:
     pages = [str(path.relative_to(SITE)) for path in sorted(SITE.rglob("*.html")) if "_modules" not in path.parts]
     script = Path(__file__).with_name("site_looks.js").read_text(encoding="utf-8")
     call = f"measure({json.dumps(SITE.as_uri())}, {json.dumps(pages)}, {PHONE})"
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SITE.parent) as folder:  # a browser in a sandbox of its own may see no other
         frame = Path(folder, "frame.html")
-        text = (
+        body = (
             f"<iframe width={PHONE} height=800 style='border:0'></iframe><pre></pre><script>{script}\n{call}</script>"
         )
-        frame.write_text(f"<!doctype html><meta charset=utf-8><body style='margin:0'>{text}", encoding="utf-8")
-        command = [
-            browser,
-            "--headless",
-            "--disable-gpu",
-            "--allow-file-access-from-files",
-            f"--user-data-dir={folder}/user",
-        ]
-        command += ["--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
+        frame.write_text(f"<!doctype html><meta charset=utf-8><body style='margin:0'>{body}", encoding="utf-8")
+        options = ["--headless", "--disable-gpu", "--allow-file-access-from-files", f"--user-data-dir={folder}/user"]
         if not os.geteuid():
-            command.insert(1, "--no-sandbox")  # root, as in a container, has to do without
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+            options.append("--no-sandbox")  # root, as in a container, has to do without
+        command = [browser, *options, "--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        except subprocess.TimeoutExpired:
+            sys.exit(f"{browser} did not measure the pages within ten minutes")
     said = re.search(r"<pre>(.*?)</pre>", done.stdout, re.DOTALL)
     first, *faults = html.unescape(said[1]).splitlines() if said else [""]
     if first != f"{len(pages)} pages":

@@ -13,6 +13,7 @@ are named, and asked what it is.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -20,14 +21,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environments import ROOT, check_machine, make, run, say
+from environments import ROOT, check_machine, environment, make, run, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-# Ends with the reason where launches do not go by the extension.
-IN_USE = "import sys; from aotcuda.runtime.fast import extension; sys.exit(extension.why_not())"
 
 
 def main() -> None:
@@ -51,7 +49,7 @@ def main() -> None:
     run(python, "-m", "twine", "check", "--strict", *files.values())
     say("Clean environments")
     wheels = [path for name, path in files.items() if name.endswith(".whl")]
-    taken = {path for path in wheels for tried in (sys.executable, *arguments.python) if _try(path, tried)}
+    taken = {path for tried in (sys.executable, *arguments.python) for path in installed(wheels, tried)}
     for path in wheels:
         if path not in taken:
             say(f"{path.name} is for another platform, or another Python")
@@ -91,23 +89,35 @@ def check_version(tag: str, files: dict[str, Path], changelog: str, left: Sequen
         sys.exit(f"changes/{left[0].name} is not in CHANGELOG.md; run towncrier build --version {version}")
 
 
-def _try(wheel: Path, with_python: str) -> bool:
-    """Whether a Python takes the wheel; it is installed where nothing else is, and asked what it is."""
+def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
+    """The wheels that a Python takes: each is installed where nothing else is, asked what it is, and removed."""
+    taken = []
     with tempfile.TemporaryDirectory() as name:
-        python = Path(name, "environment", "bin", "python")
+        folder = Path(name)  # no checkout, whose files Python would find first
+        python = folder / "environment" / "bin" / "python"
         run(with_python, "-m", "venv", python.parents[1])
-        pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index")
-        done = subprocess.run([*map(str, pip), str(wheel)], capture_output=True, text=True, check=False)
-        if "is not a supported wheel on this platform" in done.stderr:
-            return False
-        if done.returncode:
-            sys.exit(f"{wheel.name} cannot be installed by {with_python}: {done.stderr.strip()}")
-        say(f"{wheel.name}, {with_python}")
-        # In another folder than the checkout, whose files Python would find first.
-        run(python, "-m", "aotcuda", "doctor", folder=Path(name))
-        if not wheel.name.endswith("-any.whl"):
-            run(python, "-c", IN_USE, folder=Path(name))
-    return True
+        pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet")
+        for wheel in wheels:
+            command = [str(part) for part in (*pip, "install", "--no-index", wheel)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if "is not a supported wheel on this platform" in done.stderr:
+                continue
+            if done.returncode:
+                sys.exit(f"{wheel.name} cannot be installed by {with_python}: {done.stderr.strip()}")
+            say(f"{wheel.name}, {with_python}")
+            run(python, "-m", "aotcuda", "doctor", folder=folder)
+            command = [str(part) for part in (python, "-m", "aotcuda", "doctor", "--json")]
+            told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment())
+            check_fast_path(wheel, json.loads(told.stdout)["fast_path"]["why_not_c"])
+            run(*pip, "uninstall", "--yes", "aotcuda")
+            taken.append(wheel)
+    return taken
+
+
+def check_fast_path(wheel: Path, why_not_c: str | None) -> None:
+    """End the script unless launches go by the wheel's extension, if it has one."""
+    if why_not_c is not None and not wheel.name.endswith("-any.whl"):
+        sys.exit(f"{wheel.name} has an extension that is not in use, because {why_not_c}")
 
 
 if __name__ == "__main__":

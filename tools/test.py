@@ -8,8 +8,9 @@ import sys
 
 from environments import ROOT, check_machine, environment, make, run, say
 
-# One process for each core; a file's tests stay together, since they share what they build.
-PARALLEL = ("-n", "auto", "--dist", "loadfile")
+# One process for each core; a file's tests stay together, since they share what they build. In the order of folders:
+# integration tests take longest, and what is short comes last, so that the processes end together.
+PARALLEL = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 # What the first release of numba-cuda needs of what it requires, where the environment has a later one.

@@ -13,7 +13,7 @@ import warnings
 from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
 from aotcuda.in_place import hints
 from aotcuda.runtime.arguments import host_arrays
-from aotcuda.runtime.kernel import ForAll
+from aotcuda.runtime.for_all import ForAll
 from aotcuda.runtime.kernel import Kernel as PackagedBase
 from aotcuda.runtime.launcher import Launcher
 

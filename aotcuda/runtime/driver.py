@@ -30,35 +30,6 @@ _INVALID_DEVICE = 101
 STUB_LIBRARY = 34
 INVALID_CONTEXT = 201
 
-CONTEXT_IS_DESTROYED = 709
-
-_STICKY = frozenset([700, 702, 710, 714, 715, 716, 717, 718, 719])
-"""Errors of a kernel that already ran. The driver repeats them from every later call in the same context."""
-
-_LATE = (
-    ". The driver reports such errors late: an earlier launch in this process may be the cause, of any kernel; run it "
-    "again with AOTCUDA_SYNCHRONIZE=1, which waits after each launch and names the kernel"
-)
-_LOST = ". Nothing more can run in this process: start it again"
-_CAPTURE = (
-    "a stream is being captured into a graph, which this driver does not allow at the same time; call preload() of the "
-    "module (aotcuda.load(name).preload()) before the capture"
-)
-_HINTS = {
-    900: _CAPTURE,
-    901: _CAPTURE,
-    906: _CAPTURE,
-    46: "another process may have the GPU for itself: see the compute mode that nvidia-smi shows",
-    CONTEXT_IS_DESTROYED: (
-        "the GPU's context was reset, as cuDevicePrimaryCtxReset and numba's cuda.close() do, and its arrays and "
-        "streams are gone with it; make new ones, which makes a new context"
-    ),
-    802: "the machine's fabric manager has not started its GPUs yet: see systemctl status nvidia-fabricmanager",
-    803: "the driver's library and its kernel module are of different versions: restart the machine, or the container",
-    804: "the compatibility package of CUDA does not serve this GPU: take it out of the library path",
-}
-"""What is behind an error, and what to do, by the driver's code."""
-
 forked = False
 """True in a process that forked after `cuInit`; CUDA cannot be used there."""
 
@@ -183,6 +154,19 @@ class Mark(list[bool]):
         self.clear()
 
 
+class _Functions(dict[str, "Callable[..., int]"]):
+    """`Driver.call`."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[..., Callable[..., int]]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> Callable[..., int]:
+        function = self[name] = self._make(name, *_PROTOTYPES[name])
+        return function
+
+
 class Device:
     """One GPU as the driver numbers it.
 
@@ -240,7 +224,7 @@ class Driver:
     Attributes:
         version: The newest CUDA version that it supports, `(major, minor)`.
         devices: The GPUs it shows.
-        call: Its functions by name, each returning a `CUresult`.
+        call: Its functions by name, each returning a `CUresult`; looked up when they are first asked for.
         launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
     """
 
@@ -255,11 +239,9 @@ class Driver:
                 "install NVIDIA's driver, or run where a GPU is available"
             )
             raise errors.NoDriverError(message) from None
-        self.call: dict[str, Callable[..., int]] = {}
+        self.call = _Functions(self._function)
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
-        for name, types in _PROTOTYPES.items():
-            self.call[name] = self._function(name, *types)
         self.launch: Callable[..., int] = self._function("cuLaunchKernelEx")
         count = _int()
         self.check(self.call["cuDeviceGetCount"](ctypes.byref(count)), "the GPUs could not be counted")
@@ -315,13 +297,10 @@ class Driver:
             problem: How the message begins.
             late: Whether a kernel that failed may be another one than the problem names.
         """
+        from aotcuda.runtime import driver_errors  # noqa: PLC0415 (most programs have none)
+
         name, text = self._text("cuGetErrorName", code), self._text("cuGetErrorString", code)
-        message = f"{problem}: {name or f'CUresult {code}'}" + (f", {text}" if text else "")
-        if code in _HINTS:
-            message += f"; {_HINTS[code]}"
-        if code in _STICKY:
-            message += (_LATE if late else "") + _LOST
-        return errors.CudaError(message, name=name or f"CUresult {code}", code=code)
+        return driver_errors.of(code, name, text, problem, late=late)
 
     def _text(self, function: str, code: int) -> str:
         result = ctypes.c_char_p()

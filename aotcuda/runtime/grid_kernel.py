@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aotcuda import typing as types
     from aotcuda.manifest import Argument
     from aotcuda.manifest import Kernel as Record
-    from aotcuda.runtime.fast.extension import Named
-    from aotcuda.runtime.kernel import ForAll
+    from aotcuda.runtime.fast import Named
+    from aotcuda.runtime.for_all import ForAll
     from aotcuda.runtime.loader import Loader
 
     Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
@@ -179,7 +179,7 @@ class GridKernel(Kernel):
         if 1 <= len(parts) <= 3 and any(type(part) is int and part == 0 for part in parts):
             return GridLauncher(self, None, None, stream)
         if stream is not None and not isinstance(stream, int):
-            from aotcuda.runtime.launcher import held  # noqa: PLC0415 (few programs have stream objects)
+            from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
             found = handle(stream) or 0
@@ -200,7 +200,7 @@ class GridKernel(Kernel):
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
         """The launcher with the extension's fast path before it, which puts arguments in order itself."""
-        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (as in Kernel.launcher)
+        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
         records = None if self._loader.asks else extension.records(self._kept.shared, configuration)

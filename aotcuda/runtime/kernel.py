@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from inspect import Signature
     from typing import Any, Never, NoReturn, SupportsIndex
 
     from aotcuda import typing as types
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.for_all import ForAll
     from aotcuda.runtime.kernel_attributes import OnThisGpu
     from aotcuda.runtime.launch_attributes import LaunchAttributes
     from aotcuda.runtime.launcher import Launcher
-    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loader import Loader
 
 _MOST_LAUNCHERS = 256
@@ -88,7 +85,7 @@ class Kernel:
             self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{given}]")
         grid, block, stream, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
         if stream is not None and not isinstance(stream, int):
-            from aotcuda.runtime.launcher import held  # noqa: PLC0415 (as in launcher)
+            from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (as in launcher)
             from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
             found = handle(stream)
@@ -115,6 +112,8 @@ class Kernel:
             LaunchError: `n` is negative, or the block is not possible.
             ArgumentError: The stream is none.
         """
+        from aotcuda.runtime.for_all import ForAll  # noqa: PLC0415 (as in launcher)
+
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
     def configure(
@@ -166,7 +165,7 @@ class Kernel:
         )
         if stream is None or isinstance(stream, int):
             return self.launcher(grid, block, stream, shared, attributes)
-        from aotcuda.runtime.launcher import held  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
         found = handle(stream)
@@ -182,7 +181,7 @@ class Kernel:
         attributes: LaunchAttributes | None = None,
     ) -> Launcher:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
-        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
         from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
         from aotcuda.runtime.launcher import configurations  # noqa: PLC0415
 
@@ -334,121 +333,3 @@ def _unknown(name: str) -> str:
     near = get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
     return f"configure() knows no {name!r}{hint}"
-
-
-def _number_of_elements(n: object, kernel: Kernel) -> int:
-    """What `forall` was given, if it is an integer of another type."""
-    from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)
-
-    try:
-        number: int = n.__index__()  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):  # the latter from arrays
-        message = f"{kernel}.forall({n!r}): the number of elements must be an int; of an array that is x.size"
-        raise LaunchError(message) from None
-    if number < 0:
-        message = f"{kernel}.forall({n}): the number of elements cannot be negative"
-        raise LaunchError(message)
-    return number
-
-
-class ForAll:
-    """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
-
-    __slots__ = ("_again", "_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
-
-    def __init__(
-        self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
-    ) -> None:
-        from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
-        from aotcuda.runtime.loaded_library import again  # noqa: PLC0415 (as in launcher)
-        from aotcuda.runtime.streams import handle  # noqa: PLC0415
-
-        if type(n) is not int or n < 0:
-            n = _number_of_elements(n, kernel)
-        self._again = again  # an import in each launch would cost as much as all the rest of this
-        self._kernel = kernel
-        self._loader = loader
-        self._n = n
-        self._block = block if block is None else dimensions((block,), "block", str(kernel))[0]
-        self._stream = handle(stream)
-        self._owner = stream  # as in Held
-        self._shared = shared
-
-    if TYPE_CHECKING:
-
-        def __call__(self, *args: Any, **_none: Any) -> None:
-            """As in Launcher."""
-
-    else:
-
-        def __call__(self, *args: object, **named: object) -> None:
-            """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
-            if named:
-                from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
-
-                name = self._kernel.__name__
-                record = self._loader.launched.kernel(name)
-                raise mismatch.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
-            self._again(self._launch, args)
-
-    def _launch(self, args: tuple[object, ...]) -> None:
-        name, loader = self._kernel.__name__, self._loader
-        loaded = loader.ready() if loader.asks else loader.current or loader.ready()
-        group = loaded.table(name).group(args)
-        known = loaded.block(group, self._shared) if group is not None and self._n > 0 else None
-        if known is not None:
-            block = self._block or known  # as _grid, of which the call would be a hundredth of the launch
-            self._kernel[-(-self._n // block), block, self._stream, self._shared](*args)
-            return
-        loader.ready()  # which says what stands against a launch
-        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0 and self._launch_copies(loaded, args):
-            return
-        selection = overload, slot, values, *_ = loaded.select(name, args, self._stream)
-        if self._n == 0:
-            overload.slots.append(slot)
-            return
-        try:
-            best = self._best(loaded, overload, values)
-            grid, block, *_ = self._grid(best)
-            launcher = self._kernel[grid, block, self._stream, self._shared]
-        except BaseException:
-            overload.slots.append(slot)
-            raise
-        if group is not None and group.is_only(overload) and loaded.library.device >= 0 and not self._loader.asks:
-            loaded.keep_block(group, self._shared, best)
-        launcher.submit(loaded, selection)
-        if group is not None:
-            launcher.settle(loaded, group, overload, args)
-
-    def _grid(self, best: int) -> tuple[int, int, int | None, int]:
-        """The configuration for blocks of `best` threads, unless the user has named their number."""
-        block = self._block or best
-        return -(-self._n // block), block, self._stream, self._shared
-
-    def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
-        """As in Launcher: launch with copies of the host's arrays, if there are any and copies are wanted."""
-        from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
-
-        numbers = host_arrays.wanted(args)
-        if not numbers:
-            return False
-        self._loader.enter(loaded, ())
-        copies = host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel))
-        try:
-            self(*copies.args)
-            copies.bring_back(loaded.stream(self._kernel.__name__, copies.args, self._stream))
-        finally:
-            copies.free()
-        return True
-
-    def _best(self, loaded: Loaded, overload: PackedOverload, values: list[object]) -> int:
-        """The block size of most occupancy for the selected overload."""
-        kernel = loaded.known_kernel(overload, loaded.library.device)
-        known = kernel.known_block(self._shared) if kernel is not None else None
-        if known is not None:
-            return known
-        device = self._loader.enter(loaded, overload.addresses_of(values))
-        return loaded.device_kernel(overload, device).best_block(self._shared)
-
-    def __repr__(self) -> str:
-        return f"<{self._kernel} for {self._n} elements>"

@@ -1,4 +1,4 @@
-"""What a launch may ask of the driver beyond grid, block, stream and shared memory, and what each GPU can take of it.
+"""What a launch may ask of the driver beyond grid, block, stream and shared memory, and what each GPU can take of all.
 
 The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Execution Control"). Numbers below are those of
 `CUlaunchAttributeID` and `CUfunction_attribute` there.
@@ -22,6 +22,30 @@ _PORTABLE_CLUSTER = 8
 
 _CARVEOUT_DRIVER = (12, 5)
 """The first CUDA version whose driver takes a carveout for one launch."""
+
+
+def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
+    """What of a configuration is more than the GPU or the kernel can have, None if nothing is."""
+    device = kernel.device
+    on = f"on {device}"
+    for what, extents in (("grid", grid), ("block", block)):
+        for axis, extent in zip("xyz", extents, strict=True):
+            most = device.limit(f"{what}_{axis}")
+            if extent > most:
+                return f"{what} {extents} has {extent} in {axis}, where at most {most} are possible {on}"
+    threads = block[0] * block[1] * block[2]
+    of_block = f"block {block} has {threads} threads"
+    if threads > device.limit("threads"):
+        return f"{of_block}, where at most {device.limit('threads')} are possible {on}"
+    if 0 < kernel.most_threads < threads:
+        return f"{of_block}, more than the kernel's launch bounds, {kernel.most_threads}"
+    if threads > kernel.threads:
+        return f"{of_block}, where the kernel's registers allow {kernel.threads} {on}"
+    most = device.limit("shared_optin") - kernel.static_shared
+    if shared > most:
+        own = f" beside the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
+        return f"{shared} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
+    return None
 
 
 class Attribute(ctypes.Structure):

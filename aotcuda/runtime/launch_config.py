@@ -146,7 +146,9 @@ class Configuration:
         wanted = (*self.grid, *self.block, self.shared, threads)
         if not kernel.cooperative and self.attributes is None and all(map(le, wanted, kernel.unasked())):
             return
-        problem = self._problem(kernel, threads)
+        from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
+
+        problem = launch_attributes.too_large(kernel, self.grid, self.block, self.shared)
         if problem is None and self.shared > kernel.device.limit("shared") - kernel.static_shared:
             kernel.allow_shared()
         if problem is None and kernel.cooperative and not kernel.device.limit("cooperative"):
@@ -156,28 +158,6 @@ class Configuration:
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
             raise errors.LaunchError(message)
-
-    def _problem(self, kernel: DeviceKernel, threads: int) -> str | None:
-        """What is too large, None if nothing is."""
-        device = kernel.device
-        on = f"on {device}"
-        for what, extents in (("grid", self.grid), ("block", self.block)):
-            for axis, extent in zip("xyz", extents, strict=True):
-                most = device.limit(f"{what}_{axis}")
-                if extent > most:
-                    return f"{what} {extents} has {extent} in {axis}, where at most {most} are possible {on}"
-        block = f"block {self.block} has {threads} threads"
-        if threads > device.limit("threads"):
-            return f"{block}, where at most {device.limit('threads')} are possible {on}"
-        if 0 < kernel.most_threads < threads:
-            return f"{block}, more than the kernel's launch bounds, {kernel.most_threads}"
-        if threads > kernel.threads:
-            return f"{block}, where the kernel's registers allow {kernel.threads} {on}"
-        most = device.limit("shared_optin") - kernel.static_shared
-        if self.shared > most:
-            own = f" beside the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
-            return f"{self.shared} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
-        return None
 
 
 def dimensions(value: object, what: str, where: str) -> Dimensions:

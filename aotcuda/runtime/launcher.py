@@ -17,22 +17,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from aotcuda.errors import CudaError
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.driver import Device, Driver
-    from aotcuda.runtime.fast.extension import Records
+    from aotcuda.runtime.fast import Records
     from aotcuda.runtime.fast.python import Bind, FastPath
     from aotcuda.runtime.launch_config import Configuration, Dimensions
     from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.runtime.loaded_library import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
-_COOPERATIVE_TOO_LARGE = 720
 _MOST_KEPT = 64
-_MOST_HANDLES = 16
-
-_handles: dict[type, str] = {}
-"""Types of stream objects that were met, and the attribute with the handle."""
 
 
 class Launcher:
@@ -190,7 +184,10 @@ class Launcher:
             if not failed and kernel.watch is not None:
                 failed = kernel.watch.check(stream)
             if failed:
-                raise self._failure(failed, driver, kernel, selection)
+                from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
+
+                configuration = self.configuration.of(kernel)
+                raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration)
         finally:
             overload.slots.append(slot)
             if self._loader.leaving:
@@ -232,7 +229,8 @@ class Launcher:
             except errors.UnloadedError:
                 self.launch(args)
             return
-        raise self._error(code, driver, driver.devices[current or 0], loaded.stream(self.name, args, self.stream))
+        stream = loaded.stream(self.name, args, self.stream)
+        raise self._refused(code, driver, driver.devices[current or 0], stream, self.configuration)
 
     def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
@@ -289,7 +287,7 @@ class Launcher:
         if kernels is None:
             return
         if self._records is not None and not any(map(self._is_for_python, kernels)):
-            from aotcuda.runtime.fast import extension  # noqa: PLC0415 (after the first launch)
+            from aotcuda.runtime import fast as extension  # noqa: PLC0415 (after the first launch)
 
             if extension.learn(self._records, library, group, kernels, args, self.shared):
                 return
@@ -334,14 +332,16 @@ class Launcher:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
         overload, _, values, pending, stream = selection
         library, places = loaded.library, overload.addresses_of(values)
-        if library.callbacks is not None:
-            self._check_capture(library, stream)
+        driver, callbacks = library.driver, library.callbacks
+        if callbacks is not None or len(driver.devices) > 1:
+            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU, and none)
+        if callbacks is not None:
+            launch_problems.check_capture(self.where, self._loader.source.name, callbacks, driver, stream)
         device = self._loader.enter(loaded, places)
-        if len(library.driver.devices) > 1:
-            library.check_reach(places, device, self.where)
-            library.check_stream(stream, device, self.where)
+        if len(driver.devices) > 1:
+            launch_problems.check_gpu(self.where, driver, device, places, stream)
         if pending:
-            self._order(library.driver, selection, launched=False)
+            self._order(driver, selection, launched=False)
         return device
 
     def _order(self, driver: Driver, selection: Selection, *, launched: bool) -> None:
@@ -363,21 +363,6 @@ class Launcher:
             elif ready.mutual or streams.is_captured(driver, ready):  # what joined a capture has to come back to it
                 streams.order(driver, stream, ready, what)
 
-    def _check_capture(self, library: LoadedLibrary, stream: int) -> None:
-        """Raise LaunchError if setup callbacks would have to run while the launch's stream is captured."""
-        assert library.callbacks is not None  # noqa: S101 (the caller has asked)
-        from aotcuda.runtime import streams  # noqa: PLC0415 (few modules have callbacks)
-
-        driver = library.driver
-        if library.callbacks.has_seen(driver.current_context()) or not streams.is_captured(driver, stream):
-            return
-        message = (
-            f"{self.where} cannot be launched: stream {stream:#x} is being captured into a graph, and the setup "
-            "callbacks of the module, which have not run yet, would break the capture or become part of it; call "
-            f"aotcuda.load({self._loader.source.name!r}).preload() before the capture"
-        )
-        raise errors.LaunchError(message)
-
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
         overload, slot, values, _, stream = selection
@@ -387,35 +372,12 @@ class Launcher:
             configuration = self.configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(configuration, kernel.kernel, *overload.handed(slot))
         if code:
-            raise self._error(code, driver, kernel.device, stream, self.configuration.of(kernel))
+            raise self._refused(code, driver, kernel.device, stream, self.configuration.of(kernel))
 
-    def _error(
-        self, code: int, driver: Driver, device: Device, stream: int, configuration: Configuration | None = None
-    ) -> Exception:
-        from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+    def _refused(self, code: int, driver: Driver, device: Device, stream: int, configured: Configuration) -> Exception:
+        from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-        if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
-            return errors.LaunchError(f"{self.where} cannot be launched: {streams.dead(stream)}")
-        problem = (
-            f"{self.where} could not be launched on {device} with {(configuration or self.configuration).on(stream)}"
-        )
-        error = driver.error(code, problem)
-        if code == _COOPERATIVE_TOO_LARGE:
-            error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
-        return error
-
-    def _failure(self, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection) -> CudaError:
-        """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
-        overload, slot, _, _, stream = selection
-        error = driver.error(code, f"{self.where} failed on {kernel.device}", late=False)
-        lines = [
-            f"{error}",
-            f"signature: {overload.record['signature']}",
-            f"launched with {self.configuration.of(kernel).on(stream)}",
-            *overload.given(slot[0].raw),
-        ]
-        error.args = ("\n  ".join(lines),)
-        return error
+        return launch_problems.refused(self.where, code, driver, device, stream, configured)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Whether what a kernel's configuration asks for has to be held against a GPU that is current."""
@@ -428,87 +390,16 @@ class Launcher:
             self._verified.add(kernel)
 
 
-def held(launcher: Launcher, stream: object, handle: int) -> Any:
-    """A launcher for a stream object, of this handle, which it keeps alive."""
-    from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
-    from aotcuda.runtime.fast import extension  # noqa: PLC0415
-
-    attribute = streams.attribute_of(stream, handle)
-    extension.know_stream(type(stream), attribute)
-    if attribute is not None and len(_handles) < _MOST_HANDLES:
-        _handles[type(stream)] = attribute
-    return extension.hold(launcher, stream) or Held(launcher, stream)
-
-
 def configurations(launchers: dict[object, Any]) -> Any:
     """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
-    from aotcuda.runtime.fast import extension  # noqa: PLC0415 (as above)
+    from aotcuda.runtime import fast as extension  # noqa: PLC0415 (who launches by `launch` needs none)
 
-    return extension.configurations(launchers) or Configurations(launchers)
+    found = extension.configurations(launchers)
+    if found is None:
+        from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (where the extension is)
 
-
-class Configurations:
-    """`configurations` in Python: a stream object is asked for its handle, and not for a hash."""
-
-    __slots__ = ("_launchers",)
-
-    def __init__(self, launchers: dict[object, Any]) -> None:
-        self._launchers = launchers
-
-    def __getitem__(self, configuration: Any) -> Any:
-        """The launcher of a configuration.
-
-        Raises:
-            KeyError: There is none yet, or the stream is for the general path.
-        """
-        if type(configuration) is tuple and 2 < len(configuration) < 5:
-            stream = configuration[2]
-            attribute = _handles.get(type(stream))
-            if attribute is not None:
-                try:
-                    handle = getattr(stream, attribute)
-                except MemoryError:
-                    raise
-                except Exception:  # noqa: BLE001 (which is for the general path to say)
-                    raise KeyError(attribute) from None
-                if type(handle) is not int:
-                    raise KeyError(attribute)
-                shared = configuration[3] if len(configuration) == 4 else 0
-                return Held(self._launchers[configuration[0], configuration[1], handle, shared], stream)
-        return self._launchers[configuration]
-
-    def clear(self) -> None:
-        """Drop all launchers."""
-        self._launchers.clear()
-
-
-class Held:
-    """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does."""
-
-    __slots__ = ("_launcher", "_owner")
-
-    def __init__(self, launcher: Launcher, owner: object) -> None:
-        self._launcher = launcher
-        self._owner = owner
-
-    def __call__(self, *args: object, **named: object) -> None:
-        """As for `Launcher`."""
-        launcher = self._launcher
-        if named:
-            launcher(*args, **named)  # of grids alone take them, others refuse them
-            return
-        code = launcher.quick(args)
-        if code:
-            launcher.go_on(code, args)
-
-    def __reduce__(self) -> NoReturn:
-        self._launcher.reduced()
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._launcher, name)
-
-    def __repr__(self) -> str:
-        return repr(self._launcher)
+        found = Configurations(launchers)
+    return found
 
 
 def _decline(_args: tuple[object, ...]) -> int:

@@ -3,7 +3,7 @@
 A `Loaded` is made when images are loaded, and is not changed into another one: where images are replaced or unloaded,
 its overloads' validity flag is emptied, and whoever launches asks the loader for what there is now. What a launch needs
 is found here in one direction: arguments -> overload -> kernel on a GPU. Where the images have nothing for either, the
-JIT fallback is asked.
+JIT fallback is asked, through `aotcuda.runtime.jit.beside`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ from aotcuda import lazy_errors as errors
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
-from aotcuda.runtime.arguments.views import UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from aotcuda.errors import AotcudaError, ArgumentError
-    from aotcuda.manifest import Manifest, Outline
+    from aotcuda.manifest import Outline
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.fast.python import Bind, FastPaths
-    from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.jit.fallback import Case, Fallback
+    from aotcuda.runtime.jit.beside import Beside
+    from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 
@@ -54,14 +52,10 @@ class Loaded:
         self.sources = sources
         self.live = drivers.live_mark()
         self._fallback = fallback
-        self._lock = RLock()  # of what is compiled for more signatures
         self._making = RLock()
         self._tables: dict[str, OverloadTable] = {}
-        self._wider: dict[Case, OverloadTable] = {}
-        self._cases: dict[PackedOverload, Case] = {}  # of the overloads that these images do not hold on any GPU
+        self._beside: Beside | None = None
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
-        # Those of libraries with callbacks of their own, which have to see each context.
-        self._guests: dict[tuple[PackedOverload, int], tuple[LoadedLibrary, DeviceKernel]] = {}
         self._fast: FastPaths | None = None
         self._blocks: dict[tuple[Group, int], int] = {}
 
@@ -99,7 +93,7 @@ class Loaded:
         stream = self.stream(name, args, given)
         selection = table.select(args, stream)
         if selection is None:
-            selection = self._select_wider(name, table, args, stream)
+            selection = self._compiled().select(name, table, args, stream) if table.takes(len(args)) else None
             if selection is None:
                 raise table.refusal(args)
             table.keep(args, selection[0])
@@ -132,9 +126,12 @@ class Loaded:
         found = self._kernels.get((overload, device))
         if found is not None:
             return found
-        case = self._cases.get(overload)
-        if case is not None or not self.library.has_image(device):
-            return self._compiled_kernel(overload, case, device, self.library.choices[device])
+        is_elsewhere = self._beside is not None and self._beside.holds(overload)
+        if is_elsewhere or not self.library.has_image(device):
+            found, is_kept = self._compiled().kernel(overload, device, self.library.choices[device])
+            if is_kept:
+                self._kernels[overload, device] = found
+            return found
         found = self._kernels[overload, device] = self.library.device_kernel(overload, device)
         return found
 
@@ -144,7 +141,8 @@ class Loaded:
 
     def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
         """Whether asking for an overload on a GPU could compile it first."""
-        return overload in self._cases and (overload, device) not in self._kernels
+        beside = self._beside
+        return beside is not None and beside.holds(overload) and (overload, device) not in self._kernels
 
     def fast_path(self, group: Group, *, given: bool) -> Bind | None:
         """The factory of a group's fast-path functions in Python, if one was learnt; see `FastPaths.learn`."""
@@ -174,83 +172,19 @@ class Loaded:
 
     def is_idle(self) -> bool:
         """Whether no launch is under way; it stays so once they are retired."""
-        tables = [*self._tables.copy().values(), *self._wider.copy().values()]
-        return not any(self.live.flights) and all(table.is_idle() for table in tables)
+        if any(self.live.flights) or not all(table.is_idle() for table in self._tables.copy().values()):
+            return False
+        return self._beside is None or self._beside.is_idle()
 
-    def _select_wider(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
-        """What the JIT fallback has for arguments that no overload of the images takes, if it may have anything."""
-        if not table.takes(len(args)):
-            return None
-        from aotcuda.runtime.arguments import signature as signatures  # noqa: PLC0415 (few launches come here)
+    def _compiled(self) -> Beside:
+        """What the fallback has compiled beside the images."""
+        if self._beside is None:
+            from aotcuda.runtime.jit.beside import Beside  # noqa: PLC0415 (few programs ever need it)
 
-        try:
-            signature = signatures.of(args) if self._fallback.get().may_widen() else None
-        except UnreadableError as error:
-            raise table.unreadable(args, error) from error.__cause__
-        if signature is None:
-            return None
-        case = (name, signature)
-        wider = self._wider.get(case)
-        if wider is None:
-            with self._lock:
-                wider = self._wider.get(case) or self._widen(name, case, table.refusal(args))
-        selection = wider.select(args, stream)
-        if selection is None:
-            raise wider.refusal(args)
-        return selection
-
-    def _widen(self, name: str, case: Case, cause: ArgumentError) -> OverloadTable:
-        driver = self.library.driver
-        device = self.library.device if self.library.device >= 0 else driver.current_device() or 0
-        compiled = self._fallback.get().compiled(case, driver.devices[device], cause)
-        (record,) = compiled.manifest["kernels"]
-        table = OverloadTable(record, self._where(name), self.live)
-        self._cases.update(dict.fromkeys(table.overloads, case))
-        self._wider[case] = table
-        return table
-
-    def _compiled_kernel(
-        self, overload: PackedOverload, case: Case | None, device: int, choice: Choice
-    ) -> DeviceKernel:
-        """An overload on a GPU that the images have nothing for."""
-        guest = self._guests.get((overload, device))
-        if guest is None:
-            gpu = self.library.driver.devices[device]
-            cause = self._missing(case, choice)
-            compiled = self._fallback.get().compiled(case or (None, None), gpu, cause)
-            _check_same(overload, compiled.manifest, str(gpu))
-            guest = compiled.library, compiled.library.device_kernel(overload, device)
-            if compiled.library.callbacks is None:
-                self._kernels[overload, device] = guest[1]
-                return guest[1]
-            self._guests[overload, device] = guest
-        library, kernel = guest
-        library.set_up()
-        return kernel
-
-    def _missing(self, case: Case | None, choice: Choice) -> AotcudaError:
-        """Why an overload has to be compiled for a GPU."""
-        if case is None:
-            return choice.error(self.outline.head["module"])
-        kernel, signature = case
-        what = f"{self.outline.head['module']}.{kernel} for {signature}"
-        return errors.NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
+            with self._making:
+                if self._beside is None:
+                    self._beside = Beside(self.outline.head["module"], self.library, self._fallback.get(), self.live)
+        return self._beside
 
     def _where(self, name: str) -> str:
         return f"{self.outline.head['module']}.{name}"
-
-
-def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
-    """Raise ArgumentError unless the JIT build lays this overload's arguments out as the packaged one does."""
-    symbol = overload.record["symbol"]
-    for kernel in manifest["kernels"]:
-        for other in kernel["overloads"]:
-            if other["symbol"] == symbol:
-                if other["parameters"] == overload.parameters:
-                    return
-                message = (
-                    f"{manifest['module']}.{kernel['name']}: what was compiled for {gpu} takes its arguments otherwise "
-                    "than the packaged images, because the installed compiler is another one; install the versions "
-                    f"that the wheel was built with: {manifest['toolchain']}"
-                )
-                raise errors.ArgumentError(message)

@@ -386,49 +386,6 @@ class LoadedLibrary:
         finally:
             self._guests.pop()
 
-    def check_reach(self, addresses: Sequence[int], device: int, name: str) -> None:
-        """Raise ArgumentError if the launch's GPU cannot read an array that lies on another one."""
-        for address in addresses:
-            if not address:  # an array of no elements
-                continue
-            home = self.driver.pointer_device(address)
-            if home is not None and home != device and not self.driver.reachable(address):
-                devices = self.driver.devices
-                message = (
-                    f"{name} is launched on {devices[device]}, and an array that it was given lies on {devices[home]}; "
-                    "copy the array, or make that GPU's context current"
-                )
-                raise errors.ArgumentError(message)
-
-    def check_stream(self, stream: int, device: int, name: str) -> None:
-        """Raise LaunchError if a stream is of another context than the current one: the launch would go there.
-
-        For a kernel of no context the driver takes the context from the stream, unless that is a default one.
-        """
-        from aotcuda.runtime import streams  # noqa: PLC0415 (only beside several GPUs)
-
-        if stream <= streams.LAST_DEFAULT:
-            return
-        if streams.is_dead(self.driver, stream):
-            message = f"{name} cannot be launched: {streams.dead(stream)}"
-            raise errors.LaunchError(message)
-        owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
-        code = self.driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
-        self.driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {name}")
-        if (owner.value or 0) == self.driver.current_context():
-            return
-        self.driver.check(self.driver.call["cuCtxPushCurrent_v2"](owner), "a stream's context could not be entered")
-        try:
-            home = self.driver.current_device() or 0
-        finally:
-            self.driver.call["cuCtxPopCurrent_v2"](ctypes.byref(popped))
-        devices = self.driver.devices
-        message = (
-            f"{name} is launched on {devices[device]}, and stream {stream:#x} is of a context on {devices[home]}; "
-            "make that context current, or take a stream of this one"
-        )
-        raise errors.LaunchError(message)
-
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
         """An overload on a GPU, looked up when first asked for.
 

@@ -362,7 +362,9 @@ class Loader:
             return not self.leaving
 
     def _load(self, *, early: bool = False) -> Loaded:
+        # Before the driver starts: it leaves the processor's caches empty, and imports after it take twice as long.
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime import loaded, loaded_library  # noqa: F401, PLC0415
 
         outline = self.outline  # a damaged one is said before a missing driver
         drivers.check_fork()  # before the lock, which a thread of the parent may have held

@@ -132,8 +132,8 @@ class Module:
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
         """
+        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (likewise)
         from aotcuda.runtime import streams  # noqa: PLC0415 (not before it is asked for)
-        from aotcuda.runtime.fast import extension  # noqa: PLC0415 (likewise)
 
         if self.editable:
             return "none: each launch of an editable install looks at its sources"
@@ -221,6 +221,9 @@ class Module:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
+        # What launches will need, before the driver starts: after it, imports take twice as long.
+        from aotcuda.runtime import fast, kernel, launch_config, launcher  # noqa: F401, PLC0415
+
         self._loader.load_early()
 
     def forget_names(self) -> None:

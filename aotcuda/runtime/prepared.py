@@ -13,9 +13,9 @@ from _thread import RLock
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import parameters
 from aotcuda.runtime.arguments.overloads import OverloadTable
-from aotcuda.runtime.fast import extension
 from aotcuda.runtime.launch_config import Configuration
 
 TYPE_CHECKING = False

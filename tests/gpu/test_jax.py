@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime.fast import extension
+from aotcuda.runtime import fast as extension
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # what JAX warns of is its affair
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # beside other tests' libraries

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aotcuda
-from aotcuda.runtime.fast import extension
+from aotcuda.runtime import fast as extension
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")

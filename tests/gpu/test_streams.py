@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime.fast import extension
+from aotcuda.runtime import fast as extension
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")

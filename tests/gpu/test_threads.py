@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from aotcuda.runtime.fast import extension
+from aotcuda.runtime import fast as extension
 from support.threads import at_once
 
 try:

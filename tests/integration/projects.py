@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from integration import forked
 from support import front_ends
 
 PACKAGES = Path(__file__).parents[1] / "packages"
@@ -146,7 +147,7 @@ def run(project: Path, *command: str | Path, **environ: str) -> Done:
     done = subprocess.run(
         [str(item) for item in command],
         cwd=project,
-        env=os.environ | {"AOTCUDA_PROGRESS": "0"} | environ,
+        env=_environment(environ),
         capture_output=True,
         text=True,
         check=False,
@@ -155,9 +156,23 @@ def run(project: Path, *command: str | Path, **environ: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+def _environment(environ: dict[str, str]) -> dict[str, str]:
+    return os.environ | {"AOTCUDA_PROGRESS": "0"} | environ
+
+
+def _built(project: Path, given: tuple[str | Path, ...], environ: dict[str, str]) -> Done:
+    """`run`, by the back end where no command is given: of its start nothing is tested then."""
+    if given or not forked.serves(_environment(environ)):
+        return run(project, *(given or command()), **environ)
+    return Done(*forked.run(project, command(), _environment(environ)))
+
+
 def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
     """`run`, for a command that has to succeed."""
-    done = run(project, *command, **environ)
+    return _succeeded(run(project, *command, **environ), command)
+
+
+def _succeeded(done: Done, command: tuple[str | Path, ...]) -> Done:
     assert done.status == 0, f"{' '.join(map(str, command))}\n{done.out}\n{done.err}"
     return done
 
@@ -165,7 +180,7 @@ def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
 def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
     """Build a wheel of `project` into its `dist`, by the back end unless a command is given; returns its path."""
     shutil.rmtree(project / "dist", ignore_errors=True)
-    succeed(project, *(given or command()), **environ)
+    _succeeded(_built(project, given, environ), given or command())
     (wheel,) = (project / "dist").glob("*.whl")
     return wheel
 
@@ -173,7 +188,7 @@ def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
 def refused(project: Path, *given: str | Path, **environ: str) -> Done:
     """Build `project`, which must fail as a user is promised: no traceback, and nothing written anywhere."""
     before = own(project)
-    done = run(project, *(given or command()), **environ)
+    done = _built(project, given, environ)
     assert done.status != 0, done.err
     assert "Traceback" not in done.out + done.err, done.err
     assert own(project) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import struct
@@ -18,6 +19,7 @@ from support import front_ends
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("front_end")
@@ -178,7 +180,10 @@ def j(x):
 NO_INCLUDE = '#include "gone.h"\n'
 IN_NUMBA = SOURCE.replace(', abi="c"', "")
 
-OF_THE_FRONT_END = {
+Case = tuple[str, "dict[str, bytes | str]", str, str]
+"""A source, files beside the package, keys of the module's table, and what is said of them."""
+
+OF_THE_FRONT_END: dict[str, Case] = {
     "the other ABI": (
         IN_NUMBA,
         {"f.cu": "\n// not in the first line\n" + CU},
@@ -235,7 +240,7 @@ OF_THE_FRONT_END = {
 }
 """What depends on how a front end names and declares functions, or finds what they link."""
 
-OF_THE_LINK = {
+OF_THE_LINK: dict[str, Case] = {
     "a symbol with nothing linked": (SOURCE, {}, "", "pkg.k: nothing defines twice"),
     "two definitions in sources": (
         SOURCE,
@@ -299,15 +304,15 @@ OF_THE_LINK = {
     },
     "an archive for the host alone": (
         SOURCE,
-        {"f.a": b"!<arch>\n" + b"f.o/".ljust(48) + b"64".ljust(10) + b"`\n" + ELF},
+        {"f.a": b"!<arch>\n" + b"m.o/".ljust(48) + b"64".ljust(10) + b"`\n" + ELF},
         'link = ["f.a"]',
         f"{MODULE}.link[0]: f.a holds no device code in any of its 1 members; compile these by nvcc -dc",
     ),
     "an archive with a broken size": (
         SOURCE,
-        {"f.a": b"!<arch>\n" + b"f.o/".ljust(48) + b"x".ljust(10) + b"`\n" + ELF},
+        {"f.a": b"!<arch>\n" + b"m.o/".ljust(48) + b"x".ljust(10) + b"`\n" + ELF},
         'link = ["f.a"]',
-        f"{MODULE}.link[0]: f.a is damaged: the size of its member 'f.o' is no number",
+        f"{MODULE}.link[0]: f.a is damaged: the size of its member 'm.o' is no number",
     ),
     "a file that is not there": (
         SOURCE,
@@ -332,21 +337,70 @@ OF_THE_LINK = {
 }
 
 
-def check_refusal(folder: Path, case: tuple[str, dict[str, bytes | str], str, str]) -> None:
-    source, files, link, said = case
-    done = refused(build(folder, source, files, module=KERNEL + link))
-    assert said in done.err.splitlines()[0], done.err
+TABLES = {"declared": OF_THE_FRONT_END, "linked": OF_THE_LINK}
+
+
+def numbered(text: str, number: int) -> str:
+    """What a case calls its module and its files, with their number in a project of many."""
+    text = re.sub(r"\bpkg([./])(_?)k\b", rf"pkg\1\2k{number}", text)
+    return re.sub(r"\b([fg])\.(?=(cu|o|a|cubin)\b)", rf"\g<1>{number}.", text)
+
+
+def project_of(folder: Path, cases: dict[int, Case]) -> Path:
+    """A project with a module for each case."""
+    project = write(folder, "")
+    config = project / "pyproject.toml"
+    text = config.read_text().partition(f"[{MODULE}]")[0]
+    for number, (source, files, link, _) in cases.items():
+        (project / "pkg" / f"_k{number}.py").write_text(projects.source(numbered(source, number)))
+        text += numbered(f'[{MODULE}]\nsource = "pkg._k"\n{KERNEL}{link}\n', number)
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            (project / numbered(name, number)).write_bytes(data)
+    config.write_text(text)
+    return project
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[str, list[str]]]:
+    """What is said of each of the cases of a table, which are the modules of one project.
+
+    No module is linked if another cannot be compiled: so modules of which something was said are left out, and the
+    others built again.
+    """
+
+    @functools.cache
+    def told(table: str, front_end: str) -> dict[str, list[str]]:
+        names, said = [*TABLES[table]], {}
+        while left := {number: TABLES[table][name] for number, name in enumerate(names) if name not in said}:
+            done = refused(project_of(tmp_path_factory.mktemp(front_end) / "project", left))
+            lines = [line.removeprefix("aotcuda: ") for line in done.err.splitlines() if line and not line[0].isspace()]
+            found = {
+                names[number]: [line for line in lines if re.search(rf"pkg[./]_?k{number}\b|\b[fg]{number}\.", line)]
+                for number in left
+            }
+            assert any(found.values()), done.err
+            said |= {name: own for name, own in found.items() if own}
+        return said
+
+    return told
+
+
+def check_refusal(refusals: Callable[[str, str], dict[str, list[str]]], table: str, name: str) -> None:
+    wanted = numbered(TABLES[table][name][-1], [*TABLES[table]].index(name))
+    (line,) = refusals(table, projects.FrontEnd.name)[name]
+    assert wanted in line
 
 
 @pytest.mark.parametrize("case", OF_THE_FRONT_END, ids=[name.replace(" ", "_") for name in OF_THE_FRONT_END])
-def test_what_cannot_be_declared_is_refused_by_name(tmp_path, case):
-    check_refusal(tmp_path, OF_THE_FRONT_END[case])
+def test_what_cannot_be_declared_is_refused_by_name(refusals, case):
+    check_refusal(refusals, "declared", case)
 
 
 @pytest.mark.alike
 @pytest.mark.parametrize("case", OF_THE_LINK, ids=[name.replace(" ", "_") for name in OF_THE_LINK])
-def test_what_cannot_be_linked_is_refused_by_name(tmp_path, case):
-    check_refusal(tmp_path, OF_THE_LINK[case])
+def test_what_cannot_be_linked_is_refused_by_name(refusals, case):
+    check_refusal(refusals, "linked", case)
 
 
 WITH_CALLBACKS = """

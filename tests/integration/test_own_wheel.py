@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EXTENSION = "aotcuda/runtime/fast/_launch"
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
-TELL = "from aotcuda.runtime.fast import extension; print(extension.why_not(), extension.in_use())"
+TELL = "from aotcuda.runtime import fast as extension; print(extension.why_not(), extension.in_use())"
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from aotcuda import manifest
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime import fast as fast_extension
 from aotcuda.runtime.arguments import views
-from aotcuda.runtime.fast import extension as fast_extension
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launcher import Launcher
 from aotcuda.runtime.loader import Loader

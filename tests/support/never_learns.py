@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aotcuda.runtime import fast as extension
 from aotcuda.runtime import launcher
-from aotcuda.runtime.fast import extension
 
 
 def pytest_configure() -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.fast import extension
 from aotcuda.runtime.launcher import Launcher
 
 if TYPE_CHECKING:

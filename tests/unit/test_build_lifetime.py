@@ -58,3 +58,28 @@ def test_a_process_that_nobody_is_below_has_nothing_to_end() -> None:
 def test_the_program_name_of_a_process_may_be_anything() -> None:
     code = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (', 0, 0, 0)\n"
     assert run(f"{code}assert int(lifetime.status(os.getpid())[1]) == os.getppid()").returncode == 0
+
+
+ENDS = """
+import atexit
+from aotcuda.builder.worker import supervisor
+end = supervisor._End()
+atexit.register(end.leave)
+atexit.register(print, "what a source registered")
+class Kept:
+    def __del__(self): print("freed")
+kept = Kept()
+end.status = 3
+if os.fork() == 0:
+    atexit.unregister(print)
+    kept = None
+    sys.exit(5)
+_, status = os.wait()
+print("the child's status:", os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_worker_ends_when_sources_are_done_and_frees_nothing() -> None:
+    done = run(ENDS)
+    assert done.returncode == 3
+    assert done.stdout.splitlines() == ["freed", "the child's status: 5", "what a source registered"]

@@ -69,10 +69,10 @@ def test_every_pair_takes_what_was_predicted(cuda, wheel):
     targets, toolchain = WHEELS[wheel]
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain)
-    predicted, happened = {}, {}
+    predicted, happened, written = {}, {}, read(folder)
     for capability in GPUS:
         for version in DRIVERS:
-            cell = predict(read(folder), Gpu("", capability), Driver("", version))
+            cell = predict(written, Gpu("", capability), Driver("", version))
             predicted[capability, version] = cell.image
             result = launched(cuda, capability, version)
             happened[capability, version] = result if isinstance(result, str) else None
@@ -88,10 +88,10 @@ def test_the_fallback_is_predicted_where_the_run_time_would_ask_it(cuda, wheel, 
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain, **changes)
     module = cuda.package(kernel, targets=tuple(targets.split()), toolchain=toolchain, **changes).__aotcuda__
-    asked = module._loader.fallback.get().may()
+    asked, written = module._loader.fallback.get().may(), read(folder)
     for capability in GPUS:
         for version in DRIVERS[1:]:
-            cell = predict(read(folder), Gpu("", capability), Driver("", version))
+            cell = predict(written, Gpu("", capability), Driver("", version))
             would_ask = module.choice_for(capability, version).arch is None and asked
             renamed = capability == (10, 1)  # no toolkit has it by this number any more
             assert (cell.takes == "jit") == (would_ask and not renamed), (capability, version)
@@ -112,9 +112,9 @@ def test_every_reason_is_the_run_times_own(cuda):
     kernel = manifests.kernel("axpy", "void(float32)")
     targets = ("sm_75", "sm_80", "sm_87", "sm_90a", "sm_100f", "compute_75")
     folder = manifests.write(cuda.packages, [kernel], targets=targets)
-    module = fresh_import().__aotcuda__
+    module, written = fresh_import().__aotcuda__, read(folder)
     for capability in GPUS:
         choice = module.choice_for(capability, (13, 0))
-        cell = predict(read(folder), Gpu("", capability), Driver("", (13, 0)))
+        cell = predict(written, Gpu("", capability), Driver("", (13, 0)))
         assert cell.rejected == choice.rejected
         assert cell.why.startswith(choice.why) or not cell.exists

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -28,15 +29,17 @@ _OWN = (
 )
 
 
+@functools.cache
 def strings(path: Path) -> list[str]:
     """The strings in a module, docstrings and parts of f-strings apart."""
-    tree = ast.parse(path.read_text())
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    apart = parts | prose
     return [
         node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts | prose
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart
     ]
 
 

@@ -119,6 +119,7 @@ def test_a_wheel_says_how_old_a_linux_may_be(tool, monkeypatch, tmp_path, machin
     (tmp_path / f"aotcuda-1-cp311-abi3-linux_{machine}.whl").touch()
     (out := tmp_path / "out").mkdir()
     asked = []
+    monkeypatch.setattr(wheels.os, "umask", lambda mask: asked.append(f"umask {mask:o}"))
 
     def auditwheel(*command):
         asked.append(command[command.index("--plat") + 1])
@@ -130,4 +131,13 @@ def test_a_wheel_says_how_old_a_linux_may_be(tool, monkeypatch, tmp_path, machin
     else:
         with pytest.raises(SystemExit, match=f"_{machine}.whl needs a newer Linux than manylinux_2_17_{machine}"):
             wheels._repair(Path("python"), tmp_path, machine, out)
-    assert asked == [named]
+    assert asked == ["umask 22", named]
+
+
+def test_an_extension_that_is_not_in_use_is_no_release(release):
+    release.check_fast_path(Path("aotcuda-1-py3-none-any.whl"), "it is not compiled")
+    release.check_fast_path(Path("aotcuda-1-cp311-abi3-manylinux_2_17_x86_64.whl"), None)
+    with pytest.raises(
+        SystemExit, match=r"_x86_64\.whl has an extension that is not in use, because it cannot be loaded"
+    ):
+        release.check_fast_path(Path("aotcuda-1-cp311-abi3-manylinux_2_17_x86_64.whl"), "it cannot be loaded")

@@ -22,7 +22,13 @@ def test_a_function_that_the_driver_lacks_is_named(cuda, monkeypatch, name):
     module = cuda.package(kernel("k", "void(int32)"))
     for _ in range(2):
         with pytest.raises(DriverTooOldError, match=rf"libcuda\.so\.1 has no {name}.*CUDA 12\.0 or newer"):
-            module.k[1, 1](1)
+            ask(module, name)
+
+
+def ask(module, name):
+    """Launch, which asks for some of the driver's functions, and then for this one."""
+    module.k[1, 1](1)
+    driver.get().call[name]
 
 
 def test_a_library_that_is_no_driver_is_named(cuda, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda import cli, doctor
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.fast import extension
+from aotcuda.runtime import fast as extension
 from support.manifests import kernel
 
 

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.fast import cupy_layout, extension, torch_bits
+from aotcuda.runtime.fast import cupy_layout, torch_bits
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError
+from aotcuda.runtime import fast as extension
 from aotcuda.runtime import prepared
-from aotcuda.runtime.fast import extension
 from support import manifests
 
 STREAM = 0x5000

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aotcuda.runtime import fast as extension
 from aotcuda.runtime import loaded as loaded_module
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
-from aotcuda.runtime.fast import extension
 from support import threads
 from support.manifests import kernel
 

@@ -35,11 +35,13 @@ class Task:
         title: What progress calls it.
         run: Does it.
         key: The configuration key that it comes from, for errors.
+        steps: How many steps it is, as progress counts them.
     """
 
     title: str
     run: Callable[[], Any]
     key: str = ""
+    steps: int = 1
 
     @property
     def where(self) -> str:

@@ -141,7 +141,7 @@ class Steps:
         return tuple(dict.fromkeys(found))
 
     def _done(self, task: pool.Task) -> None:
-        self.done += 1
+        self.done += task.steps
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
 
     def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
@@ -155,9 +155,12 @@ class Steps:
         tasks = merges | self._links(plan, compiled, merged, objects)
         made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged, objects)
         parts = self._parts(plan, compiled, merged | made, surveyed)
-        packing = [pool.Task(f"{parts.name} packed for {target}", run) for target, run in self.finisher.packing(parts)]
+        packing = [
+            (target, pool.Task(f"{parts.name} packed for {target}", run))
+            for target, run in self.finisher.packing(parts)
+        ]
         self.total += len(packing)
-        return parts, (yield pool.Round(_PACK, packing)) if packing else []
+        return parts, (yield from _shared(_PACK, packing, self.job.jobs))
 
     def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
@@ -208,9 +211,17 @@ class Steps:
         have = self.kept.find(named)
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
-        made = (yield from _round(rank, left)) if left else {}
+        made = (yield from self._left(rank, left, objects)) if left else {}
         self.kept.keep(made, named, {key: task.title for key, task in left.items()}, "step")
         return {key: have[key] if key in have else made[key] for key in tasks}
+
+    def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> pool.Flow[PerTarget]:
+        """A round, whose links of nothing but machine code share processes."""
+        quick = {key for key in tasks if key[0] == "image" and _objects_of(key[1], objects)}
+        if quick != tasks.keys():
+            return (yield from _round(rank, tasks))
+        results = yield from _shared(rank, [(target, task) for (_, target), task in tasks.items()], self.job.jobs)
+        return dict(zip(tasks, results, strict=True))
 
     def _name(
         self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget, objects: Objects
@@ -475,6 +486,30 @@ _SURVEY, _MERGE, _OBJECTS, _LINK, _PACK = range(source_loading.COMPILE + 1, sour
 
 def _round(rank: int, tasks: dict[Any, pool.Task]) -> pool.Flow[dict[Any, Any]]:
     return dict(zip(tasks, (yield pool.Round(rank, list(tasks.values()))), strict=True))
+
+
+def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> pool.Flow[list[Any]]:
+    """Quick tasks for several targets, in so many processes: to start one takes as long as such a task."""
+    shares = [share for start in range(processes) if (share := tasks[start::processes])]
+    if not shares:
+        return []
+    results: dict[Target, Any] = {}
+    for found in (yield pool.Round(rank, [_joint(share) for share in shares])):
+        results |= found
+    return [results[target] for target, _ in tasks]
+
+
+def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
+    def run() -> dict[Target, Any]:
+        found = {}
+        with pool.gathered() as attempt:
+            for target, task in tasks:
+                with attempt():
+                    found[target] = task.run()
+        return found
+
+    (_, first), *others = tasks
+    return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
 
 
 def _of(module: str, compiled: Compiled) -> Compiled:

@@ -7,9 +7,11 @@ nothing that could fail. The worker dies with it, and the worker's children with
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+from contextlib import suppress
 
 from aotcuda.builder.worker import channel, lifetime
 from aotcuda.builder.worker.channel import Sender
@@ -54,10 +56,34 @@ def _work(supervisor: int, messages: int, result: int, token: str, extra: str) -
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # also what a thread that started this build had blocked
     lifetime.die_with(supervisor, signal.SIGKILL)
     tell = Sender(messages, token)
+    end = _End()
+    atexit.register(end.leave)  # the first one, so it comes behind all that sources register
     try:
         from aotcuda.builder.worker import main as worker  # noqa: PLC0415 (the supervisor needs nothing of it)
     except ImportError as error:
         message = f"building needs compilers, which are not installed ({error}); run: pip install {extra!r}"
         tell(error="ToolchainError", message=message)
         return 1
-    return worker.main(tell, result)
+    end.status = worker.main(tell, result)
+    return end.status
+
+
+class _End:
+    """The end of a worker: what is left to Python by then is to free a compiler's objects one by one.
+
+    Attributes:
+        status: Its exit code.
+    """
+
+    def __init__(self) -> None:
+        self.status = 1
+        self._of = os.getpid()
+
+    def leave(self) -> None:
+        """End the process; one that a source has forked ends as it would."""
+        if os.getpid() != self._of:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a source may have closed them
+                stream.flush()
+        os._exit(self.status)

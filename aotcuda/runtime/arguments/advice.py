@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import arrays, reading, scalars, views
+from aotcuda.runtime.arguments import arrays, names, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> str
             return f"{name}.item(), the number in an array of one element" if hasattr(type(arg), "item") else None
         is_int = scalars.family(parameter) == "int" and scalars.kind_of(arg) == "float"
         return f"int({name}), or {name} // 2 in place of {name} / 2" if is_int else None
-    dtype = views.type_name(parameter["dtype"]) if kind in _ARRAYS else ""
+    dtype = names.type_name(parameter["dtype"]) if kind in _ARRAYS else ""
     if not dtype.isidentifier():
         return None
     if isinstance(arg, _SEQUENCES):
-        return f"{_new(name, dtype, args)}; a {reading.class_of(arg)} is no array, and on no GPU"
+        return f"{_new(name, dtype, args)}; a {names.class_of(arg)} is no array, and on no GPU"
     read = arrays.reader(arg)
     view = read(arg, [], 0) if read is not None else None
     if view is None or view[0] == parameter["dtype"]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import ArgumentError, CallError
-from aotcuda.runtime.arguments import advice, arrays, parameters, reading, views
+from aotcuda.runtime import arguments
+from aotcuda.runtime.arguments import advice, arrays, names, parameters, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,28 +61,28 @@ def unreadable(
 ) -> ArgumentError:
     """The error for an argument that cannot be read: the one at index `at`, or the first one of which that is true."""
     if at is None:
-        at = next((index for index, arg in enumerate(args) if reading.readable_name(arg) is None), None)
-    names = [
+        at = next((index for index, arg in enumerate(args) if names.readable_name(arg) is None), None)
+    called = [
         overload.parameters[at]["name"] for overload in overloads if at is not None and at < len(overload.parameters)
     ]
-    which = f"argument {at + 1}, {names[0]}," if at is not None and names else "an argument"
+    which = f"argument {at + 1}, {called[0]}," if at is not None and called else "an argument"
     problem = error if isinstance(error, views.UnreadableError) else views.UnreadableError.of(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
 
 
-def by_name(where: str, launch: str, record: Kernel | None, names: Iterable[str]) -> ArgumentError:
+def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:
     """The error for arguments given by name, to a kernel that has none by name.
 
     Args:
         where: The kernel.
         launch: How it is launched, up to its arguments.
         record: What is packaged of it; None if that is not known.
-        names: The names that were given.
+        named: The names that were given.
     """
     overloads = record["overloads"] if record is not None else []
     called = [[parameter["name"] for parameter in overload["parameters"]] for overload in overloads]
-    nearest = next((known for known in called if {*names} <= {*known}), called[0] if called else ["..."])
-    given = ", ".join(map(repr, names))
+    nearest = next((known for known in called if {*named} <= {*known}), called[0] if called else ["..."])
+    given = ", ".join(map(repr, named))
     lists = "".join(f"\n  packaged: {overload['signature']}" for overload in overloads)
     way = f"write {launch}({', '.join(nearest)})"
     return ArgumentError(f"{where} takes its arguments by position, not by name ({given}): {way}{lists}")
@@ -99,7 +100,7 @@ def on_the_host(where: str) -> CallError:
 
 
 def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
-    lines = [f"\n  passed:   ({', '.join(map(reading.name_of, args))})"]
+    lines = [f"\n  passed:   ({', '.join(map(names.name_of, args))})"]
     return "\n  ".join([*lines, *(f"packaged: {overload.record['signature']}" for overload in overloads)])
 
 
@@ -120,7 +121,7 @@ def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
     """Which arguments overlap that must not."""
     found = []
     for pair in overload.apart:
-        read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := reading.reader(args[at])) is not None]
+        read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := arguments.reader(args[at])) is not None]
         if len(read) == len(pair) and views.overlap(*read):
             first, second = (f"argument {at + 1}, {overload.parameters[at]['name']}," for at in pair)
             found.append(f"{first} and {second} overlap, and the kernel was compiled for arrays that do not")
@@ -133,21 +134,21 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
         return _tuple_problem(parameter, arg)
     if parameter["kind"] not in _NOT_FROM_MEMORY and arrays.is_host(arg):
         what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
-        copied = reading.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
+        copied = names.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
         way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
-        of = reading.class_of(arg)
+        of = names.class_of(arg)
         does = advice.onto_the_gpu(parameter["name"], arg)
         return f"is {what} in the host's memory ({of}); copy it to the GPU first, as {does} does{way}"
     kind = parameters.of(parameter)
-    read = reading.reader(arg)
+    read = arguments.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
         return kind.problem(parameter, arg, read(arg, [], 0))
-    return f"is {reading.name_of(arg)} where {kind.wanted(parameter)}"
+    return f"is {names.name_of(arg)} where {kind.wanted(parameter)}"
 
 
 def _tuple_problem(parameter: Parameter, arg: object) -> str | None:
     members = parameter["members"]
     if not isinstance(arg, tuple) or len(arg) != len(members):
-        return f"is {reading.name_of(arg)} where a tuple of {len(members)} is packaged: {parameter['type']}"
+        return f"is {names.name_of(arg)} where a tuple of {len(members)} is packaged: {parameter['type']}"
     problems = [_problem(member, item) for member, item in zip(members, arg, strict=True)]
     return next((f"in its item {at}, {problem}" for at, problem in enumerate(problems) if problem), None)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import _struct as struct
 import sys
 
-from aotcuda.runtime.arguments import arrays, parameters, reading, scalars, views
+from aotcuda.runtime import arguments
+from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, views
 from aotcuda.runtime.arguments.parameters import GeneralOnlyError, Kind, Scalar
 
 TYPE_CHECKING = False
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.parameters import Fields, Fit, Writer
+    from aotcuda.runtime.arguments.parameters import Fields, Fit
     from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.writer import Writer
 
 
 class Pointer(Kind):
@@ -26,7 +28,7 @@ class Pointer(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 0
-        return 0 if reading.is_pointer(value) else None
+        return 0 if arguments.is_pointer(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         return scalars.fit_plain
@@ -35,13 +37,13 @@ class Pointer(Kind):
         return [(parameter["offset"], "Q", False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return parameters.out_of_range(self, parameter, arg, read)
+        return problems.out_of_range(self, parameter, arg, read)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameters.address(parameter, block)
+        return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if reading.is_pointer(arg):
+        if arguments.is_pointer(arg):
             held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
             writer.pack(f"{held}({name}) or 0")
         else:
@@ -57,7 +59,7 @@ class Datetime(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 1
-        return 0 if reading.is_datetime(value) else None
+        return 0 if arguments.is_datetime(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -104,7 +106,7 @@ class Record(Kind):
         return _wrong_dtype(self, parameter, arg, read)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameters.address(parameter, block)
+        return problems.given_address(parameter, block)
 
 
 class Buffer(Kind):
@@ -140,24 +142,24 @@ class Buffer(Kind):
         return [(parameter["offset"], "Q", True), *parameters.size_fields(parameter)]
 
     def wanted(self, parameter: Parameter) -> str:
-        return f"a C-contiguous array of {views.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
+        return f"a C-contiguous array of {names.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         typestr, _, shape, strides, readonly = view
         if typestr != parameter["dtype"]:
-            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
+            return f"is {names.view_name(view)} where {self.wanted(parameter)}"
         if strides is not None:
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
                 f"{parameter['type']} tells the kernel no strides; pass a contiguous copy"
             )
         if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameters.WRITABLE}"
-        return parameters.too_large(self, parameter, read)
+            return f"is read-only, and {parameter['type']} lets the kernel write to it; {problems.WRITABLE}"
+        return problems.too_large(self, parameter, read)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameters.address(parameter, block)
+        return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         found = arrays.identity(arg)
@@ -189,7 +191,7 @@ class Struct(Kind):
     """One structured element by value: a record of NumPy's, or a tensor map."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if reading.is_record(value) else None
+        return 0 if arguments.is_record(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, size = parameter["dtype"], parameter["bytes"]
@@ -205,13 +207,13 @@ class Struct(Kind):
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
     def wanted(self, parameter: Parameter) -> str:
-        if parameter["dtype"] == reading.TENSOR_MAP:
+        if parameter["dtype"] == arguments.TENSOR_MAP:
             return f"{parameter['type']} is packaged: a tensor map of cuda.core or of cuda.bindings.driver"
         return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         return (
-            None if parameters.packs(self, parameter, read) else f"is a record {read[0]} where {self.wanted(parameter)}"
+            None if problems.packs(self, parameter, read) else f"is a record {read[0]} where {self.wanted(parameter)}"
         )
 
     def given(self, parameter: Parameter, block: bytes) -> str:
@@ -233,7 +235,7 @@ class Type(Kind):
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if reading.is_type(value) else None
+        return 0 if arguments.is_type(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -310,15 +312,15 @@ class Elements(Kind):
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         if view[0] != parameter["dtype"]:
-            return f"is {views.view_name(view)} where {self.wanted(parameter)}"
+            return f"is {names.view_name(view)} where {self.wanted(parameter)}"
         if view[1] % parameter.get("divisor", 1):
             return f"lies at {view[1]:#x}, which {parameter['divisor']} does not divide as {parameter['type']} promises"
         if view[4] and not parameter.get("readonly", False):
-            return f"is read-only, and {parameter['type']} was compiled as writable; {parameters.WRITABLE}"
+            return f"is read-only, and {parameter['type']} was compiled as writable; {problems.WRITABLE}"
         return None
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        return parameters.address(parameter, block)
+        return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         writer.elements(name, parameter, arg)
@@ -423,9 +425,9 @@ KINDS: dict[str, Kind] = {
 
 
 def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    if parameters.packs(kind, parameter, read):
+    if problems.packs(kind, parameter, read):
         return None
-    return f"is {reading.name_of(arg)} where {kind.wanted(parameter)}"
+    return f"is {names.name_of(arg)} where {kind.wanted(parameter)}"
 
 
 def _is_bounded(parameter: Parameter) -> bool:

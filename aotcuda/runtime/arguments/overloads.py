@@ -29,8 +29,9 @@ from __future__ import annotations
 import _struct as struct
 
 from aotcuda import lazy_errors as errors
+from aotcuda.runtime import arguments
 from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime.arguments import arrays, parameters, reading, views
+from aotcuda.runtime.arguments import arrays, parameters, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -393,7 +394,7 @@ class OverloadTable:
                 self._ranked.clear()  # of what was ranked by types alone
                 return self._find(args)
             for arg in args:
-                readers.append(reading.reader(arg))  # noqa: PERF401 (as in _fit)
+                readers.append(arguments.reader(arg))  # noqa: PERF401 (as in _fit)
             if None in readers:
                 return None
             for index, overload in enumerate(overloads):

@@ -20,28 +20,16 @@ from aotcuda.runtime.arguments import arrays, scalars, views
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.views import View
+    from aotcuda.runtime.arguments.writer import Writer
 
     Fit = Callable[[Any, list[object]], bool]
     Fields = list[tuple[int, str, bool]]
 
-    class Writer(Protocol):
-        """What `Kind.write` writes with, for a fast path; `aotcuda.runtime.fast.python` has it."""
 
-        def check(self, condition: str) -> None: ...
-        def compute(self, letter: str, expression: str) -> str: ...
-        def keep(self, letter: str, value: object) -> str: ...
-        def pack(self, *expressions: str) -> None: ...
-        def number(self, name: str, arg: object) -> str: ...
-        def array(self, name: str, parameter: Parameter, array: object) -> None: ...
-        def elements(self, name: str, parameter: Parameter, array: object) -> None: ...
-        def parameters(self, tuple_: str, members: list[Parameter], args: tuple[object, ...]) -> None: ...
-
-
-WRITABLE = "pass a writable array, or declare the parameter read-only"
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
 NO_BOUNDS = (-(2**63), 2**63 - 1)
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
@@ -129,18 +117,18 @@ class Scalar(Kind):
         return [(offset, form, False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return out_of_range(self, parameter, arg, read)
+        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (only errors come here)
+
+        return problems.out_of_range(self, parameter, arg, read)
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         large = parameter["kind"] == "scalar" and parameter["format"] == "Q"
         return not large or scalars.numpy_dtype(arg) is not None
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        if parameter["kind"] == "complex":
-            value: object = complex(*struct.unpack_from(f"<2{parameter['format']}", block, parameter["offset"]))
-        else:
-            (value,) = struct.unpack_from(f"<{parameter['format']}", block, parameter["offset"])
-        return f"{parameter['type']} {value}"
+        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (likewise)
+
+        return problems.given_number(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         if scalars.is_foreign(arg):
@@ -222,46 +210,22 @@ class Array(Kind):
         ] + size_fields(parameter)
 
     def wanted(self, parameter: Parameter) -> str:
-        return f"{views.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
+        from aotcuda.runtime.arguments import names  # noqa: PLC0415 (likewise)
 
-    def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
-        view: View = read
-        typestr, _, shape, strides, readonly = view
-        wanted = views.array_name(parameter["dtype"], parameter["ndim"], parameter["layout"])
-        if typestr != parameter["dtype"] or len(shape) != parameter["ndim"]:
-            return f"is {views.view_name(view)} where {wanted} is packaged"
-        layout, itemsize = parameter["layout"], views.item_bytes(typestr)
-        if strides is None:
-            strides = views.contiguous_strides(shape, itemsize, "C")
-        if layout != "A" and not views.is_contiguous(shape, strides, itemsize, layout):
-            return (
-                f"has shape {shape} and strides {strides} in bytes, which is not contiguous in {layout} "
-                f"order as {wanted} promises; pass a contiguous copy"
-            )
-        if readonly and not parameter.get("readonly", False):
-            return f"is read-only, and {wanted} was compiled as writable; {WRITABLE}"
-        if layout == "A" and in_elements(parameter) and any(stride % itemsize for stride in strides):
-            return (
-                f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
-                "pass a contiguous copy"
-            )
-        return _broken_promise(parameter, read) or too_large(self, parameter, read)
+        return f"{names.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (likewise)
+
+        return problems.of_array(self, parameter, read, counts_elements=in_elements(parameter))
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
 
     def given(self, parameter: Parameter, block: bytes) -> str:
-        words, ndim = parameter["words"], parameter["ndim"]
-        if ndim and "shape0" not in words:  # the kernel is told where it lies, and no more
-            return address(parameter, block)
-        numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
-        shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
-        itemsize = views.item_bytes(parameter["dtype"])
-        text = f"{views.array_name(parameter['dtype'], ndim, parameter['layout'])} of shape {shape}"
-        if parameter["layout"] == "A" and ndim:
-            steps = [numbers.get(f"stride{axis}", numbers.get(f"step{axis}", 0) * itemsize) for axis in range(ndim)]
-            text += f" and strides {tuple(steps)} in bytes"
-        return f"{text} at {numbers['data'] % (1 << 64):#x}"
+        from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (likewise)
+
+        return problems.given_array(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         writer.array(name, parameter, arg)
@@ -366,45 +330,10 @@ def _keeps(number: Any, divisor: int, bounded: bool) -> bool:
     return number % divisor == 0 and not (bounded and number < 0)
 
 
-def _broken_promise(parameter: Parameter, view: View) -> str | None:
-    """What an array lacks that its kernel was compiled for; the rest of it fits."""
-    divisor = parameter.get("divisor", 1)
-    if view[1] % divisor:
-        return f"lies at {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
-    plain: Parameter = {**parameter}
-    plain["sizes"] = [{**size, "divisor": 1} for size in parameter.get("sizes", ())]
-    for size in plain["sizes"]:
-        size.pop("least", None)
-    values: list[Any] = []
-    if not of(plain).fit(plain)(view, values):
-        return None
-    sizes = parameter.get("sizes", [])
-    for size, number in zip(sizes, values[len(values) - len(sizes) :], strict=True):
-        if not _keeps(number, size.get("divisor", 1), "least" in size):
-            kept = f"{size['divisor']} does not divide" if number >= 0 else "is negative, and must not be,"
-            what = f"has {size['name'].partition('.')[2]} = {number}, which {kept}"
-            return f"{what} as {parameter['type']} promises"
-    return None
-
-
-def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
-    """That a number which the kernel takes from an array is beyond its type."""
-    if packs(kind, parameter, read):
-        return None
-    sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
-    return f"has shape {read[2]}, of which {sizes} cannot hold what the kernel takes; pass parts of it"
-
-
 def _names(ndim: int) -> list[str]:
     """What an array's words are picked from, in the order of `Array.fit`."""
     families = [f"{family}{axis}" for family in ("shape", "stride", "step") for axis in range(ndim)]
     return ["zero", "itemsize", "data", "items", *families]
-
-
-def address(parameter: Parameter, block: bytes) -> str:
-    """What `Kind.given` says of a parameter that is an address."""
-    (address,) = struct.unpack_from("<Q", block, parameter["offset"])
-    return f"{parameter['type']} at {address:#x}"
 
 
 def _picker(indices: list[int]) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
@@ -421,23 +350,3 @@ def word_code(name: str) -> int:
         return code
     family = name.rstrip("0123456789")
     return _WORD_FAMILIES[family] + int(name[len(family) :])
-
-
-def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
-    """Whether a parameter takes what was read, and it is in range."""
-    values: list[object] = []
-    forms = "".join(form for _, form, _ in kind.fields(parameter, zeros=True))
-    try:
-        if not kind.fit(parameter)(read, values):
-            return False
-        struct.pack(f"<{forms}", *values)
-    except (struct.error, OverflowError):  # type: ignore[attr-defined]
-        return False
-    return True
-
-
-def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
-    """What `Kind.problem` says of a number."""
-    if packs(kind, parameter, read):
-        return None
-    return f"is {views.shown(arg)}, which is out of range for {parameter['type']}"

@@ -6,7 +6,7 @@ float64, a complex a complex128; NumPy's scalars keep their type. An array that 
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import arrays, scalars, views
+from aotcuda.runtime.arguments import arrays, names, scalars, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _type(arg: object) -> str | None:
 def _array(
     typestr: str, _address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, readonly: object
 ) -> str | None:
-    element = views.type_name(typestr)
+    element = names.type_name(typestr)
     if element == "bool":
         element = "boolean"
     elif element not in _SCALARS and "CharSeq" not in element:
@@ -61,13 +61,13 @@ def _array(
     if readonly or ndim == 0:
         extra = ", readonly=True" if readonly else ""
         return f"Array({element}, {ndim}, {layout!r}{extra})"
-    return views.array_name(typestr, ndim, layout).replace(views.type_name(typestr), element)
+    return names.array_name(typestr, ndim, layout).replace(names.type_name(typestr), element)
 
 
 def _scalar(value: object) -> str | None:
     name = scalars.type_of(value)
     if name is not None:
-        element = views.type_name(name)
+        element = names.type_name(name)
         return f"NumberClass({element})" if element in _SCALARS else None
     kind = scalars.kind_of(value)
     own = getattr(scalars.numpy_dtype(value), "name", "")

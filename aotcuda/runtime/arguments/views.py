@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     View = tuple[str, int, tuple[int, ...], tuple[int, ...] | None, bool]
 
-_NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 _MOST_DIMENSIONS = 64  # NumPy's and PyTorch's
 _BEYOND = 1 << 63
 
@@ -178,34 +177,6 @@ def _reach(view: View) -> tuple[int, int]:
     steps = strides if strides is not None else contiguous_strides(shape, itemsize, "C")
     ways = [(extent - 1) * step for extent, step in zip(shape, steps, strict=True)]
     return address + sum(way for way in ways if way < 0), address + sum(way for way in ways if way > 0) + itemsize
-
-
-def type_name(typestr: str) -> str:
-    """The type of an element as signatures write it: `float32`."""
-    if canonical(typestr) == "|b1":
-        return "bool"
-    if typestr[:1] in ("<", "|", "=") and typestr[1:2] in _NAMES and typestr[2:].isdigit():
-        return f"{_NAMES[typestr[1]]}{8 * int(typestr[2:])}"
-    if typestr[1:2] in ("S", "U"):
-        return f"{'UnicodeCharSeq' if typestr[1] == 'U' else 'CharSeq'}({typestr[2:]})"
-    return typestr
-
-
-def array_name(typestr: str, ndim: int, layout: str) -> str:
-    """An array's type as signatures write it: `float32[:,::1]`."""
-    parts = [":"] * ndim
-    if parts and layout != "A":
-        parts[-1 if layout == "C" else 0] = "::1"
-    return f"{type_name(typestr)}[{','.join(parts)}]"
-
-
-def view_name(view: View) -> str:
-    """What `array_name` gives for an array that was read."""
-    typestr, _, shape, strides, _ = view
-    layout = "C"
-    if strides is not None:
-        layout = next((order for order in "CF" if is_contiguous(shape, strides, item_bytes(typestr), order)), "A")
-    return array_name(typestr, len(shape), layout)
 
 
 _PLAIN = (

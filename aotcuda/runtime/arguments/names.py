@@ -1,0 +1,78 @@
+"""What errors and signatures call arguments, and arrays' types."""
+
+from __future__ import annotations
+
+from aotcuda.runtime import arguments
+from aotcuda.runtime.arguments import arrays, scalars, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.arguments.views import View
+
+_NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
+
+
+def type_name(typestr: str) -> str:
+    """The type of an element as signatures write it: `float32`."""
+    if views.canonical(typestr) == "|b1":
+        return "bool"
+    if typestr[:1] in ("<", "|", "=") and typestr[1:2] in _NAMES and typestr[2:].isdigit():
+        return f"{_NAMES[typestr[1]]}{8 * int(typestr[2:])}"
+    if typestr[1:2] in ("S", "U"):
+        return f"{'UnicodeCharSeq' if typestr[1] == 'U' else 'CharSeq'}({typestr[2:]})"
+    return typestr
+
+
+def array_name(typestr: str, ndim: int, layout: str) -> str:
+    """An array's type as signatures write it: `float32[:,::1]`."""
+    parts = [":"] * ndim
+    if parts and layout != "A":
+        parts[-1 if layout == "C" else 0] = "::1"
+    return f"{type_name(typestr)}[{','.join(parts)}]"
+
+
+def view_name(view: View) -> str:
+    """What `array_name` gives for an array that was read."""
+    typestr, _, shape, strides, _ = view
+    layout = "C"
+    if strides is not None:
+        layout = next(
+            (order for order in "CF" if views.is_contiguous(shape, strides, views.item_bytes(typestr), order)), "A"
+        )
+    return array_name(typestr, len(shape), layout)
+
+
+def name_of(arg: object) -> str:
+    """An argument's type as signatures would write it; the name of its class if it cannot be read."""
+    return readable_name(arg) or class_of(arg)
+
+
+def readable_name(arg: object) -> str | None:
+    """An argument's type as signatures would write it; None if it cannot be read."""
+    try:
+        read = arrays.reader(arg)
+        view = read(arg, [], 0) if read else None
+        if view is not None:
+            return view_name(view)
+        if isinstance(arg, tuple):
+            return f"({', '.join(map(name_of, arg))})"
+        if arrays.is_host(arg):
+            return f"host {class_of(arg)}"
+        stands_for = scalars.type_of(arg)
+        if stands_for is not None:
+            return f"the type {type_name(stands_for)}"
+        number = arguments.reader(arg)
+        if number is not None:
+            number(arg, [], 0)
+        dtype = scalars.numpy_dtype(arg)
+        return str(dtype) if dtype is not None and scalars.kind_of(arg) else class_of(arg)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (this is for an error's text)
+        return None
+
+
+def class_of(arg: object) -> str:
+    """The name of an argument's class, with its module unless that is Python's own."""
+    kind = type(arg)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,130 @@
+"""Why a parameter does not take an argument, and what a kernel was given, in words: nothing else than errors need it.
+
+`Kind.problem` and `Kind.given` of `aotcuda.runtime.arguments.parameters` call it, with what they know of their kind.
+"""
+
+from __future__ import annotations
+
+import _struct as struct
+
+from aotcuda.runtime.arguments import names, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.views import View
+
+    class Kind(Protocol):
+        """What is asked of a kind of parameter; see `aotcuda.runtime.arguments.parameters.Kind`."""
+
+        def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]:
+            """See there."""
+
+        def fields(self, parameter: Parameter, *, zeros: bool) -> list[tuple[int, str, bool]]:
+            """See there."""
+
+
+WRITABLE = "pass a writable array, or declare the parameter read-only"
+
+
+def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bool) -> str | None:
+    """What `Kind.problem` says of an array; `counts_elements` is for kernels that count its strides in elements."""
+    view: View = read
+    typestr, _, shape, strides, readonly = view
+    layout, itemsize = parameter["layout"], views.item_bytes(typestr)
+    wanted = names.array_name(parameter["dtype"], parameter["ndim"], layout)
+    if typestr != parameter["dtype"] or len(shape) != parameter["ndim"]:
+        return f"is {names.view_name(view)} where {wanted} is packaged"
+    if strides is None:
+        strides = views.contiguous_strides(shape, itemsize, "C")
+    if layout != "A" and not views.is_contiguous(shape, strides, itemsize, layout):
+        return (
+            f"has shape {shape} and strides {strides} in bytes, which is not contiguous in {layout} "
+            f"order as {wanted} promises; pass a contiguous copy"
+        )
+    if readonly and not parameter.get("readonly", False):
+        return f"is read-only, and {wanted} was compiled as writable; {WRITABLE}"
+    if layout == "A" and counts_elements and any(stride % itemsize for stride in strides):
+        return (
+            f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
+            "pass a contiguous copy"
+        )
+    return _broken_promise(kind, parameter, view) or too_large(kind, parameter, view)
+
+
+def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
+    """What an array lacks that its kernel was compiled for; the rest of it fits."""
+    divisor = parameter.get("divisor", 1)
+    if view[1] % divisor:
+        return f"lies at {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
+    for size in parameter.get("sizes", ()):
+        alone: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}
+        alone["sizes"][0].pop("least", None)
+        values: list[Any] = []
+        if kind.fit(alone)(view, values) and not kind.fit({**parameter, "sizes": [size]})(view, []):
+            number = values[-1]
+            kept = f"{size['divisor']} does not divide" if number >= 0 else "is negative, and must not be,"
+            what = f"has {size['name'].partition('.')[2]} = {number}, which {kept}"
+            return f"{what} as {parameter['type']} promises"
+    return None
+
+
+def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
+    """That a number which the kernel takes from an array is beyond its type."""
+    if packs(kind, parameter, read):
+        return None
+    sizes = " and ".join([f"{size['name']} ({size['type']})" for size in parameter.get("sizes", ())])
+    return f"has shape {read[2]}, of which {sizes} cannot hold what the kernel takes; pass parts of it"
+
+
+def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
+    """What `Kind.problem` says of a number."""
+    if packs(kind, parameter, read):
+        return None
+    return f"is {views.shown(arg)}, which is out of range for {parameter['type']}"
+
+
+def packs(kind: Kind, parameter: Parameter, read: object) -> bool:
+    """Whether a parameter takes what was read, and it is in range."""
+    values: list[object] = []
+    forms = "".join(form for _, form, _ in kind.fields(parameter, zeros=True))
+    try:
+        if not kind.fit(parameter)(read, values):
+            return False
+        struct.pack(f"<{forms}", *values)
+    except (struct.error, OverflowError):  # type: ignore[attr-defined]
+        return False
+    return True
+
+
+def given_number(parameter: Parameter, block: bytes) -> str:
+    """What `Kind.given` says of a number."""
+    if parameter["kind"] == "complex":
+        value: object = complex(*struct.unpack_from(f"<2{parameter['format']}", block, parameter["offset"]))
+    else:
+        (value,) = struct.unpack_from(f"<{parameter['format']}", block, parameter["offset"])
+    return f"{parameter['type']} {value}"
+
+
+def given_array(parameter: Parameter, block: bytes) -> str:
+    """What it says of an array."""
+    words, ndim = parameter["words"], parameter["ndim"]
+    if ndim and "shape0" not in words:  # the kernel is told where it lies, and no more
+        return given_address(parameter, block)
+    numbers = dict(zip(words, struct.unpack_from(f"<{len(words)}q", block, parameter["offset"]), strict=True))
+    shape = tuple([numbers[f"shape{axis}"] for axis in range(ndim)])
+    itemsize = views.item_bytes(parameter["dtype"])
+    text = f"{names.array_name(parameter['dtype'], ndim, parameter['layout'])} of shape {shape}"
+    if parameter["layout"] == "A" and ndim:
+        steps = [numbers.get(f"stride{axis}", numbers.get(f"step{axis}", 0) * itemsize) for axis in range(ndim)]
+        text += f" and strides {tuple(steps)} in bytes"
+    return f"{text} at {numbers['data'] % (1 << 64):#x}"
+
+
+def given_address(parameter: Parameter, block: bytes) -> str:
+    """What it says of a parameter that is an address."""
+    (address,) = struct.unpack_from("<Q", block, parameter["offset"])
+    return f"{parameter['type']} at {address:#x}"

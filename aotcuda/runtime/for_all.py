@@ -1,0 +1,137 @@
+"""A kernel over so many elements: what `kernel.forall(n)` gives."""
+
+from __future__ import annotations
+
+import os
+
+from aotcuda import lazy_errors as errors
+from aotcuda.runtime.launch_config import dimensions
+from aotcuda.runtime.loaded_library import again
+from aotcuda.runtime.streams import handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol, SupportsIndex
+
+    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loader import Loader
+
+    class Kernel(Protocol):
+        """What is launched: a kernel by its name, which configurations index; `aotcuda.runtime.kernel` has it."""
+
+        __name__: str
+
+        def __getitem__(self, configuration: Any) -> Launcher: ...
+
+
+def _number_of_elements(n: object, kernel: Kernel) -> int:
+    """What `forall` was given, if it is an integer of another type."""
+    try:
+        number: int = n.__index__()  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):  # the latter from arrays
+        message = f"{kernel}.forall({n!r}): the number of elements must be an int; of an array that is x.size"
+        raise errors.LaunchError(message) from None
+    if number < 0:
+        message = f"{kernel}.forall({n}): the number of elements cannot be negative"
+        raise errors.LaunchError(message)
+    return number
+
+
+class ForAll:
+    """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
+
+    __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
+
+    def __init__(
+        self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
+    ) -> None:
+        if type(n) is not int or n < 0:
+            n = _number_of_elements(n, kernel)
+        self._kernel = kernel
+        self._loader = loader
+        self._n = n
+        self._block = block if block is None else dimensions((block,), "block", str(kernel))[0]
+        self._stream = handle(stream)
+        self._owner = stream  # as in Held
+        self._shared = shared
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **_none: Any) -> None:
+            """As in Launcher."""
+
+    else:
+
+        def __call__(self, *args: object, **named: object) -> None:
+            """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
+            if named:
+                from aotcuda.runtime.arguments import mismatch  # noqa: PLC0415 (only errors come here)
+
+                name = self._kernel.__name__
+                record = self._loader.launched.kernel(name)
+                raise mismatch.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
+            again(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
+        name, loader = self._kernel.__name__, self._loader
+        loaded = loader.ready() if loader.asks else loader.current or loader.ready()
+        group = loaded.table(name).group(args)
+        known = loaded.block(group, self._shared) if group is not None and self._n > 0 else None
+        if known is not None:
+            block = self._block or known  # as _grid, of which the call would be a hundredth of the launch
+            self._kernel[-(-self._n // block), block, self._stream, self._shared](*args)
+            return
+        loader.ready()  # which says what stands against a launch
+        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0 and self._launch_copies(loaded, args):
+            return
+        selection = overload, slot, values, *_ = loaded.select(name, args, self._stream)
+        if self._n == 0:
+            overload.slots.append(slot)
+            return
+        try:
+            best = self._best(loaded, overload, values)
+            grid, block, *_ = self._grid(best)
+            launcher = self._kernel[grid, block, self._stream, self._shared]
+        except BaseException:
+            overload.slots.append(slot)
+            raise
+        if group is not None and group.is_only(overload) and loaded.library.device >= 0 and not self._loader.asks:
+            loaded.keep_block(group, self._shared, best)
+        launcher.submit(loaded, selection)
+        if group is not None:
+            launcher.settle(loaded, group, overload, args)
+
+    def _grid(self, best: int) -> tuple[int, int, int | None, int]:
+        """The configuration for blocks of `best` threads, unless the user has named their number."""
+        block = self._block or best
+        return -(-self._n // block), block, self._stream, self._shared
+
+    def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
+        """As in Launcher: launch with copies of the host's arrays, if there are any and copies are wanted."""
+        from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+        numbers = host_arrays.wanted(args)
+        if not numbers:
+            return False
+        self._loader.enter(loaded, ())
+        copies = host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel))
+        try:
+            self(*copies.args)
+            copies.bring_back(loaded.stream(self._kernel.__name__, copies.args, self._stream))
+        finally:
+            copies.free()
+        return True
+
+    def _best(self, loaded: Loaded, overload: PackedOverload, values: list[object]) -> int:
+        """The block size of most occupancy for the selected overload."""
+        kernel = loaded.known_kernel(overload, loaded.library.device)
+        known = kernel.known_block(self._shared) if kernel is not None else None
+        if known is not None:
+            return known
+        device = self._loader.enter(loaded, overload.addresses_of(values))
+        return loaded.device_kernel(overload, device).best_block(self._shared)
+
+    def __repr__(self) -> str:
+        return f"<{self._kernel} for {self._n} elements>"

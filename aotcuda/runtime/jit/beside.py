@@ -1,0 +1,132 @@
+"""What the JIT fallback has compiled beside the images that a module launches, for as long as these are loaded.
+
+That is kernels for more signatures than were packaged, and whole modules for GPUs that the images are not for.
+"""
+
+from __future__ import annotations
+
+from _thread import RLock
+
+from aotcuda.errors import ArgumentError, NoImageError
+from aotcuda.runtime.arguments import signature as signatures
+from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.arguments.views import UnreadableError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.errors import AotcudaError
+    from aotcuda.manifest import Manifest
+    from aotcuda.runtime.arguments.overloads import PackedOverload, Selection
+    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.jit.fallback import Case, Fallback
+    from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+
+
+class Beside:
+    """Overloads that the images do not hold on any GPU, and kernels that they do not hold on some."""
+
+    def __init__(self, module: str, library: LoadedLibrary, fallback: Fallback, live: Mark) -> None:
+        """Beside `library`, of the module of this name; `live` is the validity flag of its overloads."""
+        self._module = module
+        self._library = library
+        self._fallback = fallback
+        self._live = live
+        self._lock = RLock()
+        self._wider: dict[Case, OverloadTable] = {}
+        self._cases: dict[PackedOverload, Case] = {}
+        self._guests: dict[tuple[PackedOverload, int], tuple[LoadedLibrary, DeviceKernel]] = {}
+
+    def holds(self, overload: PackedOverload) -> bool:
+        """Whether an overload is one of these, and of no packaged image."""
+        return overload in self._cases
+
+    def is_idle(self) -> bool:
+        """Whether no launch of these overloads is under way."""
+        return all(table.is_idle() for table in self._wider.copy().values())
+
+    def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
+        """As `OverloadTable.select`, for arguments that no overload of the kernel in `table` takes.
+
+        None if the fallback may not compile it for them.
+
+        Raises:
+            ArgumentError: One of them cannot be read, or what was compiled for their types does not take them.
+            AotcudaError: It could not be compiled.
+        """
+        try:
+            signature = signatures.of(args) if self._fallback.may_widen() else None
+        except UnreadableError as error:
+            raise table.unreadable(args, error) from error.__cause__
+        if signature is None:
+            return None
+        case = (name, signature)
+        wider = self._wider.get(case)
+        if wider is None:
+            with self._lock:
+                wider = self._wider.get(case) or self._widen(case, table.refusal(args))
+        selection = wider.select(args, stream)
+        if selection is None:
+            raise wider.refusal(args)
+        return selection
+
+    def kernel(self, overload: PackedOverload, device: int, choice: Choice) -> tuple[DeviceKernel, bool]:
+        """An overload on a GPU, compiled for it if need be; and whether launches may keep it without asking again.
+
+        They may not if it came with callbacks of its own, which have to see each context.
+
+        Args:
+            overload: The overload.
+            device: The GPU's ordinal.
+            choice: What that GPU takes of the packaged images, or why nothing.
+
+        Raises:
+            AotcudaError: It could not be compiled, or takes its arguments otherwise than what is packaged.
+        """
+        guest = self._guests.get((overload, device))
+        if guest is None:
+            gpu = self._library.driver.devices[device]
+            case = self._cases.get(overload)
+            compiled = self._fallback.compiled(case or (None, None), gpu, self._missing(case, choice))
+            _check_same(overload, compiled.manifest, str(gpu))
+            guest = compiled.library, compiled.library.device_kernel(overload, device)
+            if compiled.library.callbacks is None:
+                return guest[1], True
+            self._guests[overload, device] = guest
+        library, kernel = guest
+        library.set_up()
+        return kernel, False
+
+    def _widen(self, case: Case, cause: ArgumentError) -> OverloadTable:
+        driver = self._library.driver
+        device = self._library.device if self._library.device >= 0 else driver.current_device() or 0
+        compiled = self._fallback.compiled(case, driver.devices[device], cause)
+        (record,) = compiled.manifest["kernels"]
+        table = OverloadTable(record, f"{self._module}.{case[0]}", self._live)
+        self._cases.update(dict.fromkeys(table.overloads, case))
+        self._wider[case] = table
+        return table
+
+    def _missing(self, case: Case | None, choice: Choice) -> AotcudaError:
+        """Why an overload has to be compiled for a GPU."""
+        if case is None:
+            return choice.error(self._module)
+        kernel, signature = case
+        what = f"{self._module}.{kernel} for {signature}"
+        return NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
+
+
+def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
+    """Raise ArgumentError unless the JIT build lays this overload's arguments out as the packaged one does."""
+    symbol = overload.record["symbol"]
+    for kernel in manifest["kernels"]:
+        for other in kernel["overloads"]:
+            if other["symbol"] == symbol:
+                if other["parameters"] == overload.parameters:
+                    return
+                message = (
+                    f"{manifest['module']}.{kernel['name']}: what was compiled for {gpu} takes its arguments otherwise "
+                    "than the packaged images, because the installed compiler is another one; install the versions "
+                    f"that the wheel was built with: {manifest['toolchain']}"
+                )
+                raise ArgumentError(message)

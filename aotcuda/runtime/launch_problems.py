@@ -1,0 +1,112 @@
+"""What stands against a launch, and what is said of one that has failed.
+
+Nothing is imported here by a launch that succeeds on a machine with one GPU, of a module without callbacks.
+"""
+
+from __future__ import annotations
+
+from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.errors import CudaError
+    from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.images.callbacks import Callbacks
+    from aotcuda.runtime.launch_config import Configuration
+    from aotcuda.runtime.loaded_library import DeviceKernel
+
+_COOPERATIVE_TOO_LARGE = 720
+
+
+def refused(
+    where: str, code: int, driver: Driver, device: Device, stream: int, configuration: Configuration
+) -> Exception:
+    """The error of a launch of kernel `where` that the driver did not take, but for this `CUresult`."""
+    if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
+        return LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
+    error = driver.error(code, f"{where} could not be launched on {device} with {configuration.on(stream)}")
+    if code == _COOPERATIVE_TOO_LARGE:
+        error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
+    return error
+
+
+def failed(
+    where: str, code: int, driver: Driver, kernel: DeviceKernel, selection: Selection, configuration: Configuration
+) -> CudaError:
+    """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
+    overload, slot, _, _, stream = selection
+    error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
+    lines = [
+        f"{error}",
+        f"signature: {overload.record['signature']}",
+        f"launched with {configuration.on(stream)}",
+        *overload.given(slot[0].raw),
+    ]
+    error.args = ("\n  ".join(lines),)
+    return error
+
+
+def check_capture(where: str, module: str, callbacks: Callbacks, driver: Driver, stream: int) -> None:
+    """Raise LaunchError if setup callbacks would have to run while the launch's stream is captured."""
+    if callbacks.has_seen(driver.current_context()) or not streams.is_captured(driver, stream):
+        return
+    message = (
+        f"{where} cannot be launched: stream {stream:#x} is being captured into a graph, and the setup "
+        "callbacks of the module, which have not run yet, would break the capture or become part of it; call "
+        f"aotcuda.load({module!r}).preload() before the capture"
+    )
+    raise LaunchError(message)
+
+
+def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int], stream: int) -> None:
+    """That a launch on one of several GPUs can reach its arrays, and that its stream is that GPU's.
+
+    Raises:
+        ArgumentError: An array lies on another GPU, which this one cannot read.
+        LaunchError: The stream is of another context than the current one.
+    """
+    _check_reach(where, driver, device, addresses)
+    _check_stream(where, driver, device, stream)
+
+
+def _check_reach(where: str, driver: Driver, device: int, addresses: Sequence[int]) -> None:
+    for address in addresses:
+        if not address:  # an array of no elements
+            continue
+        home = driver.pointer_device(address)
+        if home is not None and home != device and not driver.reachable(address):
+            message = (
+                f"{where} is launched on {driver.devices[device]}, and an array that it was given lies on "
+                f"{driver.devices[home]}; copy the array, or make that GPU's context current"
+            )
+            raise ArgumentError(message)
+
+
+def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
+    """For a kernel of no context the driver takes the context from the stream, unless that is a default one."""
+    if stream <= streams.LAST_DEFAULT:
+        return
+    if streams.is_dead(driver, stream):
+        message = f"{where} cannot be launched: {streams.dead(stream)}"
+        raise LaunchError(message)
+    owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
+    code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
+    driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {where}")
+    if (owner.value or 0) == driver.current_context():
+        return
+    driver.check(driver.call["cuCtxPushCurrent_v2"](owner), "a stream's context could not be entered")
+    try:
+        home = driver.current_device() or 0
+    finally:
+        driver.call["cuCtxPopCurrent_v2"](ctypes.byref(popped))
+    message = (
+        f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
+        f"{driver.devices[home]}; make that context current, or take a stream of this one"
+    )
+    raise LaunchError(message)

@@ -1,0 +1,153 @@
+"""Back ends without their start: processes that are forked from one that has imported what a build imports.
+
+Starting Python and those imports are a third of a small build, and most tests of builds are about what becomes of them.
+Tests about how builds run start Python: they name the command. What is forked is what the command would be once it has
+imported what it needs, but for the seed of hashes, which the processes of one server share.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_TESTS = str(Path(__file__).parents[1])
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from integration import forked; forked.serve()"
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
+"""What the names of variables begin with that are read when Python starts."""
+
+_BY_ALL = ("aotcuda.builder.backend", "aotcuda.builder.worker.interrupt", "packaging.requirements", "zipfile")
+_MODULES = {
+    "-m": (
+        *_BY_ALL,
+        "hatchling.cli",
+        "hatchling.builders.wheel",
+        "hatchling.builders.plugin.hooks",
+        "hatchling.metadata.core",
+        "hatch_aotcuda.plugin",
+        "scikit_build_core.hatch.plugin",  # where it is installed, hatchling imports it in every build
+    ),
+    "-c": (*_BY_ALL, "setuptools.build_meta", "setuptools.dist", "setuptools_aotcuda.commands"),
+}
+"""What is imported before, for modules that Python is to run and for code."""
+
+
+def serves(environ: Mapping[str, str]) -> bool:
+    """Whether a process that is forked is what one would be that starts with these variables."""
+    return _read_at_start(environ) == _read_at_start(os.environ)
+
+
+def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
+    """Run `command`, a Python with `-m` or `-c`, in `folder`; its exit status, and what it writes."""
+    place = next(place for place, word in enumerate(command) if word in _MODULES)
+    server = _server((*command[:place], *command[place : place + 1]), os.environ.get("PYTHONPATH", ""))
+    request = {"folder": str(folder), "arguments": command[place + 1 :], "environ": {**environ}}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        status = server.ask(json.dumps(request).encode(), [out.fileno(), err.fileno()])
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return status, *texts
+
+
+def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name.startswith(_AT_START)}
+
+
+class _Server:
+    """The process that others are forked from; it ends with this one."""
+
+    def __init__(self, python: Sequence[str], kind: str) -> None:
+        self._one_at_a_time = threading.Lock()
+        self._socket, other = socket.socketpair()
+        with other:
+            command = [*python, "-c", _START, _TESTS, kind, str(other.fileno())]
+            self._process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
+        atexit.register(self._end)
+
+    def ask(self, request: bytes, descriptors: list[int]) -> int:
+        """Have a request answered, with what it writes going to `descriptors`; the exit status."""
+        with self._one_at_a_time:
+            socket.send_fds(self._socket, [len(request).to_bytes(8, "big")], descriptors)
+            self._socket.sendall(request)
+            return int(self._socket.recv(16))
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+@functools.cache
+def _server(command: tuple[str, ...], path: str) -> _Server:
+    """The server for a command up to `-m` or `-c`, with `path` as PYTHONPATH: it reads that when it starts."""
+    return _Server(command[:-1], command[-1])
+
+
+def serve() -> None:
+    """Answer requests until there are no more; the arguments are what Python is to run, and the socket's number."""
+    kind, number = sys.argv[1:]
+    server = socket.socket(fileno=int(number))
+    sys.path[:] = [path for path in sys.path if path not in ("", _TESTS)]
+    for name in _MODULES[kind]:
+        with suppress(ImportError):
+            import_module(name)
+    while (head := socket.recv_fds(server, 8, 2))[0]:
+        size, (out, err) = int.from_bytes(head[0], "big"), head[1]
+        request = b""
+        while len(request) < size:
+            request += server.recv(size - len(request))
+        if (pid := os.fork()) == 0:
+            server.close()
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            _python(kind, json.loads(request))
+        os.close(out)
+        os.close(err)
+        _, status = os.waitpid(pid, 0)
+        server.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _python(kind: str, request: dict[str, Any]) -> NoReturn:
+    """What Python does when it has started."""
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    what, *arguments = request["arguments"]
+    status: object = 0
+    try:
+        if kind == "-m":
+            sys.path.insert(0, request["folder"])
+            sys.argv = [what, *arguments]
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, "")
+            sys.argv = ["-c", *arguments]
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        status = end.code
+    except BaseException:  # noqa: BLE001 (as Python does)
+        traceback.print_exc()
+        status = 1
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status if isinstance(status, int) else 1 if status else 0)
