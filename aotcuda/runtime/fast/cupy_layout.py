@@ -54,8 +54,8 @@ def find(array: Any) -> tuple[type, type, int, int, int, int, int] | None:
         pointer = _place([_words(item) for item in data], [item.ptr for item in data])
         places = (
             pointer,
-            _place(words, [id(item) for item in data]),
-            _place(words, [id(probe.dtype) for probe in made]),
+            _place(words, [_address(item) for item in data]),
+            _place(words, [_address(probe.dtype) for probe in made]),
             _vector(words, [probe.shape for probe in made]),
             _vector(words, [probe.strides for probe in made]),
         )
@@ -70,7 +70,11 @@ def find(array: Any) -> tuple[type, type, int, int, int, int, int] | None:
 
 def _words(thing: object) -> tuple[int, ...]:
     """What an object's own memory holds."""
-    return _numbers("Q", id(thing), object.__sizeof__(thing) // 8)
+    return _numbers("Q", _address(thing), object.__sizeof__(thing) // 8)
+
+
+def _address(thing: object) -> int:
+    return ctypes.c_void_p.from_buffer(ctypes.py_object(thing)).value or 0
 
 
 def _numbers(code: str, address: int, count: int) -> tuple[int, ...]:

@@ -134,13 +134,17 @@ enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHA
 enum { MOST_WORDS = 40, MOST_SIZES = 10, SIZE_BYTES = 9, MOST_STARTS = 128, MOST_PAIRS = 64, ANY_DIMENSIONS = 255 };
 
 /* What there is of an array for kernels to take, by its place in View.numbers. */
-enum { NUMBER_SHAPE = 4, NUMBER_STRIDE = NUMBER_SHAPE + MOST_DIMENSIONS, NUMBER_STEP = NUMBER_STRIDE + MOST_DIMENSIONS };
-enum { NUMBERS = NUMBER_STEP + MOST_DIMENSIONS };
+enum { FIRST_DIMENSION = 4, OF_DIMENSION = 3, NUMBERS = FIRST_DIMENSION + MOST_DIMENSIONS * OF_DIMENSION };
 
 /* The place of what a word means; the word is of a dimension that there is. */
 static unsigned char number_of(unsigned char word) {
     int family = word / 16;
-    return (unsigned char)(family ? NUMBER_SHAPE + (family - 1) * MOST_DIMENSIONS + word % 16 : word);
+    return (unsigned char)(family ? FIRST_DIMENSION + word % 16 * OF_DIMENSION + family - 1 : word);
+}
+
+/* Whether the number in this place is a stride in elements. */
+static int is_step(unsigned char number) {
+    return number >= FIRST_DIMENSION && (number - FIRST_DIMENSION) % OF_DIMENSION == OF_DIMENSION - 1;
 }
 
 /* A number that a kernel takes from an array, as a parameter of its own. */
@@ -152,36 +156,45 @@ typedef struct {
     int offset;
 } Size;
 
+enum { LINE = 64 }; /* bytes of a line of the cache */
+
+/* The members that launches read of most parameters come first: they are one line of the cache, which the driver has
+ * emptied since the last launch. */
 typedef struct {
-    char kind;   /* s: scalar, c: complex, p: pointer, a: array, e: address of an array, k: constant */
+    _Alignas(LINE) char kind; /* s: scalar, c: complex, p: pointer, a: array, e: address of an array, k: constant */
     char format; /* of a scalar or a complex number's parts, as struct has it */
     char layout; /* of an array: C, F, A */
     unsigned char ndim, writable, count, sizes_count;
-    int offset, itemsize;
-    int counts_elements; /* of an array: words have strides in elements */
-    PyObject *dtype;     /* of an array, as arrays.element() names it */
-    PyObject *value;     /* of a constant; NULL for None */
-    int64_t divisor, least, most; /* of a number, the first of an array's address too; 1 and the bounds of int64 for none */
-    /* What the common ints are held to, all in one; `bytes` is 0 where there is more to it. */
-    int bytes;
-    int64_t low, high, mask;
-    int is_int; /* of a constant: it is an int, of this value */
-    int64_t integer;
-    unsigned char numbers[MOST_WORDS]; /* of an array: places in View.numbers, in the order of the block */
+    unsigned char bytes; /* of a number that `low`, `high` and `mask` say all of; else 0 */
+    int offset;
+    unsigned char counts_elements; /* of an array: words have strides in elements */
+    unsigned char is_int;          /* of a constant: it is an int, `low` */
+    int64_t divisor;               /* of a number, the first of an array's address too; 1 for none */
+    union {
+        struct {
+            int64_t low, high, mask; /* what an int is held to: bounds, and bits that must not be set */
+            PyObject *value;         /* of a constant; NULL for None */
+        };
+        unsigned char numbers[MOST_WORDS]; /* of an array: places in View.numbers, in the order of the block */
+    };
+    int64_t least, most; /* the bounds of int64 for none */
+    int itemsize;
+    PyObject *dtype; /* of an array, as arrays.element() names it */
     Size sizes[MOST_SIZES];
 } Parameter;
 
 typedef struct {
     PyObject_HEAD
     int size, count;
-    Parameter *parameters;
+    Parameter *parameters; /* in `memory`, from where a line of the cache begins */
+    void *memory;
     int starts_count; /* 0: the driver is handed the block; else a pointer to each of these places in it */
     int *starts;
-    int pairs_count; /* of arrays that must not overlap, by their number among the arrays */
-    unsigned char pairs[MOST_PAIRS][2];
     /* The parameters by place: constants, which are looked at first, the other numbers, and arrays. */
     int constants_count, numbers_count, arrays_count;
+    int pairs_count; /* of arrays that must not overlap, by their number among the arrays */
     unsigned char constants[MOST_ARGUMENTS], numbers[MOST_ARGUMENTS], arrays[MOST_ARGUMENTS];
+    unsigned char pairs[MOST_PAIRS][2];
 } Plan;
 
 /* Whether all words are of dimensions that there are. */
@@ -217,7 +230,7 @@ static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes,
         if (found->divisor < 1 || !found->format || !strchr("bBhHiIqQ", found->format) || !words_fit(sizes, 1, ndim) || offset < 0 ||
             offset > size - format_bytes(found->format))
             return 0;
-        parameter->counts_elements |= found->number >= NUMBER_STEP;
+        parameter->counts_elements |= is_step(found->number);
     }
     return 1;
 }
@@ -267,13 +280,13 @@ static void prepare(Plan *plan, int at) {
         int overflow = 1;
         plan->constants[plan->constants_count++] = (unsigned char)at;
         if (parameter->value && PyLong_CheckExact(parameter->value))
-            parameter->integer = PyLong_AsLongLongAndOverflow(parameter->value, &overflow);
+            parameter->low = PyLong_AsLongLongAndOverflow(parameter->value, &overflow);
         parameter->is_int = !overflow;
     } else {
         plan->numbers[plan->numbers_count++] = (unsigned char)at;
         if (parameter->kind == 'c' || divisor & (divisor - 1))
             return;
-        parameter->bytes = bounds_of(parameter->format, &parameter->low, &parameter->high);
+        parameter->bytes = (unsigned char)bounds_of(parameter->format, &parameter->low, &parameter->high);
         parameter->low = parameter->least > parameter->low ? parameter->least : parameter->low;
         parameter->high = parameter->most < parameter->high ? parameter->most : parameter->high;
         parameter->mask = divisor - 1;
@@ -298,7 +311,8 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         return NULL;
     self->size = size;
     self->count = (int)count;
-    self->parameters = PyMem_Calloc(count ? count : 1, sizeof(Parameter));
+    self->memory = PyMem_Calloc(1, (size_t)count * sizeof(Parameter) + LINE);
+    self->parameters = self->memory ? (Parameter *)(((uintptr_t)self->memory + LINE - 1) / LINE * LINE) : NULL;
     self->starts = PyMem_Calloc(starts_count ? starts_count : 1, sizeof(int));
     if (!self->parameters || !self->starts) {
         Py_DECREF(self);
@@ -347,13 +361,14 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         parameter->writable = (unsigned char)writable;
         parameter->count = (unsigned char)words_count;
         parameter->dtype = Py_NewRef(dtype);
-        parameter->value = value == Py_None ? NULL : Py_NewRef(value);
+        if (!is_array(parameter))
+            parameter->value = value == Py_None ? NULL : Py_NewRef(value);
         parameter->divisor = divisor;
         parameter->least = least;
         parameter->most = most;
         for (Py_ssize_t j = 0; j < words_count; j++) {
             parameter->numbers[j] = number_of((unsigned char)words[j]);
-            parameter->counts_elements |= parameter->numbers[j] >= NUMBER_STEP;
+            parameter->counts_elements |= is_step(parameter->numbers[j]);
         }
         prepare(self, (int)i);
     }
@@ -369,15 +384,21 @@ static void plan_dealloc(Plan *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     for (int i = 0; self->parameters && i < self->count; i++) {
         Py_XDECREF(self->parameters[i].dtype);
-        Py_XDECREF(self->parameters[i].value);
+        if (!is_array(&self->parameters[i]))
+            Py_XDECREF(self->parameters[i].value);
     }
-    PyMem_Free(self->parameters);
+    PyMem_Free(self->memory);
     PyMem_Free(self->starts);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
 /* --------------------------------------------------------------------------------------------------------------- arrays */
+
+/* What there is of one dimension, in the order of the words, and of the places in View.numbers. */
+typedef struct {
+    int64_t extent, stride, step; /* strides in bytes, and in elements */
+} Dimension;
 
 typedef struct {
     uint64_t id; /* of the element type, as the array's library has it; 0 for none */
@@ -386,12 +407,10 @@ typedef struct {
     int in_elements;                 /* strides count elements, not bytes, until `settle` */
     union {
         int64_t numbers[NUMBERS];
-        struct { /* in the order of the words, and of the NUMBER_ places */
-            int64_t zero, items, itemsize; /* these, and from `shape` on what is not told, from `settle` on */
+        struct { /* in the order of the words */
+            int64_t zero, items, itemsize; /* these, and of dimensions what is not told, from `settle` on */
             uint64_t address;
-            int64_t shape[MOST_DIMENSIONS];
-            int64_t strides[MOST_DIMENSIONS];
-            int64_t steps[MOST_DIMENSIONS]; /* strides in elements */
+            Dimension dimensions[MOST_DIMENSIONS];
         };
     };
 } View;
@@ -411,30 +430,30 @@ static int multiply(int64_t left, int64_t right, int64_t *result) {
 }
 
 /* The strides of an array that has some, in bytes; 0 if they do not fit. Tells whether they are those of its shape, by
- * which `steps` were made; those of dimensions of one element do not matter. */
+ * which `step` was made; those of dimensions of one element do not matter. */
 static int settle_strides(View *view, int *is_contiguous) {
     *is_contiguous = 1;
     for (int i = 0; i < view->ndim; i++) {
-        if (view->in_elements && !multiply(view->strides[i], view->itemsize, &view->strides[i]))
+        Dimension *d = &view->dimensions[i];
+        if (view->in_elements && !multiply(d->stride, view->itemsize, &d->stride))
             return 0;
-        *is_contiguous &= view->shape[i] == 1 || view->strides[i] == view->steps[i] * view->itemsize;
+        *is_contiguous &= d->extent == 1 || d->stride == d->step * view->itemsize;
     }
     return 1;
 }
 
 /* What arrays.view() does: 0 if no array can be so. Afterwards there are strides of its own only where it is not
- * C-contiguous; where it is, `strides` and `steps` are those of its shape, but for an array whose `address` is all that
- * is taken. */
+ * C-contiguous; where it is, they are those of its shape, but for an array whose `address` is all that is taken. */
 static int settle(View *view, int itemsize, int address) {
     int64_t bytes = itemsize, items = 1, unit = view->in_elements ? 1 : itemsize;
     int is_contiguous = 1;
     for (int i = view->ndim - 1; i >= 0; i--) {
-        int64_t extent = view->shape[i];
-        if (extent < 0 || !multiply(bytes, extent ? extent : 1, &bytes))
+        Dimension *d = &view->dimensions[i];
+        if (d->extent < 0 || !multiply(bytes, d->extent ? d->extent : 1, &bytes))
             return 0;
-        is_contiguous &= !view->has_strides || view->strides[i] == items * unit;
-        view->steps[i] = items;
-        items *= extent; /* smaller than what fitted */
+        is_contiguous &= !view->has_strides || d->stride == items * unit;
+        d->step = items;
+        items *= d->extent; /* smaller than what fitted */
     }
     view->zero = 0;
     view->items = items;
@@ -444,7 +463,7 @@ static int settle(View *view, int itemsize, int address) {
     view->in_elements = 0;
     view->has_strides &= items && !is_contiguous;
     for (int i = 0; !view->has_strides && !address && i < view->ndim; i++)
-        view->strides[i] = view->steps[i] * itemsize;
+        view->dimensions[i].stride = view->dimensions[i].step * itemsize;
     return 1;
 }
 
@@ -464,13 +483,13 @@ typedef struct {
     int several;      /* there are several GPUs */
     int known;        /* 0: it is the current stream of the library of the first array of PyTorch's or CuPy's */
     int early;        /* arrays that were read before that */
-    Ready early_streams[MOST_ARRAYS];
     int others;       /* streams to be waited for */
-    Ready ready[MOST_READY];
     int cupy_checked;
     int torch_checked;
     const Exchange *checked;
     unsigned char flags; /* of the array that is being read */
+    Ready ready[MOST_READY];
+    Ready early_streams[MOST_ARRAYS];
 } Reading;
 
 enum { HAS_OWN_LENGTH = 128 }; /* len() of an array of its class is its extent */
@@ -552,18 +571,19 @@ static int is_true(PyObject *value) {
     return result;
 }
 
-static int read_numbers(PyObject *tuple, int64_t *numbers, int count) {
+/* Writes a tuple's numbers, one for each dimension, into the same member of each, beginning with this one. */
+static int read_numbers(PyObject *tuple, int64_t *member, int count) {
     int fits = tuple && PyTuple_Check(tuple) && PyTuple_Size(tuple) == count;
     for (int i = 0; fits && i < count; i++) {
-        numbers[i] = as_number(PyTuple_GetItem(tuple, i));
-        fits = numbers[i] != -1 || !PyErr_Occurred();
+        member[i * OF_DIMENSION] = as_number(PyTuple_GetItem(tuple, i));
+        fits = member[i * OF_DIMENSION] != -1 || !PyErr_Occurred();
     }
     return fits;
 }
 
-static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *numbers, int count) {
+static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *member, int count) {
     PyObject *tuple = PyObject_GetAttr(object, name);
-    int fits = read_numbers(tuple, numbers, count);
+    int fits = read_numbers(tuple, member, count);
     Py_XDECREF(tuple);
     return fits;
 }
@@ -622,10 +642,10 @@ static int read_cupy(PyObject *array, const Access *access, View *view, Reading 
     if (PyErr_Occurred())
         return 0;
     if (ndim == 1 && (reading->flags & HAS_OWN_LENGTH)) /* a third of the time that a shape takes */
-        view->shape[0] = PyObject_Size(array);
-    else if (ndim && !read_attribute_numbers(array, s_shape, view->shape, view->ndim))
+        view->dimensions[0].extent = PyObject_Size(array);
+    else if (ndim && !read_attribute_numbers(array, s_shape, &view->dimensions->extent, view->ndim))
         return 0;
-    if (view->has_strides && !read_attribute_numbers(array, s_strides, view->strides, view->ndim))
+    if (view->has_strides && !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
         return 0;
     PyObject *data = PyErr_Occurred() ? NULL : attribute(array, access->data, s_data);
     if (!data)
@@ -661,8 +681,8 @@ static int read_cupy_layout(PyObject *array, const CupyLayout *layout, View *vie
     view->has_strides = 1;
     view->in_elements = 0;
     for (int i = 0; i < view->ndim; i++) {
-        view->shape[i] = ((const int64_t *)(uintptr_t)shape)[i];
-        view->strides[i] = ((const int64_t *)(uintptr_t)strides)[i];
+        view->dimensions[i].extent = ((const int64_t *)(uintptr_t)shape)[i];
+        view->dimensions[i].stride = ((const int64_t *)(uintptr_t)strides)[i];
     }
     if (reading->several && (view->device = (int)attribute_number(data, s_device_id)) == -1 && PyErr_Occurred())
         return 0;
@@ -710,12 +730,12 @@ static int read_torch(PyObject *tensor, View *view, Reading *reading) {
     if (PyErr_Occurred())
         return 0;
     if (ndim == 1 && (reading->flags & HAS_OWN_LENGTH))
-        view->shape[0] = PyObject_Size(tensor);
-    else if (ndim && !read_attribute_numbers(tensor, s_shape, view->shape, view->ndim))
+        view->dimensions[0].extent = PyObject_Size(tensor);
+    else if (ndim && !read_attribute_numbers(tensor, s_shape, &view->dimensions->extent, view->ndim))
         return 0;
     if (view->has_strides) {
         PyObject *strides = PyObject_CallMethodObjArgs(tensor, s_stride, NULL);
-        int fits = read_numbers(strides, view->strides, view->ndim);
+        int fits = read_numbers(strides, &view->dimensions->stride, view->ndim);
         Py_XDECREF(strides);
         if (!fits)
             return 0;
@@ -750,8 +770,8 @@ static int read_exchange(PyObject *object, const Access *access, View *view, Rea
     view->has_strides = tensor.strides != NULL;
     view->in_elements = 1;
     for (int i = 0; i < tensor.ndim; i++) {
-        view->shape[i] = tensor.shape[i];
-        view->strides[i] = tensor.strides ? tensor.strides[i] : 0;
+        view->dimensions[i].extent = tensor.shape[i];
+        view->dimensions[i].stride = tensor.strides ? tensor.strides[i] : 0;
     }
     if (!is_plain_exchange(object, tensor.dtype.code == CODE_COMPLEX, access))
         return 0;
@@ -806,7 +826,7 @@ static int read_interface_items(PyObject *const items[ITEMS], View *view, Readin
         return 0;
     view->has_strides = strides != NULL;
     view->in_elements = 0;
-    if (!read_numbers(shape, view->shape, view->ndim) || (strides && !read_numbers(strides, view->strides, view->ndim)))
+    if (!read_numbers(shape, &view->dimensions->extent, view->ndim) || (strides && !read_numbers(strides, &view->dimensions->stride, view->ndim)))
         return 0;
     if (items[STREAM] && (!PyLong_CheckExact(items[STREAM]) || !is_on_named(reading, as_address(items[STREAM]))))
         return 0;
@@ -839,7 +859,7 @@ static uint64_t as_int(PyObject *value) {
 static int read_numba(PyObject *array, View *view, Reading *reading) {
     PyObject *dtype = PyObject_GetAttr(array, s_dtype), *shape = dtype ? PyObject_GetAttr(array, s_shape) : NULL;
     Py_ssize_t ndim = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
-    int fits = dtype && ndim >= 0 && ndim <= MOST_DIMENSIONS && read_numbers(shape, view->shape, (int)ndim);
+    int fits = dtype && ndim >= 0 && ndim <= MOST_DIMENSIONS && read_numbers(shape, &view->dimensions->extent, (int)ndim);
     view->id = (uint64_t)(uintptr_t)dtype;
     view->ndim = (int)ndim;
     view->readonly = 0;
@@ -847,7 +867,7 @@ static int read_numba(PyObject *array, View *view, Reading *reading) {
     view->in_elements = 0;
     Py_XDECREF(dtype); /* the array has it, and the record that it may match too */
     Py_XDECREF(shape);
-    if (!fits || !read_attribute_numbers(array, s_strides, view->strides, view->ndim))
+    if (!fits || !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
         return 0;
     PyObject *data = PyObject_GetAttr(array, s_gpu_data);
     PyObject *pointer = data ? PyObject_GetAttr(data, s_device_pointer) : NULL;
@@ -885,11 +905,11 @@ static int settle_in_columns(const View *view, View *made) {
     int64_t step = 1;
     *made = *view;
     for (int i = 0; i < view->ndim; i++) {
-        made->steps[i] = step;
-        made->strides[i] = step * view->itemsize;
-        if (view->items && view->shape[i] != 1 && view->strides[i] != made->strides[i])
+        made->dimensions[i].step = step;
+        made->dimensions[i].stride = step * view->itemsize;
+        if (view->items && view->dimensions[i].extent != 1 && view->dimensions[i].stride != made->dimensions[i].stride)
             return 0;
-        step *= view->shape[i];
+        step *= view->dimensions[i].extent;
     }
     return 1;
 }
@@ -916,9 +936,9 @@ static int pack_array(const Parameter *parameter, View *view, unsigned char *blo
         if (parameter->layout != 'A')
             return 0; /* it would have none */
         for (int i = 0; parameter->counts_elements && i < view->ndim; i++) {
-            if (view->strides[i] % view->itemsize)
+            if (view->dimensions[i].stride % view->itemsize)
                 return 0;
-            view->steps[i] = view->strides[i] / view->itemsize;
+            view->dimensions[i].step = view->dimensions[i].stride / view->itemsize;
         }
     }
     unsigned char *place = block + parameter->offset;
@@ -938,9 +958,13 @@ static int pack_array(const Parameter *parameter, View *view, unsigned char *blo
 typedef struct {
     int kind;          /* INT, FLOAT or COMPLEX */
     int is_unsigned;   /* an INT beyond int64 */
-    uint64_t bits;     /* of an INT */
-    double real, imag; /* of the others */
     PyObject *object;  /* what it was read from */
+    union {
+        uint64_t bits; /* of an INT */
+        struct {
+            double real, imag; /* of the others */
+        };
+    };
 } Number;
 
 /* 0 for what only the other path reads: ints beyond 64 bits, and whatever raises. */
@@ -1016,7 +1040,7 @@ static int is_constant(const Parameter *parameter, const Number *number) {
     if (object == Py_None)
         return parameter->writable || !parameter->value; /* the former: it may be left out */
     if (parameter->is_int && number->kind == INT && PyLong_CheckExact(object))
-        return !number->is_unsigned && (int64_t)number->bits == parameter->integer;
+        return !number->is_unsigned && (int64_t)number->bits == parameter->low;
     return parameter->value && PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
 }
 
@@ -1094,30 +1118,38 @@ typedef struct {
     unsigned threads, shared;
 } Fixed;
 
+/* An overload that may be the one, and its kernel. */
+typedef struct {
+    Plan *plan;
+    void *kernel;
+    Fixed fixed;
+} Choice;
+
+/* An array as the overloads take it. */
+typedef struct {
+    uint64_t id;
+    int ndim, itemsize;
+    int address; /* they take no more of it than that */
+} Taken;
+
 typedef struct Record {
     struct Record *next; /* of all that there ever were */
     const Shape *shape;
     unsigned limits[LIMITS];
     void *context;  /* NULL: of any context */
     int device;     /* -1: arrays are not asked where they lie */
-    uint64_t hash;
-    int arrays;
-    uint64_t ids[MOST_ARRAYS];
-    int ndims[MOST_ARRAYS];
-    int itemsizes[MOST_ARRAYS]; /* the overloads' */
-    unsigned char addresses[MOST_ARRAYS]; /* the overloads take no more of the array than its address */
-    PyObject *dtypes; /* keeps the objects alive whose addresses are ids */
-    PyObject *live;   /* a list, empty when the images are not loaded any more */
-    int count;        /* of plans */
-    Plan **plans;
-    void **kernels;
-    Fixed *fixed; /* of each kernel */
+    int arrays, count; /* of its arrays, and of its choices */
+    Choice *choices;
+    PyObject *live; /* a list, empty when the images are not loaded any more */
     LaunchKernel launch;
+    SHARED(unsigned) *flights; /* of `live`: see begin() */
+    Taken taken[MOST_ARRAYS];
+    uint64_t hash;
+    PyObject *dtypes; /* keeps the objects alive whose addresses are ids */
     PointerAttribute attribute;
     StreamContext stream_context;
     Rare rare;
     SHARED(void *) event; /* kept for the next launch that waits for a stream; NULL: in use, or none was needed yet */
-    SHARED(unsigned) *flights; /* of `live`: see begin() */
 } Record;
 
 typedef struct Table {
@@ -1207,7 +1239,7 @@ static int record_matches(const Record *record, const Shape *shape, void *contex
     if (record->shape != shape || record->context != context || PyList_Size(record->live) < 1)
         return 0;
     for (int i = 0; i < count; i++)
-        if (views[i].id != record->ids[i] || views[i].ndim != record->ndims[i])
+        if (views[i].id != record->taken[i].id || views[i].ndim != record->taken[i].ndim)
             return 0;
     return 1;
 }
@@ -1238,19 +1270,19 @@ static void reach(const View *view, int itemsize, uint64_t *low, uint64_t *high)
     if (!view->has_strides)
         *high += (uint64_t)view->items * (uint64_t)itemsize;
     for (int i = 0; view->has_strides && i < view->ndim; i++)
-        *(view->strides[i] < 0 ? low : high) += (uint64_t)(view->shape[i] - 1) * (uint64_t)view->strides[i];
+        *(view->dimensions[i].stride < 0 ? low : high) += (uint64_t)(view->dimensions[i].extent - 1) * (uint64_t)view->dimensions[i].stride;
     *high += view->has_strides ? (uint64_t)itemsize : 0;
 }
 
 /* Whether no two arrays overlap that must not. */
-static int are_apart(const Plan *plan, const View *views, const int *itemsizes) {
+static int are_apart(const Plan *plan, const View *views, const Taken *taken) {
     for (int i = 0; i < plan->pairs_count; i++) {
         int a = plan->pairs[i][0], b = plan->pairs[i][1];
         uint64_t low, high, other_low, other_high;
         if (!views[a].items || !views[b].items)
             continue;
-        reach(&views[a], itemsizes[a], &low, &high);
-        reach(&views[b], itemsizes[b], &other_low, &other_high);
+        reach(&views[a], taken[a].itemsize, &low, &high);
+        reach(&views[b], taken[b].itemsize, &other_low, &other_high);
         if (low < other_high && other_low < high)
             return 0;
     }
@@ -1278,7 +1310,7 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
     Number numbers[MOST_ARGUMENTS];
     const Shape *shape = record->shape;
     for (int i = 0; i < record->arrays; i++)
-        if (!settle(&views[i], record->itemsizes[i], record->addresses[i]))
+        if (!settle(&views[i], record->taken[i].itemsize, record->taken[i].address))
             return -1;
     for (int i = 0; i < shape->numbers_count; i++) {
         int at = shape->numbers[i], kind = shape->kinds[at];
@@ -1287,8 +1319,8 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
             return -1;
     }
     for (int number = 0; number < record->count; number++) {
-        const Plan *plan = record->plans[number];
-        if (fills(plan, numbers, views, block) && are_apart(plan, views, record->itemsizes))
+        const Plan *plan = record->choices[number].plan;
+        if (fills(plan, numbers, views, block) && are_apart(plan, views, record->taken))
             return number;
     }
     return -1;
@@ -1428,14 +1460,14 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     int number = pack(record, args, views, block);
     if (number < 0 || !begin(record))
         return DECLINED;
-    const Plan *plan = record->plans[number];
+    const Plan *plan = record->choices[number].plan;
     size_t size = (size_t)plan->size;
     void *buffer[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
     void *starts[MOST_STARTS];
     for (int i = 0; i < plan->starts_count; i++)
         starts[i] = block + plan->starts[i];
     void **each = plan->starts_count ? starts : NULL, **extra = plan->starts_count ? NULL : buffer;
-    const Fixed *fixed = &record->fixed[number];
+    const Fixed *fixed = &record->choices[number].fixed;
     unsigned block_x = fixed->threads ? fixed->threads : d[3], shared = fixed->threads ? fixed->shared : d[6];
     Config config = {{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, NULL, 0};
     if (self->attributes) {
@@ -1453,9 +1485,9 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     for (int i = 0; i < others && !ordered; i++)
         ordered = order(record, event, reading.ready[i].stream, (uintptr_t)stream);
     if (!ordered && !self->attributes)
-        code = record->launch(record->kernels[number], d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, each, extra);
+        code = record->launch(record->choices[number].kernel, d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, each, extra);
     else if (!ordered)
-        code = record->rare.launch(&config, record->kernels[number], each, extra);
+        code = record->rare.launch(&config, record->choices[number].kernel, each, extra);
     for (int i = 0; i < others && !ordered && !code; i++)
         if (reading.ready[i].mutual)
             code = order(record, event, (uintptr_t)stream, reading.ready[i].stream);
@@ -1712,14 +1744,12 @@ static void free_shape(const Shape *shape) {
 
 static void free_record(Record *record) {
     for (int i = 0; i < record->count; i++)
-        Py_XDECREF((PyObject *)record->plans[i]);
+        Py_XDECREF((PyObject *)record->choices[i].plan);
     if (READ(record->event) && !READ(disabled))
         record->rare.destroy(READ(record->event));
     Py_XDECREF(record->dtypes);
     Py_XDECREF(record->live);
-    PyMem_Free(record->plans);
-    PyMem_Free(record->kernels);
-    PyMem_Free(record->fixed);
+    PyMem_Free(record->choices);
     PyMem_Free(record);
 }
 
@@ -1751,15 +1781,15 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
             agree = name && PyUnicode_Check(name) && PyList_Append(dtypes, what) == 0;
         }
         for (int j = 0; agree && j < record->count; j++) {
-            const Parameter *parameter = &record->plans[j]->parameters[i];
+            const Parameter *parameter = &record->choices[j].plan->parameters[i];
             agree = takes(parameter, kind);
             if (!agree || kind >= INT)
                 continue;
             agree = (parameter->kind == 'e' || parameter->ndim == views[array].ndim || parameter->ndim == ANY_DIMENSIONS) &&
                     PyUnicode_Compare(parameter->dtype, name) == 0 &&
-                    (j == 0 || parameter->itemsize == record->itemsizes[array]);
-            record->itemsizes[array] = parameter->itemsize;
-            record->addresses[array] = (j == 0 || record->addresses[array]) && parameter->kind == 'e' && !record->plans[j]->pairs_count;
+                    (j == 0 || parameter->itemsize == record->taken[array].itemsize);
+            record->taken[array].itemsize = parameter->itemsize;
+            record->taken[array].address = (j == 0 || record->taken[array].address) && parameter->kind == 'e' && !record->choices[j].plan->pairs_count;
         }
         array += kind < INT;
         Py_XDECREF(what);
@@ -1772,25 +1802,23 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
 
 static int fill_plans(Record *record, PyObject *plans, int arguments) {
     Py_ssize_t count = PyTuple_Size(plans);
-    record->plans = PyMem_Calloc(count ? count : 1, sizeof(Plan *));
-    record->kernels = PyMem_Calloc(count ? count : 1, sizeof(void *));
-    record->fixed = PyMem_Calloc(count ? count : 1, sizeof(Fixed));
-    if (!record->plans || !record->kernels || !record->fixed) {
+    record->choices = PyMem_Calloc(count ? count : 1, sizeof(Choice));
+    if (!record->choices) {
         PyErr_NoMemory();
         return 0;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *plan;
         unsigned long long kernel;
-        Fixed *fixed = &record->fixed[i];
+        Fixed *fixed = &record->choices[i].fixed;
         if (!PyArg_ParseTuple(PyTuple_GetItem(plans, i), "O!K|II", plan_type, &plan, &kernel, &fixed->threads, &fixed->shared))
             return 0;
         if (((Plan *)plan)->count != arguments) {
             PyErr_SetString(PyExc_ValueError, "a plan for another number of arguments");
             return 0;
         }
-        record->plans[i] = (Plan *)Py_NewRef(plan);
-        record->kernels[i] = (void *)(uintptr_t)kernel;
+        record->choices[i].plan = (Plan *)Py_NewRef(plan);
+        record->choices[i].kernel = (void *)(uintptr_t)kernel;
         record->count = (int)i + 1;
     }
     return 1;
@@ -1888,8 +1916,8 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
     memcpy(record->limits, lesson->limits, sizeof record->limits);
     record->arrays = arrays;
     for (int i = 0; i < arrays; i++) {
-        record->ids[i] = views[i].id;
-        record->ndims[i] = views[i].ndim;
+        record->taken[i].id = views[i].id;
+        record->taken[i].ndim = views[i].ndim;
     }
     record->hash = hash_of(shape, context, views, arrays);
     if (fill_plans(record, lesson->plans, shape->count)) {
