@@ -147,7 +147,7 @@ def run(project: Path, *command: str | Path, **environ: str) -> Done:
     done = subprocess.run(
         [str(item) for item in command],
         cwd=project,
-        env=_environment(environ),
+        env=environment(environ),
         capture_output=True,
         text=True,
         check=False,
@@ -156,15 +156,16 @@ def run(project: Path, *command: str | Path, **environ: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def _environment(environ: dict[str, str]) -> dict[str, str]:
+def environment(environ: dict[str, str]) -> dict[str, str]:
+    """What a command gets: the variables of this process, and `environ`."""
     return os.environ | {"AOTCUDA_PROGRESS": "0"} | environ
 
 
 def _built(project: Path, given: tuple[str | Path, ...], environ: dict[str, str]) -> Done:
     """`run`, by the back end where no command is given: of its start nothing is tested then."""
-    if given or not forked.serves(_environment(environ)):
+    if given or not forked.serves(environment(environ)):
         return run(project, *(given or command()), **environ)
-    return Done(*forked.run(project, command(), _environment(environ)))
+    return Done(*forked.run(project, command(), environment(environ)))
 
 
 def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
