@@ -12,15 +12,13 @@ from _thread import RLock
 
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.arguments.overloads import OverloadTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
     from aotcuda.manifest import Outline
-    from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
+    from aotcuda.runtime.arguments.overloads import Group, OverloadTable, PackedOverload, Selection
     from aotcuda.runtime.fast.python import Bind, FastPaths
     from aotcuda.runtime.jit.beside import Beside
     from aotcuda.runtime.jit.fallback import Fallback
@@ -72,6 +70,8 @@ class Loaded:
             if record is None:
                 message = f"{where} cannot be launched: the module has no such kernel any more"
                 raise errors.LaunchError(message)
+            from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
+
             with self._making:
                 found = self._tables.get(name)
                 if found is None:
@@ -107,6 +107,8 @@ class Loaded:
         """
         if given is not None:
             return given
+        from aotcuda.runtime.arguments import arrays  # noqa: PLC0415 (an import reads none)
+
         device = self.library.device if self.library.device >= 0 else self.library.driver.current_device()
         try:
             return arrays.current_stream(args, device)

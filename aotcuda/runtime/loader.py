@@ -366,6 +366,9 @@ class Loader:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime import loaded, loaded_library  # noqa: F401, PLC0415
 
+        if not early:
+            from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
+
         outline = self.outline  # a damaged one is said before a missing driver
         drivers.check_fork()  # before the lock, which a thread of the parent may have held
         with self._lock:

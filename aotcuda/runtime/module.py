@@ -221,8 +221,11 @@ class Module:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        # What launches will need, before the driver starts: after it, imports take twice as long.
-        from aotcuda.runtime import fast, kernel, launch_config, launcher  # noqa: F401, PLC0415
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (load = "first-use" needs none)
+
+        if drivers.is_there():  # what launches will need: after the driver's start, imports take twice as long
+            from aotcuda.runtime import fast, kernel, launch_config, launcher  # noqa: F401, PLC0415
+            from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
 
         self._loader.load_early()
 

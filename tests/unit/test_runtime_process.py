@@ -114,6 +114,16 @@ def test_a_first_use_import_imports_the_run_times_door_and_nothing_else(packaged
     assert cuda.calls() == []
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_import_that_loads_imports_what_launches_need_where_there_is_a_driver(packaged, is_there):
+    cuda = packaged("import")
+    where = {} if is_there else {"LD_LIBRARY_PATH": ""}
+    found = {name for name in imported(cuda, "import mypkg.kernels", **where) if name.startswith("aotcuda")}
+    launches = {"launcher", "kernel", "launch_config", "fast", "arguments", "arguments.overloads"}
+    assert len(found & {f"aotcuda.runtime.{name}" for name in launches}) == (len(launches) if is_there else 0)
+    assert {"aotcuda.manifest", "aotcuda.runtime.loader"} <= found
+
+
 def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(packaged):
     own = {
         name for name in imported(packaged("first-use"), "from mypkg.kernels import k") if name.startswith("aotcuda")
