@@ -34,7 +34,6 @@ def test_settings_of_numba_that_change_code_stay_outside() -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
         "AOTCUDA_BUILDING": "1",
         "AOTCUDA_LOAD": "first-use",
-        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     }
 
 
@@ -56,12 +55,6 @@ def test_the_hash_seed_is_fixed_and_the_path_of_pip_is_left_to_its_own_site() ->
     found = process.environment({"PYTHONHASHSEED": "17", "PYTHONPATH": "/overlay/site"})
     assert found["PYTHONHASHSEED"] == "0"
     assert found["PYTHONPATH"] == "/overlay/site"
-
-
-def test_settings_of_the_allocator_are_the_users_where_there_are_any() -> None:
-    assert process.environment({}, "numba-cuda")["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
-    own = "glibc.malloc.hugetlb=0:glibc.malloc.check=1"
-    assert process.environment({"GLIBC_TUNABLES": own}, "numba-cuda")["GLIBC_TUNABLES"].endswith(f":{own}")
 
 
 def test_the_toolkit_of_a_worker_comes_before_that_of_the_machine(tmp_path: Path) -> None:

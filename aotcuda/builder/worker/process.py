@@ -124,9 +124,6 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
         "PYTHONDONTWRITEBYTECODE": "1",
         "AOTCUDA_BUILDING": "1",  # for sources that have to know
         "AOTCUDA_LOAD": "first-use",  # a source may import other packaged modules, whose images are of no use here
-        # Compilers take memory by the hundred megabytes, in processes that are short: a tenth of a build was the
-        # kernel's handing out of pages. Another allocator than glibc's reads none of this; the last setting holds.
-        "GLIBC_TUNABLES": ":".join(filter(None, ["glibc.malloc.hugetlb=1", current.get("GLIBC_TUNABLES")])),
     }
     if toolkit is not None:
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is
