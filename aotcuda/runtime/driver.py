@@ -30,6 +30,9 @@ _INVALID_DEVICE = 101
 STUB_LIBRARY = 34
 INVALID_CONTEXT = 201
 
+LAST_DEFAULT_STREAM = 2
+"""The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
+
 forked = False
 """True in a process that forked after `cuInit`; CUDA cannot be used there."""
 

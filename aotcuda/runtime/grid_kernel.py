@@ -249,7 +249,7 @@ class GridLauncher:
                 self._kernel.check(full)
 
     def quick(self, args: tuple[object, ...]) -> int:
-        """A call with these arguments, for who holds it with a stream (`aotcuda.runtime.launcher.Held`)."""
+        """A call with these arguments, for who holds it with a stream (`aotcuda.runtime.stream_objects.Held`)."""
         self(*args)
         return 0
 

@@ -1,4 +1,4 @@
-"""What a launch may ask of the driver beyond grid, block, stream and shared memory, and what each GPU can take of all.
+"""What a launch may ask of the driver beyond grid, block, stream and shared memory, and what a GPU can take of either.
 
 The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Execution Control"). Numbers below are those of
 `CUlaunchAttributeID` and `CUfunction_attribute` there.

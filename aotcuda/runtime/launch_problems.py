@@ -1,14 +1,13 @@
 """What stands against a launch, and what is said of one that has failed.
 
-Nothing is imported here by a launch that succeeds on a machine with one GPU, of a module without callbacks.
+A launch that succeeds on a machine with one GPU, of a module without callbacks, does not import this.
 """
 
 from __future__ import annotations
 
-from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +27,10 @@ def refused(
     where: str, code: int, driver: Driver, device: Device, stream: int, configuration: Configuration
 ) -> Exception:
     """The error of a launch of kernel `where` that the driver did not take, but for this `CUresult`."""
+    from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
+
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
-        return LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
+        return errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
     error = driver.error(code, f"{where} could not be launched on {device} with {configuration.on(stream)}")
     if code == _COOPERATIVE_TOO_LARGE:
         error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
@@ -54,6 +55,8 @@ def failed(
 
 def check_capture(where: str, module: str, callbacks: Callbacks, driver: Driver, stream: int) -> None:
     """Raise LaunchError if setup callbacks would have to run while the launch's stream is captured."""
+    from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
+
     if callbacks.has_seen(driver.current_context()) or not streams.is_captured(driver, stream):
         return
     message = (
@@ -61,7 +64,7 @@ def check_capture(where: str, module: str, callbacks: Callbacks, driver: Driver,
         "callbacks of the module, which have not run yet, would break the capture or become part of it; call "
         f"aotcuda.load({module!r}).preload() before the capture"
     )
-    raise LaunchError(message)
+    raise errors.LaunchError(message)
 
 
 def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int], stream: int) -> None:
@@ -85,16 +88,18 @@ def _check_reach(where: str, driver: Driver, device: int, addresses: Sequence[in
                 f"{where} is launched on {driver.devices[device]}, and an array that it was given lies on "
                 f"{driver.devices[home]}; copy the array, or make that GPU's context current"
             )
-            raise ArgumentError(message)
+            raise errors.ArgumentError(message)
 
 
 def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
     """For a kernel of no context the driver takes the context from the stream, unless that is a default one."""
-    if stream <= streams.LAST_DEFAULT:
+    if stream <= drivers.LAST_DEFAULT_STREAM:
         return
+    from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
+
     if streams.is_dead(driver, stream):
         message = f"{where} cannot be launched: {streams.dead(stream)}"
-        raise LaunchError(message)
+        raise errors.LaunchError(message)
     owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
     driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {where}")
@@ -109,4 +114,4 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
         f"{driver.devices[home]}; make that context current, or take a stream of this one"
     )
-    raise LaunchError(message)
+    raise errors.LaunchError(message)

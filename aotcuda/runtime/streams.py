@@ -11,6 +11,7 @@ import os
 
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 LEGACY = 1
 """The handle that means the legacy default stream; 0 means the same to a launch."""
-
-LAST_DEFAULT = 2
-"""The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
 
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
 """Where the streams of a library have their handles, at less cost than by the protocol."""
@@ -100,7 +98,7 @@ def is_dead(driver: Driver, stream: int) -> bool:
     was a handle, everything crashes. A context must be current.
     """
     status = ctypes.c_int()
-    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) if stream > LAST_DEFAULT else 0
+    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) if stream > LAST_DEFAULT_STREAM else 0
     return code == _INVALID_CONTEXT
 
 

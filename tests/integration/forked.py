@@ -2,7 +2,8 @@
 
 Starting Python and those imports are a third of a small build, and most tests of builds are about what becomes of them.
 Tests about how builds run start Python: they name the command. What is forked is what the command would be once it has
-imported what it needs, but for the seed of hashes, which the processes of one server share.
+imported what it needs, but for the seed of hashes, which the processes of one server share, and for variables that
+libraries read as they are imported.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def serves(environ: Mapping[str, str]) -> bool:
 def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
     """Run `command`, a Python with `-m` or `-c`, in `folder`; its exit status, and what it writes."""
     place = next(place for place, word in enumerate(command) if word in _MODULES)
-    server = _server((*command[:place], *command[place : place + 1]), os.environ.get("PYTHONPATH", ""))
+    server = _server((*command[:place], *command[place : place + 1]), tuple(sorted(_read_at_start(os.environ).items())))
     request = {"folder": str(folder), "arguments": command[place + 1 :], "environ": {**environ}}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         status = server.ask(json.dumps(request).encode(), [out.fileno(), err.fileno()])
@@ -94,8 +95,8 @@ class _Server:
 
 
 @functools.cache
-def _server(command: tuple[str, ...], path: str) -> _Server:
-    """The server for a command up to `-m` or `-c`, with `path` as PYTHONPATH: it reads that when it starts."""
+def _server(command: tuple[str, ...], at_start: tuple[tuple[str, str], ...]) -> _Server:
+    """The server for a command up to `-m` or `-c`, and for what it reads of its environment when it starts."""
     return _Server(command[:-1], command[-1])
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.arguments import arrays, parameters
 from aotcuda.runtime.fast import cupy_layout, torch_bits
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
@@ -315,6 +315,7 @@ class MemoryPointer(bytes):
     device_id = 0
 
     def __add__(self, offset):
+        assert self.ptr
         return type(self)(self.ptr + offset)
 
 
@@ -387,13 +388,17 @@ LAYOUTS = [
 def test_arrays_of_cupys_are_read_from_memory_as_by_their_attributes(cuda, in_memory, general, shape, strides, layout):
     kind, asked = in_memory
     axes = {"C": "::1", "F": "::1", "A": ":"}[layout]
-    text = ", ".join([":"] * (len(shape) - 1) + [axes] if layout != "F" else [axes] + [":"] * (len(shape) - 1))
+    text = ",".join([":"] * (len(shape) - 1) + [axes] if layout != "F" else [axes] + [":"] * (len(shape) - 1))
     k = cuda.package(kernel("k", f"void(float32[{text}])" if shape else "void(float32*)", "void(int32[::1])")).k
     first, second = (kind(shape, "<f4", MemoryPointer(0x1000 * at), strides) for at in (1, 2))
     try:
         k[1, 1](first)
     except ArgumentError:  # by the general path, which asks the attributes; memory must say the same
-        k[1, 1](kind((4,), "<i4", MemoryPointer(0x3000)))
+        taken = (shape, "<f4") if shape else ((4,), "<i4")  # a parameter that is one number takes no array
+        for _ in range(2):
+            general.clear()
+            k[1, 1](kind(*taken, MemoryPointer(0x3000), order=layout if layout == "F" else "C"))
+        assert not general
         with pytest.raises(ArgumentError):
             k[1, 1](second)
         return
@@ -438,6 +443,27 @@ def test_nothing_is_said_of_the_memory_of_another_cupys_arrays():
     assert cupy_layout.find(kind((4,), "<f4", MemoryPointer(0x1000))) is None
     assert cupy_layout.find(array("cupy", F4)) is None
     assert cupy_layout.find(np.zeros(4)) is None
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_memory_of_cupys_arrays_is_looked_at_when_one_has_any(monkeypatch):
+    monkeypatch.setattr(cupy_layout, "_asked", [])
+    kind, _ = cupy_in_memory()
+    told = []
+    module = types.SimpleNamespace(set_cupy_layout=lambda *layout: told.append(layout))
+    for shape, address in [((0,), 0), ((4,), 0x1000), ((4,), 0x1000)]:
+        cupy_layout.tell(module, kind(shape, "<f4", MemoryPointer(address)))
+    assert [layout[0] for layout in told] == [kind.__mro__[1]]
+
+
+def test_a_subclass_that_makes_others_of_what_is_read_is_asked():
+    assert {*cupy_layout.READ} < {*extension._READ_BY_LAYOUT}
+
+
+def test_words_of_what_is_no_array_are_refused(extension_module):
+    constant = ("k", "q", 0, "C", 0, 0, 0, b"\3" * 40, "", b"", 1, *parameters.NO_BOUNDS, "text")
+    with pytest.raises(ValueError, match="only the general path takes"):
+        extension_module.Plan(64, (constant,), b"", b"")
 
 
 class ndarray(np.ndarray):  # noqa: N801 (CuPy's name)

@@ -114,6 +114,13 @@ def test_a_first_use_import_imports_the_run_times_door_and_nothing_else(packaged
     assert cuda.calls() == []
 
 
+def test_a_first_launch_on_one_of_several_gpus_imports_one_module_more(packaged):
+    cuda = packaged("first-use")
+    code = f"import mypkg.kernels\n{LAUNCH}"
+    alone, several = imported(cuda, code), imported(cuda, code, FAKE_CUDA_DEVICES="9.0,9.0")
+    assert several - alone == {"aotcuda.runtime.launch_problems"}
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_an_import_that_loads_imports_what_launches_need_where_there_is_a_driver(packaged, is_there):
     cuda = packaged("import")

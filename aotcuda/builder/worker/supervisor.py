@@ -86,4 +86,8 @@ class _End:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # a source may have closed them
                 stream.flush()
+        with suppress(Exception):  # what sources have printed from C
+            import ctypes  # noqa: PLC0415 (which a worker's compilers have imported)
+
+            ctypes.CDLL(None).fflush(None)
         os._exit(self.status)

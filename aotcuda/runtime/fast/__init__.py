@@ -69,16 +69,7 @@ _READ_BY_EXCHANGE = (
     "stride",
 )
 """What a subclass of PyTorch's tensor must not have changed, to be read as the tensor that it is in C."""
-_READ_BY_LAYOUT = (
-    "__getattr__",
-    "__getattribute__",
-    "_c_contiguous",
-    "data",
-    "dtype",
-    "ndim",
-    "shape",
-    "strides",
-)
+_READ_BY_LAYOUT = ("__getattr__", "__getattribute__", "_c_contiguous", "data", "dtype", "ndim", "shape", "strides")
 """What a subclass of CuPy's array must not have changed, to be read in C where the array has it in memory."""
 
 _OWN_LENGTH = 128

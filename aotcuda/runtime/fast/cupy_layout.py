@@ -28,12 +28,21 @@ _asked: list[bool] = []
 
 
 def tell(module: Any, array: Any) -> None:
-    """Tell the extension the places, if they can be found by an array of CuPy's; asked once."""
-    if not _asked:
+    """Tell the extension the places, if they can be found by an array of CuPy's that has memory; asked once."""
+    if not _asked and _has_memory(array):  # over that of an empty array none can be made
         _asked.append(True)
         found = find(array)
         if found is not None:
             module.set_cupy_layout(*found)
+
+
+def _has_memory(array: Any) -> bool:
+    try:
+        return bool(array.data.ptr)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (an array that has changed since it was accepted)
+        return False
 
 
 def find(array: Any) -> tuple[type, type, int, int, int, int, int] | None:

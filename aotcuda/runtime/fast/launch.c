@@ -350,7 +350,8 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         parameter->ndim = (unsigned char)ndim;
         if (words_count > MOST_WORDS || ndim < 0 || (ndim > MOST_DIMENSIONS && !any) || parameter->offset < 0 ||
             parameter->offset > size - end || ((kind == 'a' || kind == 'e') && parameter->itemsize < 1) ||
-            (kind == 'a' && !words_fit(words, words_count, any ? 0 : ndim)) || divisor < 1 || !strchr("scpaek", kind) ||
+            (kind == 'a' && !words_fit(words, words_count, any ? 0 : ndim)) || (words_count && !is_array(parameter)) ||
+            divisor < 1 || !strchr("scpaek", kind) ||
             !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format) || !read_sizes(parameter, sizes, sizes_bytes, size)) {
             Py_DECREF(self);
             PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
@@ -994,7 +995,8 @@ static int read_number(int kind, PyObject *value, Number *number) {
     if (kind == COMPLEX) {
         if (!PyComplex_Check(value))
             return 0;
-        *number = (Number){.kind = COMPLEX, .real = PyComplex_RealAsDouble(value), .imag = PyComplex_ImagAsDouble(value)};
+        double real = PyComplex_RealAsDouble(value), imag = PyComplex_ImagAsDouble(value);
+        *number = (Number){.kind = COMPLEX, .object = value, .real = real, .imag = imag};
         return !PyErr_Occurred();
     }
     if (kind == PLAIN) {
@@ -1003,7 +1005,7 @@ static int read_number(int kind, PyObject *value, Number *number) {
     }
     if (kind == TRUTH) {
         int truth = PyObject_IsTrue(value);
-        *number = (Number){.kind = INT, .bits = truth > 0};
+        *number = (Number){.kind = INT, .object = value, .bits = truth > 0};
         return truth >= 0;
     }
     PyObject *index = PyNumber_Index(value);
