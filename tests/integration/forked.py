@@ -72,15 +72,18 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Server:
-    """The process that others are forked from; it ends with this one."""
+    """The process that others are forked from; it ends with this one.
+
+    It is no child of this one: tests may wait for any child there is.
+    """
 
     def __init__(self, python: Sequence[str], kind: str) -> None:
         self._one_at_a_time = threading.Lock()
         self._socket, other = socket.socketpair()
         with other:
             command = [*python, "-c", _START, _TESTS, kind, str(other.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
-        atexit.register(self._end)
+            subprocess.run(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, check=True)
+        atexit.register(self._socket.close)
 
     def ask(self, request: bytes, descriptors: list[int]) -> int:
         """Have a request answered, with what it writes going to `descriptors`; the exit status."""
@@ -88,10 +91,6 @@ class _Server:
             socket.send_fds(self._socket, [len(request).to_bytes(8, "big")], descriptors)
             self._socket.sendall(request)
             return int(self._socket.recv(16))
-
-    def _end(self) -> None:
-        self._socket.close()
-        self._process.wait()
 
 
 @functools.cache
@@ -103,6 +102,8 @@ def _server(command: tuple[str, ...], at_start: tuple[tuple[str, str], ...]) -> 
 def serve() -> None:
     """Answer requests until there are no more; the arguments are what Python is to run, and the socket's number."""
     kind, number = sys.argv[1:]
+    if os.fork():
+        os._exit(0)
     server = socket.socket(fileno=int(number))
     sys.path[:] = [path for path in sys.path if path not in ("", _TESTS)]
     for name in _MODULES[kind]:
