@@ -380,15 +380,6 @@ def get() -> Driver:
         return _driver
 
 
-def is_there() -> bool:
-    """Whether this machine has the driver's library; nothing is started."""
-    try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return False
-    return True
-
-
 def installed_version() -> tuple[int, int] | None:
     """The CUDA version that this machine's driver supports, without starting it; None if there is none to ask."""
     try:

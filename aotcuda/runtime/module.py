@@ -223,9 +223,8 @@ class Module:
         """
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (load = "first-use" needs none)
 
-        if (
-            self._loader.outline.names and drivers.is_there()
-        ):  # what launches will need: after the driver's start, imports take twice as long
+        # What launches will need, where there are to be any: after the driver's start, imports take twice as long.
+        if self._loader.outline.names and drivers.installed_version() is not None:
             from aotcuda.runtime import fast, kernel, launch_config, launcher  # noqa: F401, PLC0415
             from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
 

@@ -217,8 +217,7 @@ class Steps:
 
     def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> pool.Flow[PerTarget]:
         """A round, whose links of nothing but machine code share processes."""
-        quick = {key for key in tasks if key[0] == "image" and _objects_of(key[1], objects)}
-        if quick != tasks.keys():
+        if not all(kind == "image" and _objects_of(target, objects) for kind, target in tasks):
             return (yield from _round(rank, tasks))
         results = yield from _shared(rank, [(target, task) for (_, target), task in tasks.items()], self.job.jobs)
         return dict(zip(tasks, results, strict=True))
