@@ -55,8 +55,12 @@ class Owned:
 
     def check(self) -> None:
         """End the process, with status LOST, if the descriptor is not what it was."""
-        if self._look() != self._identity:
+        if not self.is_kept():
             lost()
+
+    def is_kept(self) -> bool:
+        """Whether the descriptor is what it was."""
+        return self._look() == self._identity
 
     def write(self, data: bytes) -> None:
         """Write all of `data`; ends the process if that cannot be done."""
