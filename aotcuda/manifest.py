@@ -205,14 +205,17 @@ def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
         raise errors.ManifestError(message)
 
 
-class _Decoding:
-    """What `_json.make_scanner` asks for: plain JSON, as `json.loads` reads it."""
-
-    strict = True
-    object_hook = object_pairs_hook = memo = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float
+_NAMESPACE: Any = type(sys.implementation)  # types.SimpleNamespace, without that import
+_PLAIN = _NAMESPACE(
+    strict=True,
+    object_hook=None,
+    object_pairs_hook=None,
+    parse_float=float,
+    parse_int=int,
+    parse_constant=float,
+    memo=None,
+)
+"""What `_json.make_scanner` asks for: plain JSON, as `json.loads` reads it."""
 
 
 def _decoded(data: bytes) -> Any:
@@ -223,7 +226,7 @@ def _decoded(data: bytes) -> Any:
         from _json import make_scanner  # noqa: PLC0415 (first-use imports pay for nothing)
 
         text = data.decode()
-        value, end = make_scanner(_Decoding())(text, 0)  # type: ignore[arg-type]
+        value, end = make_scanner(_PLAIN)(text, 0)
         if not text[end:].strip():
             return value
     except (ImportError, AttributeError, TypeError, StopIteration, SystemError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import occupancy
 from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
@@ -164,7 +165,7 @@ class LaunchAttributes:
                 return f"grid {grid} has {extent} blocks in {axis}, which clusters of {cluster} do not divide"
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
-        most = kernel.largest_cluster(launch_config(grid, block, shared, None, self.encoded()))
+        most = occupancy.largest_cluster(kernel, launch_config(grid, block, shared, None, self.encoded()))
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None
@@ -175,7 +176,7 @@ def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensio
     if not device.limit("cooperative"):
         return f"a cooperative launch is not possible on {device}"
     blocks = grid[0] * grid[1] * grid[2]
-    most = kernel.active_blocks(block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
+    most = occupancy.active_blocks(kernel, block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
     if blocks > most:
         return f"a cooperative grid must fit on the GPU at once: {blocks} blocks, where {most} of them fit on {device}"
     return None
@@ -184,3 +185,13 @@ def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensio
 def _refuse(where: str, problem: str) -> None:
     message = f"{where} cannot be launched: {problem}"
     raise LaunchError(message)
+
+
+def unknown(name: str) -> str:
+    """What to say of an argument of `Kernel.configure` that there is none of."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
+
+    names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
+    near = get_close_matches(name, names, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+    return f"configure() knows no {name!r}{hint}"

@@ -57,12 +57,6 @@ _MARKS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 PLAIN = (bool, int, float, complex)
 """The types of what `reader` gives; values of them are read as they are."""
 
-_TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
-    f"{kind}{bits}": f"<{kind[0]}{bits // 8}"
-    for kind, widths in (("int", (16, 32, 64)), ("uint", (16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
-    for bits in widths
-}
-
 
 def kind_of(value: object) -> str | None:
     """`"bool"`, `"int"`, `"float"` or `"complex"`, or None if the value is no number."""
@@ -82,6 +76,11 @@ def numpy_dtype(value: object) -> Any:
     """The dtype of a scalar of NumPy's, None for all other objects."""
     numpy: Any = sys.modules.get("numpy")  # who holds a NumPy scalar has imported NumPy
     return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value is a number of Python's or of NumPy's."""
+    return isinstance(value, PLAIN) or getattr(numpy_dtype(value), "kind", "") in _NUMPY_KINDS
 
 
 def is_foreign(value: object) -> bool:
@@ -176,21 +175,3 @@ def fit_complex(number: Any, values: list[object]) -> bool:
     values.append(number.real)
     values.append(number.imag)
     return True
-
-
-def type_of(value: object) -> str | None:
-    """The type string that a class or dtype of NumPy, a dtype of PyTorch or a type of Numba stands for, else None."""
-    numpy = sys.modules.get("numpy")  # as in kind_of
-    if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
-        return str(numpy.dtype(value).str)
-    kind = type(value)
-    package, _, rest = kind.__module__.partition(".")
-    if (package, kind.__name__) == ("torch", "dtype"):
-        return _TYPES.get(str(value).removeprefix("torch."))
-    if package in ("numba", "numba_cuda", "numba_cuda_mlir") and "types" in rest.split("."):
-        return _TYPES.get(str(value))
-    return None
-
-
-def _is_numpys(value: type, numpy: Any) -> bool:
-    return issubclass(value, numpy.generic) and value not in (numpy.generic, numpy.number)
