@@ -206,13 +206,6 @@ class Device:
             value = self._limits[name] = result.value
         return value
 
-    def stream_priorities(self) -> tuple[int, int]:
-        """The priorities that work on it may have, the least and the greatest, which is lower; it needs a context."""
-        least, greatest = _int(), _int()
-        code = self._driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
-        self._driver.check(code, f"GPU {self.index} did not tell its priorities")
-        return least.value, greatest.value
-
     @property
     def driver_version(self) -> tuple[int, int]:
         """The newest CUDA version that its driver supports."""

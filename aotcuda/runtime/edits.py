@@ -65,7 +65,7 @@ class Edits:
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, errors.StaleBuildError(message))
         sources = self._sources_of(compiled.manifest)
-        return compiled.library, manifests.Outline.of(compiled.manifest), sources
+        return compiled.library, manifests.Outline(compiled.manifest), sources
 
     def withdraw(self) -> list[LoadedLibrary]:
         """Forget everything: the images that were kept, which are to be unloaded now."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import occupancy
 from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aotcuda.runtime.driver import Device
     from aotcuda.runtime.loaded_library import DeviceKernel
 
     Dimensions = tuple[int, int, int]
@@ -136,7 +138,7 @@ class LaunchAttributes:
         if self.dependent and device.capability < (9, 0):
             return f"dependent launches need compute capability 9.0 or later, and it is launched on {device}"
         if self.priority is not None:
-            least, greatest = device.stream_priorities()
+            least, greatest = _priorities(device)
             if not greatest <= self.priority <= least:
                 return (
                     f"priority is {self.priority}, where {greatest} (first) to {least} (last) are possible on {device}"
@@ -169,6 +171,15 @@ class LaunchAttributes:
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None
+
+
+def _priorities(device: Device) -> tuple[int, int]:
+    """The priorities that work on a GPU may have, the least and the greatest, which is lower; it needs a context."""
+    least, greatest = ctypes.c_int(), ctypes.c_int()
+    driver = drivers.get()
+    code = driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
+    driver.check(code, f"GPU {device.index} did not tell its priorities")
+    return least.value, greatest.value
 
 
 def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:

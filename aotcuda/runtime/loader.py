@@ -53,8 +53,15 @@ class Packaged:
         if self._outline is None:
             with self._lock:
                 if self._outline is None:
-                    self._outline = manifests.outline(self._path, sha256=self._sha256, index=self._index)
+                    self._outline = self._read()
         return self._outline
+
+    def _read(self) -> Outline:
+        if self._index is None:
+            return manifests.Outline(manifests.read(self._path, sha256=self._sha256))
+        from aotcuda import manifest_parts  # noqa: PLC0415 (most manifests are short)
+
+        return manifest_parts.read(self._path, sha256=self._sha256, index=self._index)
 
     def load(self, _fallback: MakesFallback) -> LoadedLibrary:
         """See Source."""
@@ -294,7 +301,7 @@ class Loader:
                     if early:  # an import never compiles
                         raise
                     compiled = self.fallback().compiled((None, None), drivers.get().devices[0], error)
-                    return self._launch(compiled.library, manifests.Outline.of(compiled.manifest))
+                    return self._launch(compiled.library, manifests.Outline(compiled.manifest))
                 return self._launch(library, outline)
             return self.current
 

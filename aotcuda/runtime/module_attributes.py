@@ -10,6 +10,8 @@ from aotcuda.runtime.images.choice import Tier, choose, survey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.loader import Loader
 
@@ -77,5 +79,9 @@ def shown(loader: Loader) -> str:
         state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])
     if loader.asks and (changed := loader.edits().changed()):
         state += f"; out of date: {changed}"
-    counts = f"{len(loader.outline.names)} kernels, {len(loader.manifest['functions'])} functions"
+    counts = f"{_counted(loader.outline.names, 'kernel')}, {_counted(loader.manifest['functions'], 'function')}"
     return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"
+
+
+def _counted(things: Sized, what: str) -> str:
+    return f"{len(things)} {what}{'s' if len(things) != 1 else ''}"

@@ -49,7 +49,7 @@ class Unbuilt:
         """See Source."""
         with self._lock:
             if self._outline is None:
-                self._outline = manifests.Outline.of(self._first(fallback).manifest)
+                self._outline = manifests.Outline(self._first(fallback).manifest)
             return self._outline
 
     def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:

@@ -94,24 +94,32 @@ def reader(value: object) -> Read:
         return _as_it_is
     for plain in (int, float, complex):
         if isinstance(value, plain):
-            return _HELD[plain]
-    return _GIVEN[kind_of(value) or ""]
+            return _read_by(_HELD[plain])
+    return _read_by(_GIVEN[kind_of(value) or ""])
+
+
+def _read_by(number: Callable[[Any], object]) -> Read:
+    return lambda value, _pending, _stream: number(value)
+
+
+def _index(value: object) -> int:
+    return int.__index__(index(value))  # type: ignore[arg-type]  # that it has one was asked
 
 
 def _as_it_is(value: object, _pending: list[object], _stream: int) -> object:
     return value
 
 
-_HELD: dict[type, Read] = {
-    int: lambda value, _pending, _stream: int.__index__(value),
-    float: lambda value, _pending, _stream: float.__float__(value),
-    complex: lambda value, _pending, _stream: complex.__complex__(value),
+_HELD: dict[type, Callable[[Any], object]] = {
+    int: int.__index__,
+    float: float.__float__,
+    complex: complex.__complex__,
 }
-_GIVEN: dict[str, Read] = {
-    "bool": lambda value, _pending, _stream: bool(value),  # NumPy's has no __index__
-    "int": lambda value, _pending, _stream: int.__index__(index(value)),
-    "float": lambda value, _pending, _stream: float(value),
-    "complex": lambda value, _pending, _stream: complex(value),
+_GIVEN: dict[str, Callable[[Any], object]] = {
+    "bool": bool,  # NumPy's has no __index__
+    "int": _index,
+    "float": float,
+    "complex": complex,
 }
 
 
