@@ -82,11 +82,21 @@ class Datetime(Kind):
         return f"{parameter['type']} {count}"
 
 
-class Record(Kind):
-    """One structured element on the GPU: an array of a single one, whose address is passed."""
+class Address(Kind):
+    """A device array, of which the kernel gets the address alone."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         return None if arrays.family(value) is None else 0
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True)]
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return problems.given_address(parameter, block)
+
+
+class Record(Address):
+    """One structured element on the GPU: an array of a single one, whose address is passed."""
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -99,24 +109,15 @@ class Record(Kind):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", True)]
-
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
 
-
-class Buffer(Kind):
+class Buffer(Address):
     """A C-contiguous device array of one dtype, whatever its dimensions: the kernel gets its address alone.
 
     A read-only array fits only a parameter that is `readonly`, as `const float *` is.
     """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if arrays.family(value) is None else 0
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
@@ -157,9 +158,6 @@ class Buffer(Kind):
         if readonly and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} lets the kernel write to it; {problems.WRITABLE}"
         return problems.too_large(self, parameter, read)
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         found = arrays.identity(arg)
@@ -286,14 +284,11 @@ class Tuple(Kind):
         writer.parameters(name, parameter["members"], arg)
 
 
-class Elements(Kind):
+class Elements(Address):
     """The address of an array's first element: any array of one dtype, whatever its shape and strides.
 
     A `divisor` is of the address. A read-only array fits only a parameter that is `readonly`.
     """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if arrays.family(value) is None else 0
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, divisor, writable = parameter["dtype"], parameter.get("divisor", 1), not parameter.get("readonly", False)
@@ -306,9 +301,6 @@ class Elements(Kind):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", True)]
-
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         if view[0] != parameter["dtype"]:
@@ -318,9 +310,6 @@ class Elements(Kind):
         if view[4] and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} was compiled as writable; {problems.WRITABLE}"
         return None
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         writer.elements(name, parameter, arg)
