@@ -17,7 +17,6 @@ from aotcuda import system
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
-from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,13 +130,16 @@ class Records:
     def compiled(self, overload: PackedOverload) -> object:
         """An overload as the extension has it, None if one of its parameters is not for it."""
         if overload not in self._overloads:
+            plan = None
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
-                starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-                apart = bytes([at for pair in overload.apart for at in pair])
-                self._overloads[overload] = in_use().Plan(overload.size, described, starts, apart)
-            except (LookupError, ValueError, GeneralOnlyError):
-                self._overloads[overload] = None
+                if None not in described:
+                    starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
+                    apart = bytes([at for pair in overload.apart for at in pair])
+                    plan = in_use().Plan(overload.size, described, starts, apart)
+            except (LookupError, ValueError):
+                pass
+            self._overloads[overload] = plan
         return self._overloads[overload]
 
 
