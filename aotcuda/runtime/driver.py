@@ -224,6 +224,8 @@ class Driver:
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up when they are first asked for.
         launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
+        events: Of launches that wait for a stream, for the next ones: by the context that they were made in, if that
+            matters, else by 0. There are never more than launches at once.
     """
 
     def __init__(self) -> None:
@@ -238,6 +240,7 @@ class Driver:
             )
             raise errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
+        self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
         self.launch: Callable[..., int] = self._function("cuLaunchKernelEx")
@@ -281,6 +284,13 @@ class Driver:
             function.argtypes = types
         result: Callable[..., int] = function
         return result
+
+    def without_types(self, name: str) -> Callable[..., int]:
+        """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
+        function = self.call[name]
+        kind: Any = type(function)
+        made: Callable[..., int] = kind(ctypes.c_void_p.from_address(ctypes.addressof(function)).value)  # type: ignore[arg-type]
+        return made
 
     def check(self, code: int, problem: str) -> None:
         """Raise a CudaError that begins with `problem` unless `code` means success."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Any, list[object], int], View | None]
 
-_TORCH = {
+TORCH = {
     "torch.bool": "|b1",
     "torch.uint8": "|u1",
     "torch.int8": "|i1",
@@ -310,7 +310,7 @@ _READERS: dict[str, Reader] = {
 def _torch_typestr(dtype: object) -> str:
     name = _torch_types.get(dtype)
     if name is None:
-        name = _torch_types[dtype] = _TORCH.get(str(dtype), str(dtype))
+        name = _torch_types[dtype] = TORCH.get(str(dtype), str(dtype))
     return name
 
 
