@@ -1,10 +1,9 @@
-"""Which images of a module are launched now, and how they come and go.
+"""Which images of a module are launched now, and how they come and go."""
 
-Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
-
-A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.source.Source`, which is
-`Packaged` for what a wheel brought (`aotcuda.runtime.origins` has the others).
-"""
+# Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
+#
+# A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.source.Source`, which is
+# `Packaged` for what a wheel brought (`aotcuda.runtime.origins` has the others).
 
 from __future__ import annotations
 
