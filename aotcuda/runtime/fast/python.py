@@ -548,7 +548,7 @@ class Writer:
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
             self._wait_for("torch_stream(device)", mutual=False)
-        # A tensor's len() is a Python function of 0.5 us, and a shape is no tuple, so that unpacking it makes an iterator.
+        # A tensor's len() is a Python function of 0.5 us; a shape is no plain tuple: unpacking it makes an iterator.
         extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
         bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
         strides = self._strides(bytes_, f"not {name}.is_contiguous()", extents, itemsize)
