@@ -8,16 +8,17 @@ from __future__ import annotations
 import _struct as struct
 import sys
 
-from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, views
-from aotcuda.runtime.arguments.parameters import GeneralOnlyError, Kind, Scalar
+from aotcuda import lazy_errors as errors
+from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
+from aotcuda.runtime.arguments.kind import Kind
+from aotcuda.runtime.arguments.parameters import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.parameters import Fields, Fit
+    from aotcuda.runtime.arguments.kind import Fields, Fit
     from aotcuda.runtime.arguments.views import View
     from aotcuda.runtime.arguments.writer import Writer
 
@@ -28,7 +29,7 @@ class Pointer(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 0
-        return 0 if arguments.is_pointer(value) else None
+        return 0 if values.is_pointer(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         return scalars.fit_plain
@@ -43,7 +44,7 @@ class Pointer(Kind):
         return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if arguments.is_pointer(arg):
+        if values.is_pointer(arg):
             held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
             writer.pack(f"{held}({name}) or 0")
         else:
@@ -59,7 +60,7 @@ class Datetime(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 1
-        return 0 if arguments.is_datetime(value) else None
+        return 0 if values.is_datetime(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -162,7 +163,7 @@ class Buffer(Address):
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         found = arrays.identity(arg)
         if found is None:
-            raise GeneralOnlyError
+            raise errors.GeneralOnlyError
         # For arrays of as many dimensions as this one; others are another group's.
         words = {"kind": "array", "ndim": found[1], "layout": "C", "words": ["data"]}
         writer.array(name, {**parameter, **words}, arg)  # type: ignore[typeddict-item]
@@ -189,7 +190,7 @@ class Struct(Kind):
     """One structured element by value: a record of NumPy's, or a tensor map."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if arguments.is_record(value) else None
+        return 0 if values.is_record(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, size = parameter["dtype"], parameter["bytes"]
@@ -205,7 +206,7 @@ class Struct(Kind):
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
     def wanted(self, parameter: Parameter) -> str:
-        if parameter["dtype"] == arguments.TENSOR_MAP:
+        if parameter["dtype"] == values.TENSOR_MAP:
             return f"{parameter['type']} is packaged: a tensor map of cuda.core or of cuda.bindings.driver"
         return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
 
@@ -220,7 +221,7 @@ class Struct(Kind):
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
         if scalars.numpy_dtype(arg) is None:
-            raise GeneralOnlyError
+            raise errors.GeneralOnlyError
         held = writer.keep("D", arg.dtype)
         writer.check(f"{name}.dtype is {held} or {name}.dtype == {held}")
         writer.pack(f"{name}.tobytes()")
@@ -233,7 +234,7 @@ class Type(Kind):
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if arguments.is_type(value) else None
+        return 0 if values.is_type(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -269,6 +270,9 @@ class Tuple(Kind):
 
     def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
         return [field for member in parameter["members"] for field in parameters.of(member).fields(member, zeros=zeros)]
+
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.mismatch
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
@@ -344,9 +348,9 @@ class Number(Scalar):
         if _is_bounded(parameter):
             divisor, least, most = _bounds(parameter)
             if read % divisor:
-                return f"is {views.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
+                return f"is {errors.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
             if not least <= read <= most:
-                return f"is {views.shown(arg)}, and this variant is for {least} to {most}"
+                return f"is {errors.shown(arg)}, and this variant is for {least} to {most}"
         return super().problem(parameter, arg, read)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
@@ -385,7 +389,7 @@ class Constant(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         if read is None or read == parameter["value"]:
             return None
-        return f"is {views.shown(arg)} where {self.wanted(parameter)}"
+        return f"is {errors.shown(arg)} where {self.wanted(parameter)}"
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         return parameter["type"]

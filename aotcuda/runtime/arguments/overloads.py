@@ -1,28 +1,27 @@
-"""The overloads of a kernel: which of them the arguments of a launch select, and how these lie in its parameter block.
+"""The overloads of a kernel: which of them a launch's arguments select, and how these lie in its parameter block."""
 
-1. The number of arguments must be the overload's. Each argument is read once, and what was read is held against the
-   overloads (see `aotcuda.runtime.arguments.parameters`).
-2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
-   takes an array that is contiguous in that order, any other takes any strides. A read-only array fits only a
-   parameter that was compiled as read-only.
-3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.arguments.scalars`). Tuples are taken
-   apart.
-4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
-5. What the JIT fallback has compiled is taken for arguments of the types that it was compiled for, and only where
-   nothing that is packaged fits.
-
-The order of the candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
-Where candidates differ in an array's dtype or number of dimensions, they are kept in groups by these, found by one
-look-up: a kernel of many overloads takes no longer than a kernel of two.
-
-A `PackedOverload` is made once, from the manifest: one `struct` for the whole block, and for each parameter a
-function that appends an argument's numbers in the struct's order, or says that it does not take them
-(`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
-driver copies the block while the launch call runs.
-
-An argument that cannot be read, or that raises when it is, is an ArgumentError that names it. What an object raises
-that does not concern the launch (KeyboardInterrupt, SystemExit, MemoryError) passes.
-"""
+# 1. The number of arguments must be the overload's. Each argument is read once, and what was read is held against the
+#    overloads (see `aotcuda.runtime.arguments.parameters`).
+# 2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
+#    takes an array that is contiguous in that order, any other takes any strides. A read-only array fits only a
+#    parameter that was compiled as read-only.
+# 3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.arguments.scalars`). Tuples are taken
+#    apart.
+# 4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
+# 5. What the JIT fallback has compiled is taken for arguments of the types that it was compiled for, and only where
+#    nothing that is packaged fits.
+#
+# The order of the candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
+# Where candidates differ in an array's dtype or number of dimensions, they are kept in groups by these, found by one
+# look-up: a kernel of many overloads takes no longer than a kernel of two.
+#
+# A `PackedOverload` is made once, from the manifest: one `struct` for the whole block, and for each parameter a
+# function that appends an argument's numbers in the struct's order, or says that it does not take them
+# (`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
+# driver copies the block while the launch call runs.
+#
+# An argument that cannot be read, or that raises when it is, is an ArgumentError that names it. What an object raises
+# that does not concern the launch (KeyboardInterrupt, SystemExit, MemoryError) passes.
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ import _struct as struct
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import arguments
 from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime.arguments import arrays, parameters, views
+from aotcuda.runtime.arguments import arrays, parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,13 +126,6 @@ class PackedOverload:
     def addresses_of(self, values: list[object]) -> list[int]:
         """The addresses of the arrays among a block's numbers."""
         return [value for index in self.addresses if isinstance(value := values[index], int)]
-
-    def given(self, block: bytes) -> list[str]:
-        """What a kernel was given, in words, a line for each argument: from its block, as they may be gone."""
-        return [
-            f"argument {number}, {parameter['name']}: {parameters.of(parameter).given(parameter, block)}"
-            for number, parameter in enumerate(self.parameters, 1)
-        ]
 
     def is_idle(self) -> bool:
         """Whether all slots are back: no launch is under way. It stays so once `live` is empty."""
@@ -287,16 +279,6 @@ class OverloadTable:
         ranked = self._find(args)
         return self._fit(ranked, args, stream) if ranked is not None else None
 
-    def takes(self, count: int) -> bool:
-        """Whether an overload has so many parameters."""
-        return any(len(overload.parameters) == count for overload in self.overloads)
-
-    def by_value(self, count: int) -> set[int]:
-        """The places where an overload with so many parameters takes a record by value."""
-        overloads = [overload for overload in self.overloads if len(overload.parameters) == count]
-        pairs = [pair for overload in overloads for pair in enumerate(overload.parameters)]
-        return {at for at, parameter in pairs if parameter["kind"] == "struct"}
-
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """The error for arguments that no overload takes."""
         from aotcuda.runtime.arguments.mismatch import refusal  # noqa: PLC0415 (only errors come here)
@@ -337,7 +319,7 @@ class OverloadTable:
         try:
             for read, arg in zip(ranked.readers, args):  # noqa: B905 (as many; strict costs time)
                 reads.append(read(arg, pending, stream))
-        except views.UnreadableError as error:
+        except errors.UnreadableError as error:
             raise self.unreadable(args, error, len(reads)) from error.__cause__
         except (errors.AotcudaError, MemoryError):
             raise
@@ -349,7 +331,7 @@ class OverloadTable:
                 if not fit(item, values):
                     break
             else:
-                if overload.apart and any(views.overlap(reads[a], reads[b]) for a, b in overload.apart):  # type: ignore[arg-type]
+                if overload.apart and _overlap(overload, reads):
                     continue
                 slot = overload.take()
                 try:
@@ -424,6 +406,13 @@ def _takes_any(form: tuple[str, int | None] | None) -> bool:
 def _takes(form: tuple[str, int | None] | None, found: tuple[str, int]) -> bool:
     """Whether a parameter of a form may take arrays of such dtype and dimensions."""
     return form is None or form == found or (form[1] is None and form[0] == found[0])
+
+
+def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:
+    """Whether arrays overlap that must not, of arguments of which this was read."""
+    from aotcuda.runtime.arguments.overlap import overlap  # noqa: PLC0415 (few kernels ask for it)
+
+    return any(overlap(reads[first], reads[second]) for first, second in overload.apart)
 
 
 def _has_tuple(overload: PackedOverload) -> bool:

@@ -27,13 +27,18 @@ _PROBES = (("float32", (5,), "C"), ("int64", (5, 7), "F"), ("uint8", (2, 3, 4), 
 _asked: list[bool] = []
 
 
-def tell(module: Any, array: Any) -> None:
-    """Tell the extension the places, if they can be found by an array of CuPy's that has memory; asked once."""
+def tell(module: Any, array: Any) -> bool:
+    """Tell the extension the places, if they can be found; asked once, of an array that has memory.
+
+    Returns:
+        Whether it was asked by now.
+    """
     if not _asked and _has_memory(array):  # over that of an empty array none can be made
         _asked.append(True)
         found = find(array)
         if found is not None:
             module.set_cupy_layout(*found)
+    return bool(_asked)
 
 
 def _has_memory(array: Any) -> bool:
@@ -92,7 +97,9 @@ def _numbers(code: str, address: int, count: int) -> tuple[int, ...]:
 
 def _place(objects: Sequence[Sequence[int]], values: Sequence[int]) -> int | None:
     """Where all of the objects have their values, of which there is one for each; None if that is not one place."""
-    return _only(at for at, words in enumerate(zip(*objects, strict=False)) if [*words] == [*values])
+    first, value = objects[0], values[0]
+    found = [at for at in range(min(map(len, objects))) if first[at] == value]  # nearly all are out by this
+    return _only(at for at in found if all(words[at] == each for words, each in zip(objects, values, strict=True)))
 
 
 def _vector(objects: Sequence[Sequence[int]], values: Sequence[tuple[int, ...]]) -> int | None:
@@ -105,7 +112,9 @@ def _vector(objects: Sequence[Sequence[int]], values: Sequence[tuple[int, ...]])
             return False  # before anything is read there: four differences of chance are no vectors
         return all(_numbers("q", begin, len(told)) == told for (begin, _), told in zip(ends, values, strict=True))
 
-    return _only(at for at in range(min(map(len, objects)) - 1) if holds(at))
+    first, size = objects[0], 8 * len(values[0])
+    found = [at for at in range(min(map(len, objects)) - 1) if first[at + 1] - first[at] == size]  # likewise
+    return _only(at for at in found if holds(at))
 
 
 def _only(places: Iterable[int]) -> int | None:
