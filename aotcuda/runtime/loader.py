@@ -68,6 +68,10 @@ class Packaged:
 
         return LoadedLibrary(self.outline().head, os.path.dirname(self._path))
 
+    def check(self) -> None:
+        """See Source."""
+        manifests.read_file(os.path.dirname(self._path), self.outline().head["files"]["kernels"])
+
     @property
     def setting(self) -> str:
         """See Source."""
@@ -245,7 +249,12 @@ class Loader:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+
         if not self.outline.names:
+            return
+        if not drivers.is_installed():  # an import in a container, say, which makes no error of it
+            self.source.check()
             return
         try:
             loaded = self._load(early=True)

@@ -109,7 +109,9 @@ def inherits(array: object, base: str, *names: str) -> bool:
     """Whether an array's class has these of its library's class `base`: a subclass may have made others of them."""
     bases = type(array).__mro__
     own = next((kind for kind in bases if kind.__name__ == base and kind.__module__ in ("cupy", "torch")), None)
-    return own is not None and all(_attribute(bases, name) is _attribute(own.__mro__, name) for name in names)
+    return own is bases[0] or (
+        own is not None and all(_attribute(bases, name) is _attribute(own.__mro__, name) for name in names)
+    )
 
 
 def _attribute(bases: tuple[type, ...], name: str) -> object:
