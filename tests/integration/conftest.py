@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration import projects
+from integration import forked, projects, zygotes
 from support import front_ends
 from support.stand_in import cuda, stand_in_library
 
@@ -33,6 +33,17 @@ __all__ = [
     "stand_in_library",
     "wheelhouse",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Workers of builds whose start no test is about are forked, in whichever of the session's processes."""
+    base = tmp_path_factory.getbasetemp()
+    several = "PYTEST_XDIST_WORKER" in os.environ
+    python = zygotes.settle((base.parent if several else base) / "zygotes", os.getppid() if several else os.getpid())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forked.Workers, "python", str(python))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 import runpy
 import socket
@@ -18,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from integration import zygotes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +48,12 @@ _MODULES = {
 """What is imported before, for modules that Python is to run and for code."""
 
 
+class Workers:
+    """What starts workers in the place of Python (`zygotes.settle`); tests set it for a session."""
+
+    python = ""
+
+
 def serves(environ: Mapping[str, str]) -> bool:
     """Whether a process that is forked is what one would be that starts with these variables."""
     return _read_at_start(environ) == _read_at_start(os.environ)
@@ -57,9 +63,14 @@ def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tup
     """Run `command`, a Python with `-m` or `-c`, in `folder`; its exit status, and what it writes."""
     place = next(place for place, word in enumerate(command) if word in _MODULES)
     server = _server((*command[:place], *command[place : place + 1]), tuple(sorted(_read_at_start(os.environ).items())))
-    request = {"folder": str(folder), "arguments": command[place + 1 :], "environ": {**environ}}
+    request = {
+        "folder": str(folder),
+        "arguments": command[place + 1 :],
+        "environ": {**environ},
+        "workers": Workers.python,
+    }
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        status = server.ask(json.dumps(request).encode(), [out.fileno(), err.fileno()])
+        status = server.ask(request, [out.fileno(), err.fileno()])
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -85,11 +96,10 @@ class _Server:
             subprocess.run(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, check=True)
         atexit.register(self._socket.close)
 
-    def ask(self, request: bytes, descriptors: list[int]) -> int:
+    def ask(self, request: dict[str, Any], descriptors: list[int]) -> int:
         """Have a request answered, with what it writes going to `descriptors`; the exit status."""
         with self._one_at_a_time:
-            socket.send_fds(self._socket, [len(request).to_bytes(8, "big")], descriptors)
-            self._socket.sendall(request)
+            zygotes.send(self._socket, request, descriptors)
             return int(self._socket.recv(16))
 
 
@@ -109,16 +119,13 @@ def serve() -> None:
     for name in _MODULES[kind]:
         with suppress(ImportError):
             import_module(name)
-    while (head := socket.recv_fds(server, 8, 2))[0]:
-        size, (out, err) = int.from_bytes(head[0], "big"), head[1]
-        request = b""
-        while len(request) < size:
-            request += server.recv(size - len(request))
+    while received := zygotes.receive(server, 2):
+        request, (out, err) = received
         if (pid := os.fork()) == 0:
             server.close()
             os.dup2(out, 1)
             os.dup2(err, 2)
-            _python(kind, json.loads(request))
+            _python(kind, request)
         os.close(out)
         os.close(err)
         _, status = os.waitpid(pid, 0)
@@ -130,9 +137,10 @@ def _python(kind: str, request: dict[str, Any]) -> NoReturn:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environ"])
+    sys.executable = request["workers"] or sys.executable
     what, *arguments = request["arguments"]
-    status: object = 0
-    try:
+
+    def run() -> None:
         if kind == "-m":
             sys.path.insert(0, request["folder"])
             sys.argv = [what, *arguments]
@@ -141,15 +149,5 @@ def _python(kind: str, request: dict[str, Any]) -> NoReturn:
             sys.path.insert(0, "")
             sys.argv = ["-c", *arguments]
             exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
-    except SystemExit as end:
-        status = end.code
-    except BaseException:  # noqa: BLE001 (as Python does)
-        traceback.print_exc()
-        status = 1
-    if isinstance(status, str):
-        print(status, file=sys.stderr)
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status if isinstance(status, int) else 1 if status else 0)
+
+    zygotes.ended(run)
