@@ -43,6 +43,8 @@ def main() -> None:
         if not (where := python.parents[1] / folder).is_dir():
             run(*pip, "--target", where, *packages)
     os.chdir(ROOT)
+    # Tests start Python many thousand times, some of them where it writes no bytecode.
+    run(python, "-m", "compileall", "-q", "aotcuda", "hatch_plugin", "setuptools_plugin")
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
         run(make("libraries", "--editable", f"{ROOT}[libraries]"), "-m", "pytest", "-q", *OF_LIBRARIES)

@@ -87,12 +87,12 @@ class TestManifests:
             assert own.get("frontend", OLD) == FRONT_ENDS[name]
 
     def test_inspect_shows_them(self, wheel: Path, manifests: dict[str, Manifest]) -> None:
-        text = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", wheel).out
+        text = projects.aotcuda(wheel.parent, "inspect", wheel).out
         blocks = dict(re.findall(r"^mixed\.(\w+)\n((?:.+\n|\n(?!mixed\.))*)", text, re.MULTILINE))
         assert {name: re.findall(r"front end +(\S+)", block) for name, block in blocks.items()} == {
             name: [front_end] for name, front_end in FRONT_ENDS.items()
         }
-        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        done = projects.aotcuda(wheel.parent, "inspect", "--json", wheel)
         modules = {module["name"]: module for module in json.loads(done.out)["modules"]}
         assert {name: modules[f"mixed.{name}"]["toolchain"] for name in FRONT_ENDS} == {
             name: manifest["toolchain"] for name, manifest in manifests.items()
@@ -251,7 +251,7 @@ def test_another_packages_functions_are_linked_whoever_compiled_them(
     config = library / "pyproject.toml"
     config.write_text(config.read_text().replace("pkg", "library"))
     (library / "pkg").rename(library / "library")
-    projects.succeed(library, sys.executable, "-m", "aotcuda", "build", ".", "--out", tmp_path / "site")
+    projects.aotcuda(library, "build", ".", "--out", tmp_path / "site")
     monkeypatch.setattr(projects.FrontEnd, "name", caller)
     module = 'link = [{ module = "library.k" }]\nkernels.k = "void(float32[::1])"'
     project = projects.write(tmp_path / "project", CALLER, module=module)
