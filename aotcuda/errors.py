@@ -15,6 +15,25 @@ def text_of(error: BaseException) -> str:
         return f"its text cannot be made ({type(another).__name__})"
 
 
+def describe(value: object) -> str:
+    """A value with its type, for a message: at most a line, whatever it is."""
+    kind = type(value)
+    if value is None:
+        return "None"
+    if kind is str:
+        return f"str {value[:20]!r}"  # type: ignore[index]
+    return f"{kind.__name__} {shown(value)}" if kind in (bool, int, float) else kind.__name__
+
+
+def shown(value: object) -> str:
+    """The `repr` of a number or of several; as a power of two what has too many digits to be read, or to be written."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, int) and int.bit_length(value) > 80:
+        return f"{'-' if value < 0 else ''}2**{int.bit_length(value) - 1} and more"
+    return repr(value)
+
+
 class AotcudaError(Exception):
     """Base of all errors that aotcuda raises on purpose."""
 
@@ -137,3 +156,24 @@ class FallbackWarning(UserWarning):
 
 class HostArrayWarning(UserWarning):
     """A launch was given arrays in the host's memory, and copied them to the GPU and back."""
+
+
+# What passes inside the run time alone, and no user sees.
+
+
+class UnreadableError(Exception):
+    """An argument cannot be read: what it says of itself is impossible, or asking it raised.
+
+    The text goes on from the argument's name: "has a mask". `aotcuda.runtime.arguments.overloads` makes an
+    ArgumentError of it, which names the kernel and the argument.
+    """
+
+    @classmethod
+    def of(cls, error: Exception) -> UnreadableError:
+        """That asking an argument raised `error`."""
+        text = text_of(error).partition("\n")[0]
+        return cls(f"cannot be read: {type(error).__name__}{f': {text}' if text else ''}")
+
+
+class GeneralOnlyError(Exception):
+    """A parameter, or an argument, that no fast path in Python takes."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aotcuda.errors import CudaError as CudaError
     from aotcuda.errors import DriverTooOldError as DriverTooOldError
     from aotcuda.errors import ForkError as ForkError
+    from aotcuda.errors import GeneralOnlyError as GeneralOnlyError
     from aotcuda.errors import LaunchError as LaunchError
     from aotcuda.errors import ManifestError as ManifestError
     from aotcuda.errors import NoDeviceError as NoDeviceError
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from aotcuda.errors import RuntimeUnavailableError as RuntimeUnavailableError
     from aotcuda.errors import StaleBuildError as StaleBuildError
     from aotcuda.errors import UnloadedError as UnloadedError
+    from aotcuda.errors import UnreadableError as UnreadableError
+    from aotcuda.errors import describe as describe
+    from aotcuda.errors import shown as shown
     from aotcuda.errors import text_of as text_of
 else:
 

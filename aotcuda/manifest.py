@@ -128,30 +128,21 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     Raises:
         ManifestError: The bytes were altered, are not a manifest, or need a newer aotcuda.
     """
-    manifest = _checked(data, where, sha256)
+    manifest = checked(data, where, sha256)
     upgrade(manifest)
     if sha256 is None:
-        _check_shape(manifest, where)
+        check_shape(manifest, where)
     result: Manifest = manifest
     return result
 
 
-def parse_index(data: bytes, where: str, *, sha256: str | None = None) -> Index:
-    """Read and check an index's bytes; arguments and errors as for `parse`."""
-    index = _checked(data, where, sha256)
-    if sha256 is None:
-        _check_shape(index, where, index=True)
-    result: Index = index
-    return result
-
-
-def _checked(data: bytes, where: str, sha256: str | None) -> Any:
+def checked(data: bytes, where: str, sha256: str | None) -> Any:
     """The JSON object that `data` is, of a format that can be read, and with the digest if one is given."""
     if len(data) > LARGEST or (sha256 is None and _is_bomb(data)):
         message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
         raise errors.ManifestError(message)
     try:
-        manifest = _decoded(data)
+        manifest = decoded(data)
         version = manifest["format"]
     except (ValueError, LookupError, TypeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
@@ -193,7 +184,8 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
         raise errors.ManifestError(message)
 
 
-def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
+def check_shape(manifest: object, where: str, *, index: bool = False) -> None:
+    """Raise ManifestError unless an object, or an index, has the keys that `aotcuda.manifest_shape` declares."""
     from aotcuda import manifest_shape  # noqa: PLC0415 (what a generated module names by its digest needs none)
 
     try:
@@ -205,17 +197,20 @@ def _check_shape(manifest: object, where: str, *, index: bool = False) -> None:
         raise errors.ManifestError(message)
 
 
-class _Decoding:
-    """What `_json.make_scanner` asks for: plain JSON, as `json.loads` reads it."""
+_NAMESPACE: Any = type(sys.implementation)  # types.SimpleNamespace, without that import
+_PLAIN = _NAMESPACE(
+    strict=True,
+    object_hook=None,
+    object_pairs_hook=None,
+    parse_float=float,
+    parse_int=int,
+    parse_constant=float,
+    memo=None,
+)
+"""What `_json.make_scanner` asks for: plain JSON, as `json.loads` reads it."""
 
-    strict = True
-    object_hook = object_pairs_hook = memo = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float
 
-
-def _decoded(data: bytes) -> Any:
+def decoded(data: bytes) -> Any:
     """The JSON value that `data` is; ValueError or RecursionError if it is none."""
     # The package json imports re, which takes most of 7 ms. Its reader is a C function, and needs neither; where that
     # is not to be had, or says that something is wrong, the package decides.
@@ -223,7 +218,7 @@ def _decoded(data: bytes) -> Any:
         from _json import make_scanner  # noqa: PLC0415 (first-use imports pay for nothing)
 
         text = data.decode()
-        value, end = make_scanner(_Decoding())(text, 0)  # type: ignore[arg-type]
+        value, end = make_scanner(_PLAIN)(text, 0)
         if not text[end:].strip():
             return value
     except (ImportError, AttributeError, TypeError, StopIteration, SystemError):
@@ -235,57 +230,26 @@ def _decoded(data: bytes) -> Any:
 
 def read(path: str, *, sha256: str | None = None) -> Manifest:
     """Read and check the manifest in file `path`; errors as for `parse`, and ManifestError if it cannot be opened."""
-    data = _content(path, LARGEST)
+    data = content(path, LARGEST)
     return parse(data, path, sha256=sha256)
 
 
 class Outline:
-    """What describes a module's images, of which no more is taken apart than what is asked for.
-
-    A launch needs `head` and the record of its kernel. Where the manifest has an index, `head` is the index's, and a
-    kernel's record is read with the few that lie beside it. Nothing is taken that a digest does not vouch for: the
-    generated module has the index's, and the index those of the parts.
+    """What describes a module's images: a manifest, or of a long one what is asked for (`aotcuda.manifest_parts`).
 
     Attributes:
         head: What loading the images takes.
         names: The kernels' names, in the configuration's order.
     """
 
-    __slots__ = ("_data", "_parts", "_records", "_sha256", "_where", "_whole", "head", "names")
+    __slots__ = ("_manifest", "_records", "head", "names")
 
-    def __init__(self, index: Index, data: bytes | Kept, where: str, *, sha256: str | None = None) -> None:
-        """Of a manifest's bytes, by its index.
-
-        Args:
-            index: The index.
-            data: The content of the manifest's file, or the file.
-            where: What to call it in errors.
-            sha256: The digest of the content, if it is known; it is held against it where all of it is read.
-
-        Raises:
-            ManifestError: The content is not of the length that the index says.
-        """
-        if len(data) != index["bytes"]:
-            message = f"{where} has {len(data)} bytes where its index says {index['bytes']}; install the package again"
-            raise errors.ManifestError(message)
-        self.head = index["head"]
-        self._whole: Manifest | None = None
-        self._records: dict[str, Kernel] = {}
-        self._data = data
-        self._where = where
-        self._sha256 = sha256
-        self._parts = {name: part for part in index["parts"] for name in part["names"]}
-        self.names = [*self._parts]
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Outline:
+    def __init__(self, manifest: Manifest) -> None:
         """Of a whole manifest."""
-        index: Index = {"format": FORMAT, "floor": FLOOR, "bytes": 0, "head": manifest, "parts": []}
-        self = cls(index, b"", manifest["module"])
-        self._whole = manifest
+        self.head: Head = manifest
+        self._manifest = manifest
         self._records = {kernel["name"]: kernel for kernel in manifest["kernels"]}
         self.names = [*self._records]
-        return self
 
     def kernel(self, name: str) -> Kernel | None:
         """A kernel's record, None if there is no such kernel.
@@ -293,11 +257,7 @@ class Outline:
         Raises:
             ManifestError: The bytes that hold it were altered.
         """
-        found = self._records.get(name)
-        if found is None and name in self._parts:
-            self._records.update(self._read(self._parts[name]))  # by several threads at once: all read the same
-            found = self._records[name]
-        return found
+        return self._records.get(name)
 
     def whole(self) -> Manifest:
         """The whole manifest.
@@ -305,108 +265,7 @@ class Outline:
         Raises:
             ManifestError: It was altered.
         """
-        if self._whole is None:
-            self._whole = parse(self._bytes(0, len(self._data)), self._where, sha256=self._sha256)
-        return self._whole
-
-    def _read(self, part: Part) -> dict[str, Kernel]:
-        data = self._bytes(part["start"], part["end"])
-        try:
-            records = _decoded(b"[%s]" % data) if digest(data) == part["sha256"] else []
-            found = {record["name"]: record for record in records}
-        except (ValueError, LookupError, TypeError, RecursionError):
-            found = {}
-        if [*found] != part["names"]:
-            message = (
-                f"{self._where} was altered: what it says of {part['names'][0][:80]!a} is not what its index says; "
-                "install the package again"
-            )
-            raise errors.ManifestError(message)
-        return found
-
-    def _bytes(self, start: int, end: int) -> bytes:
-        return self._data[start:end] if isinstance(self._data, bytes) else self._data.read(start, end)
-
-
-class Kept:
-    """A regular file that is open: its parts can be read later on, also where another version was put in its place.
-
-    Its length is in bytes.
-    """
-
-    __slots__ = ("_descriptor", "_identity", "_path", "_size")
-
-    def __init__(self, path: str) -> None:
-        """Open it.
-
-        Raises:
-            ManifestError: It cannot be opened, or is no regular file.
-        """
-        self._path = path
-        self._descriptor = -1
-        self._open()
-
-    def __len__(self) -> int:
-        return self._size
-
-    def read(self, start: int, end: int) -> bytes:
-        """Its bytes from `start` to `end`, fewer if there are no more.
-
-        Raises:
-            ManifestError: It cannot be read.
-        """
-        if not self._is_own():
-            self._open()  # who becomes a daemon closes all files, and the next ones get their numbers
-        try:
-            from aotcuda import system  # noqa: PLC0415 (few manifests are so long that a part of one is read)
-
-            part: bytes = system.read_at(self._descriptor, start, end - start)
-        except OSError as error:
-            raise _unreadable(self._path, str(error.strerror)) from None
-        return part
-
-    def __del__(self) -> None:
-        if self._is_own():
-            os.close(self._descriptor)
-
-    def _open(self) -> None:
-        try:
-            self._descriptor = _open_without_waiting(self._path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-            status = os.fstat(self._descriptor)
-        except OSError as error:
-            raise _unreadable(self._path, str(error.strerror)) from None
-        self._identity = status.st_dev, status.st_ino
-        self._size = status.st_size
-        if not _is_regular(status.st_mode):
-            raise _unreadable(self._path, _IRREGULAR)
-
-    def _is_own(self) -> bool:
-        """Whether the number is still that of the file."""
-        try:
-            status = os.fstat(self._descriptor)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._identity
-
-
-def outline(path: str, *, sha256: str | None = None, index: str | None = None) -> Outline:
-    """Read the manifest in file `path`, or its index and what that leaves to be read.
-
-    The file stays open if it is long: another version may be installed in its place while the process runs.
-
-    Args:
-        path: The manifest's file.
-        sha256: Its digest, if it is known.
-        index: The digest of its index; None if it has none.
-
-    Raises:
-        ManifestError: As for `read`, of either file.
-    """
-    if index is None:
-        return Outline.of(read(path, sha256=sha256))
-    place = os.path.join(os.path.dirname(path), INDEX_NAME)  # noqa: PTH118, PTH120 (as in read_file)
-    described = parse_index(_content(place, LARGEST), place, sha256=index)
-    return Outline(described, Kept(path), path, sha256=sha256)
+        return self._manifest
 
 
 def read_file(folder: str, file: File) -> bytes:
@@ -416,34 +275,37 @@ def read_file(folder: str, file: File) -> bytes:
         ManifestError: It is missing, truncated or altered.
     """
     path = os.path.join(folder, file["path"])  # noqa: PTH118 (pathlib costs 10 ms at import)
-    data = _content(path, file["bytes"])
+    data = content(path, file["bytes"])
     check_file(data, file, path)
     return data
 
 
-def _content(path: str, size: int) -> bytes:
+def content(path: str, size: int) -> bytes:
     """The content of a regular file, or of a larger one as much of it as shows that: one byte more than `size`."""
     try:
         # A pipe would be waited for until somebody writes to it.
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        with open(path, "rb", opener=open_without_waiting) as file:
             status = os.fstat(file.fileno())
-            if _is_regular(status.st_mode):
+            if is_regular(status.st_mode):
                 return file.read(min(status.st_size, size) + 1)
-        reason = _IRREGULAR
+        reason = IRREGULAR
     except OSError as error:
         reason = str(error.strerror)
-    raise _unreadable(path, reason)
+    raise unreadable(path, reason)
 
 
-def _is_regular(mode: int) -> bool:
+def is_regular(mode: int) -> bool:
+    """Whether a file of this mode is a regular one."""
     return mode & 0o170000 == 0o100000  # S_IFMT, S_IFREG
 
 
-def _unreadable(path: str, reason: str) -> ManifestError:
+def unreadable(path: str, reason: str) -> ManifestError:
+    """The error for a file that cannot be read."""
     return errors.ManifestError(f"{path} cannot be read ({reason}); install the package again")
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
+def open_without_waiting(path: str, flags: int) -> int:
+    """As `os.open`; of a pipe that nobody writes to, too."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -486,4 +348,4 @@ LARGEST = 16 << 20
 _MOST_NESTED = 1_000_000
 _MOST_ITEMS = 2_000_000
 _LARGE = 1 << 20
-_IRREGULAR = "it is no regular file"
+IRREGULAR = "it is no regular file"

@@ -13,6 +13,7 @@ from typing import cast, get_type_hints
 from aotcuda import manifest as manifests
 from aotcuda import manifest_shape
 from aotcuda.errors import ManifestError
+from aotcuda.manifest_parts import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def check(manifest: Manifest, data: bytes, where: str, index: Index) -> None:
     Raises:
         ManifestError: It says something else of it.
     """
-    outline = manifests.Outline(index, data, where)
+    outline = Parts(index, data, where)
     records = {kernel["name"]: kernel for kernel in manifest["kernels"]}
     same = outline.names == [*records] and all(outline.kernel(name) == record for name, record in records.items())
     if not same or any(manifest.get(key) != value for key, value in index["head"].items()):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotcuda import manifest, manifest_index, missing_hook
+from aotcuda import manifest, manifest_index, manifest_parts, missing_hook
 from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.binary.text import shown
@@ -256,7 +256,7 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
         if b"\n_aotcuda_index = " in generated:
             index = _read(folder, manifest.INDEX_NAME, manifest.LARGEST)
-            described = manifest.parse_index(index, f"{where}/{manifest.INDEX_NAME}")
+            described = manifest_parts.parse_index(index, f"{where}/{manifest.INDEX_NAME}")
             _check_digest(folder, manifest.INDEX_NAME, index, generated)
             manifest_index.check(parsed, data, f"{where}/{manifest.FILE_NAME}", described)
     contents = {}

@@ -80,12 +80,9 @@ class _Launcher(Launcher):
         if not any(map(_is_copied, args)):
             super().launch(args)
             return
-        copies = _Copies.made(self._loader, args, self.where)
-        try:
+        with _Copies.made(self._loader, args, self.where) as copies:
             super().launch(copies.args)
             copies.bring_back(self.stream or 0)
-        finally:
-            copies.free()
 
 
 class _ForAll(ForAll):
@@ -97,12 +94,9 @@ class _ForAll(ForAll):
         if self._n <= 0 or not any(map(_is_copied, args)):
             super()._launch(args)
             return
-        copies = _Copies.made(self._loader, args, str(self._kernel))
-        try:
+        with _Copies.made(self._loader, args, str(self._kernel)) as copies:
             super()._launch(copies.args)
             copies.bring_back(self._stream or 0)
-        finally:
-            copies.free()
 
 
 class _Copies(host_arrays.Copies):

@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 
 from aotcuda import frontends
+from aotcuda import manifest as manifests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
-
-    from aotcuda import manifest as manifests
 
 
 class Linkable:
@@ -117,3 +116,15 @@ class DeviceFunctionGroup(_Callable):
 
     def __repr__(self) -> str:
         return f"<aotcuda device functions {self}: {'; '.join(self.signatures)}>"
+
+
+def exported(
+    name: str, path: str, manifest: manifests.Manifest
+) -> tuple[dict[str, DeviceFunction], dict[str, DeviceFunctionGroup]]:
+    """The device functions of a module, and the groups of them, by name; `path` is its manifest's."""
+    linked = Linkable(name, path, manifest)
+    functions = {record["name"]: DeviceFunction(linked, record) for record in manifest["functions"]}
+    groups = {
+        name: DeviceFunctionGroup(linked, name, records) for name, records in manifests.overloaded(manifest).items()
+    }
+    return functions, groups

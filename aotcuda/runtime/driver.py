@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from _thread import RLock
 
 from aotcuda import lazy_errors as errors
@@ -15,8 +14,9 @@ from aotcuda.runtime import c_types as ctypes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
-    from aotcuda.errors import CudaError, ForkError, NoDeviceError
+    from aotcuda.errors import CudaError
 
     Dimensions = tuple[int, int, int]
 
@@ -86,6 +86,8 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuMemFree_v2": (ctypes.c_uint64,),
     "cuMemcpyHtoD_v2": (ctypes.c_uint64, _pointer, _size),
     "cuMemcpyDtoH_v2": (_out, ctypes.c_uint64, _size),
+    "cuGetErrorName": (_int, _out),
+    "cuGetErrorString": (_int, _out),
     "cuStreamIsCapturing": (_pointer, _out),
     "cuStreamSynchronize": (_pointer,),
     "cuThreadExchangeStreamCaptureMode": (_out,),
@@ -204,13 +206,6 @@ class Device:
             value = self._limits[name] = result.value
         return value
 
-    def stream_priorities(self) -> tuple[int, int]:
-        """The priorities that work on it may have, the least and the greatest, which is lower; it needs a context."""
-        least, greatest = _int(), _int()
-        code = self._driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
-        self._driver.check(code, f"GPU {self.index} did not tell its priorities")
-        return least.value, greatest.value
-
     @property
     def driver_version(self) -> tuple[int, int]:
         """The newest CUDA version that its driver supports."""
@@ -229,6 +224,8 @@ class Driver:
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up when they are first asked for.
         launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
+        events: Of launches that wait for a stream, for the next ones: by the context that they were made in, if that
+            matters, else by 0. There are never more than launches at once.
     """
 
     def __init__(self) -> None:
@@ -243,25 +240,26 @@ class Driver:
             )
             raise errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
+        self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
         self.launch: Callable[..., int] = self._function("cuLaunchKernelEx")
         count = _int()
         self.check(self.call["cuDeviceGetCount"](ctypes.byref(count)), "the GPUs could not be counted")
         if count.value == 0:
-            raise _no_device()
+            raise _errors().no_device()
         self.devices = [Device(self, index) for index in range(count.value)]
 
     def _start(self) -> None:
         """Start the driver and check its version."""
         code = self._function("cuInit", _uint)(0)
         if code == NO_DEVICE:
-            raise _no_device()
+            raise _errors().no_device()
         if code == STUB_LIBRARY:
             message = f"{LIBRARY} is the toolkit's stub, not a driver; remove it from the library path"
             raise errors.NoDriverError(message)
         if code == NOT_INITIALIZED:
-            raise _fork_error()
+            raise _errors().forked()
         self.check(code, "the CUDA driver could not be started")
         version = _int()
         self.check(
@@ -287,6 +285,13 @@ class Driver:
         result: Callable[..., int] = function
         return result
 
+    def without_types(self, name: str) -> Callable[..., int]:
+        """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
+        function = self.call[name]
+        kind: Any = type(function)
+        made: Callable[..., int] = kind(ctypes.c_void_p.from_address(ctypes.addressof(function)).value)  # type: ignore[arg-type]
+        return made
+
     def check(self, code: int, problem: str) -> None:
         """Raise a CudaError that begins with `problem` unless `code` means success."""
         if code:
@@ -300,15 +305,8 @@ class Driver:
             problem: How the message begins.
             late: Whether a kernel that failed may be another one than the problem names.
         """
-        from aotcuda.runtime import driver_errors  # noqa: PLC0415 (most programs have none)
-
-        name, text = self._text("cuGetErrorName", code), self._text("cuGetErrorString", code)
-        return driver_errors.of(code, name, text, problem, late=late)
-
-    def _text(self, function: str, code: int) -> str:
-        result = ctypes.c_char_p()
-        self._function(function, _int, _out)(code, ctypes.byref(result))
-        return (result.value or b"").decode(errors="replace")
+        error: CudaError = _errors().of(self, code, problem, late=late)
+        return error
 
     def current_device(self) -> int | None:
         """The ordinal of the GPU whose context is current in this thread, None when no context is."""
@@ -354,11 +352,6 @@ class Driver:
             return None
         return ordinal.value
 
-    def reachable(self, address: int) -> bool:
-        """Whether kernels in the current context can use an address: their own, managed, or a peer's with access."""
-        result = ctypes.c_uint64()
-        return self.call["cuPointerGetAttribute"](ctypes.byref(result), 3, address) == 0
-
 
 def get() -> Driver:
     """The driver, started when first asked for.
@@ -372,7 +365,7 @@ def get() -> Driver:
     """
     global _driver  # noqa: PLW0603 (one driver a process is what CUDA has)
     if forked:
-        raise _fork_error()
+        raise _errors().forked()
     with _lock:
         if _driver is None:
             _driver = Driver()
@@ -393,7 +386,7 @@ def installed_version() -> tuple[int, int] | None:
 def check_fork() -> None:
     """Raise ForkError in a process that forked after CUDA was started."""
     if forked:
-        raise _fork_error()
+        raise _errors().forked()
 
 
 def live_mark() -> Mark:
@@ -416,16 +409,7 @@ def _after_fork() -> None:
         mark.retire()
 
 
-def _fork_error() -> ForkError:
-    message = (
-        "this process forked after CUDA was started, and CUDA cannot be used in the child; start processes with "
-        'multiprocessing.get_context("spawn"), or set AOTCUDA_LOAD=first-use and fork before the first launch'
-    )
-    return errors.ForkError(message)
+def _errors() -> Any:
+    from aotcuda.runtime import driver_errors  # noqa: PLC0415 (most programs have none)
 
-
-def _no_device() -> NoDeviceError:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    hint = f"; CUDA_VISIBLE_DEVICES is {visible!r}" if visible is not None else ""
-    message = f"the CUDA driver shows no GPU{hint}"
-    return errors.NoDeviceError(message)
+    return driver_errors

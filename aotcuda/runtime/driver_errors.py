@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from aotcuda.errors import CudaError
+import os
+
+from aotcuda.errors import CudaError, ForkError, NoDeviceError
+from aotcuda.runtime import c_types as ctypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Protocol
+
+    class _Asked(Protocol):
+        """The driver, as far as it is asked: an `aotcuda.runtime.driver.Driver`."""
+
+        @property
+        def call(self) -> Mapping[str, Callable[..., int]]:
+            """Its functions by name."""
+
 
 CONTEXT_IS_DESTROYED = 709
 
@@ -34,20 +50,42 @@ _HINTS = {
 """What is behind an error, and what to do, by the driver's code."""
 
 
-def of(code: int, name: str, text: str, problem: str, *, late: bool) -> CudaError:
+def of(driver: _Asked, code: int, problem: str, *, late: bool) -> CudaError:
     """The error for a `CUresult`.
 
     Args:
+        driver: The driver, which has a name and a text for those that it knows.
         code: The `CUresult`.
-        name: The driver's name of it, empty for one that it does not know.
-        text: The driver's text for it, likewise.
         problem: How the message begins.
         late: Whether a kernel that failed may be another one than the problem names.
     """
-    name = name or f"CUresult {code}"
+    name, text = _told(driver, "cuGetErrorName", code) or f"CUresult {code}", _told(driver, "cuGetErrorString", code)
     message = f"{problem}: {name}" + (f", {text}" if text else "")
     if code in _HINTS:
         message += f"; {_HINTS[code]}"
     if code in _STICKY:
         message += (_LATE if late else "") + _LOST
     return CudaError(message, name=name, code=code)
+
+
+def _told(driver: _Asked, function: str, code: int) -> str:
+    result = ctypes.c_char_p()
+    driver.call[function](code, ctypes.byref(result))
+    return (result.value or b"").decode(errors="replace")
+
+
+def forked() -> ForkError:
+    """The error for a process that forked after CUDA was started."""
+    message = (
+        "this process forked after CUDA was started, and CUDA cannot be used in the child; start processes with "
+        'multiprocessing.get_context("spawn"), or set AOTCUDA_LOAD=first-use and fork before the first launch'
+    )
+    return ForkError(message)
+
+
+def no_device() -> NoDeviceError:
+    """The error for a machine on which the driver shows no GPU."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hint = f"; CUDA_VISIBLE_DEVICES is {visible!r}" if visible is not None else ""
+    message = f"the CUDA driver shows no GPU{hint}"
+    return NoDeviceError(message)

@@ -116,12 +116,9 @@ class ForAll:
         if not numbers:
             return False
         self._loader.enter(loaded, ())
-        copies = host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel))
-        try:
+        with host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel)) as copies:
             self(*copies.args)
             copies.bring_back(loaded.stream(self._kernel.__name__, copies.args, self._stream))
-        finally:
-            copies.free()
         return True
 
     def _best(self, loaded: Loaded, overload: PackedOverload, values: list[object]) -> int:

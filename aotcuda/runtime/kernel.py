@@ -17,21 +17,15 @@ if TYPE_CHECKING:
 _MOST_LAUNCHERS = 256
 
 
-class _Documentation:
-    """`Kernel.__doc__`, which of a kernel is its own: what `help` shows."""
+class _Own:
+    """An attribute that each kernel has of its own, from a method of it; the class has another: what `help` shows."""
 
-    def __init__(self, of_class: str) -> None:
+    def __init__(self, of_class: str | None, method: str) -> None:
         self._of_class = of_class
+        self._method = method
 
-    def __get__(self, kernel: Kernel | None, owner: type[Kernel]) -> str:
-        return self._of_class if kernel is None else kernel.documentation()
-
-
-class _Parameters:
-    """`Kernel.__signature__`, which the class has none of: what `inspect.signature` shows of a kernel."""
-
-    def __get__(self, kernel: Kernel | None, owner: type[Kernel]) -> Signature | None:
-        return None if kernel is None else kernel.parameters()
+    def __get__(self, kernel: Kernel | None, owner: type[Kernel]) -> Any:
+        return self._of_class if kernel is None else getattr(kernel, self._method)()
 
 
 class Kernel:
@@ -40,12 +34,12 @@ class Kernel:
     `aotcuda.load(kernel.__module__)` is its module. `help(kernel)` shows its docstring, and what it is packaged for.
     """
 
-    __signature__ = _Parameters()
+    __signature__ = _Own(None, "parameters")  # of a kernel what `inspect.signature` shows
     if not TYPE_CHECKING:
-        __doc__ = _Documentation(__doc__)
+        __doc__ = _Own(__doc__, "documentation")
 
     def __init_subclass__(cls) -> None:
-        cls.__doc__ = _Documentation(cls.__doc__ or "")  # type: ignore[assignment]
+        cls.__doc__ = _Own(cls.__doc__ or "", "documentation")  # type: ignore[assignment]
 
     def __init__(self, name: str, loader: Loader) -> None:
         """Of the kernel of this name that `loader` has."""
@@ -149,13 +143,13 @@ class Kernel:
             LaunchError: One of these is not a possible one, or unknown. What depends on the GPU is said at the launch.
             ArgumentError: The stream is none.
         """
-        from aotcuda.runtime.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few programs want more)
+        from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few programs want more)
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
 
         if unknown:
-            self._refuse(_unknown(next(iter(unknown))))
+            self._refuse(launch_attributes.unknown(next(iter(unknown))))
         where = str(self)
-        attributes = LaunchAttributes(
+        attributes = launch_attributes.LaunchAttributes(
             where,
             cluster=None if cluster is None else dimensions(cluster, "cluster", where),
             cooperative=cooperative,
@@ -323,13 +317,3 @@ def _is_plain(configuration: object) -> bool:
     if not isinstance(configuration, tuple):
         return False
     return all(part is None or type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)
-
-
-def _unknown(name: str) -> str:
-    """What to say of an attribute that there is none of."""
-    from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
-
-    names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
-    near = get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
-    return f"configure() knows no {name!r}{hint}"

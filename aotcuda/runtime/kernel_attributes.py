@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import DependencyError, LaunchError
+from aotcuda.runtime import occupancy
 from aotcuda.runtime.launch_config import dimensions
 
 TYPE_CHECKING = False
@@ -45,7 +46,7 @@ class OnThisGpu:
         kernel = self.device_kernel(signature)
         if shared > kernel.device.limit("shared") - kernel.static_shared:
             kernel.allow_shared()
-        return kernel.active_blocks(x * y * z, shared), kernel
+        return occupancy.active_blocks(kernel, x * y * z, shared), kernel
 
     def device_kernel(self, signature: str | None) -> DeviceKernel:
         """The overload of a signature; None means the only one.

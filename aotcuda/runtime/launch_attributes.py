@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from aotcuda.errors import LaunchError
 from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import occupancy
 from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from aotcuda.runtime.driver import Device
     from aotcuda.runtime.loaded_library import DeviceKernel
 
     Dimensions = tuple[int, int, int]
@@ -135,7 +138,7 @@ class LaunchAttributes:
         if self.dependent and device.capability < (9, 0):
             return f"dependent launches need compute capability 9.0 or later, and it is launched on {device}"
         if self.priority is not None:
-            least, greatest = device.stream_priorities()
+            least, greatest = _priorities(device)
             if not greatest <= self.priority <= least:
                 return (
                     f"priority is {self.priority}, where {greatest} (first) to {least} (last) are possible on {device}"
@@ -164,10 +167,19 @@ class LaunchAttributes:
                 return f"grid {grid} has {extent} blocks in {axis}, which clusters of {cluster} do not divide"
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
-        most = kernel.largest_cluster(launch_config(grid, block, shared, None, self.encoded()))
+        most = occupancy.largest_cluster(kernel, launch_config(grid, block, shared, None, self.encoded()))
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None
+
+
+def _priorities(device: Device) -> tuple[int, int]:
+    """The priorities that work on a GPU may have, the least and the greatest, which is lower; it needs a context."""
+    least, greatest = ctypes.c_int(), ctypes.c_int()
+    driver = drivers.get()
+    code = driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))
+    driver.check(code, f"GPU {device.index} did not tell its priorities")
+    return least.value, greatest.value
 
 
 def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
@@ -175,7 +187,7 @@ def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensio
     if not device.limit("cooperative"):
         return f"a cooperative launch is not possible on {device}"
     blocks = grid[0] * grid[1] * grid[2]
-    most = kernel.active_blocks(block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
+    most = occupancy.active_blocks(kernel, block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
     if blocks > most:
         return f"a cooperative grid must fit on the GPU at once: {blocks} blocks, where {most} of them fit on {device}"
     return None
@@ -184,3 +196,13 @@ def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensio
 def _refuse(where: str, problem: str) -> None:
     message = f"{where} cannot be launched: {problem}"
     raise LaunchError(message)
+
+
+def unknown(name: str) -> str:
+    """What to say of an argument of `Kernel.configure` that there is none of."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
+
+    names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
+    near = get_close_matches(name, names, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+    return f"configure() knows no {name!r}{hint}"

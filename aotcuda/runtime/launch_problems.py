@@ -8,6 +8,7 @@ from __future__ import annotations
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.arguments import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,12 +43,16 @@ def failed(
 ) -> CudaError:
     """The error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
     overload, slot, _, _, stream = selection
+    block = slot[0].raw
     error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
     lines = [
         f"{error}",
         f"signature: {overload.record['signature']}",
         f"launched with {configuration.on(stream)}",
-        *overload.given(slot[0].raw),
+        *[
+            f"argument {number}, {parameter['name']}: {parameters.of(parameter).given(parameter, block)}"
+            for number, parameter in enumerate(overload.parameters, 1)  # from the block, as the arguments may be gone
+        ],
     ]
     error.args = ("\n  ".join(lines),)
     return error
@@ -83,12 +88,18 @@ def _check_reach(where: str, driver: Driver, device: int, addresses: Sequence[in
         if not address:  # an array of no elements
             continue
         home = driver.pointer_device(address)
-        if home is not None and home != device and not driver.reachable(address):
+        if home is not None and home != device and not _is_reachable(driver, address):
             message = (
                 f"{where} is launched on {driver.devices[device]}, and an array that it was given lies on "
                 f"{driver.devices[home]}; copy the array, or make that GPU's context current"
             )
             raise errors.ArgumentError(message)
+
+
+def _is_reachable(driver: Driver, address: int) -> bool:
+    """Whether kernels in the current context can use an address: their own, managed, or a peer's with access."""
+    result = ctypes.c_uint64()
+    return driver.call["cuPointerGetAttribute"](ctypes.byref(result), 3, address) == 0
 
 
 def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:

@@ -179,7 +179,9 @@ class Launcher:
             if code:
                 self._recover(code, loaded, kernel, selection)
             if pending:
-                self._order(driver, selection, launched=True)
+                from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+                streams.order_launch(driver, pending, stream, self.where, launched=True)
             failed = streams.settle(driver, stream) if library.synchronous else 0
             if not failed and kernel.watch is not None:
                 failed = kernel.watch.check(stream)
@@ -236,16 +238,13 @@ class Launcher:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
         from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-        numbers = host_arrays.wanted(args, loaded.table(self.name).by_value(len(args)))
+        numbers = host_arrays.wanted(args, loaded.table(self.name).overloads)
         if not numbers:
             return False
         self._loader.enter(loaded, ())
-        copies = host_arrays.Copies(args, numbers, loaded.library.driver, self.where)
-        try:
+        with host_arrays.Copies(args, numbers, loaded.library.driver, self.where) as copies:
             self.launch(copies.args)
             copies.bring_back(loaded.stream(self.name, copies.args, self.stream))
-        finally:
-            copies.free()
         return True
 
     def _fast_path(self, loaded: Loaded, group: Group) -> FastPath | None:
@@ -341,27 +340,10 @@ class Launcher:
         if len(driver.devices) > 1:
             launch_problems.check_gpu(self.where, driver, device, places, stream)
         if pending:
-            self._order(driver, selection, launched=False)
+            from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+            streams.order_launch(driver, pending, stream, self.where, launched=False)
         return device
-
-    def _order(self, driver: Driver, selection: Selection, *, launched: bool) -> None:
-        """Make the launch wait for the streams that arguments' data is on; once it is `launched`, those for it."""
-        from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
-        from aotcuda.runtime.arguments.arrays import Ready  # noqa: PLC0415 (likewise)
-
-        _, _, _, pending, stream = selection
-        found: dict[int, Ready] = {}  # each once
-        for item in pending:
-            if isinstance(item, Ready):
-                key = item or streams.LEGACY  # which is one stream by two handles
-                if key not in found or item.mutual:
-                    found[key] = item
-        for ready in found.values():
-            what = f"{self.where}: an argument's data is on stream {ready:#x}"
-            if not launched:
-                streams.order(driver, ready, stream, what)
-            elif ready.mutual or streams.is_captured(driver, ready):  # what joined a capture has to come back to it
-                streams.order(driver, stream, ready, what)
 
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""

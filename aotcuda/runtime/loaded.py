@@ -15,7 +15,7 @@ from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
 
     from aotcuda.manifest import Outline
     from aotcuda.runtime.arguments.overloads import Group, OverloadTable, PackedOverload, Selection
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
-
-    class OnDemand(Protocol):
-        """What makes the JIT fallback when it is first asked for it; `aotcuda.runtime.loader` has it."""
-
-        def get(self) -> Fallback:
-            """The fallback."""
 
 
 class Loaded:
@@ -43,7 +37,11 @@ class Loaded:
     """
 
     def __init__(
-        self, library: LoadedLibrary, outline: Outline, fallback: OnDemand, sources: Sources | None = None
+        self,
+        library: LoadedLibrary,
+        outline: Outline,
+        fallback: Callable[[], Fallback],
+        sources: Sources | None = None,
     ) -> None:
         self.library = library
         self.outline = outline
@@ -93,7 +91,7 @@ class Loaded:
         stream = self.stream(name, args, given)
         selection = table.select(args, stream)
         if selection is None:
-            selection = self._compiled().select(name, table, args, stream) if table.takes(len(args)) else None
+            selection = self._compiled().select(name, table, args, stream)
             if selection is None:
                 raise table.refusal(args)
             table.keep(args, selection[0])
@@ -185,7 +183,7 @@ class Loaded:
 
             with self._making:
                 if self._beside is None:
-                    self._beside = Beside(self.outline.head["module"], self.library, self._fallback.get(), self.live)
+                    self._beside = Beside(self.outline.head["module"], self.library, self._fallback(), self.live)
         return self._beside
 
     def _where(self, name: str) -> str:

@@ -169,64 +169,35 @@ class DeviceKernel:
         """The block size of most occupancy with so many bytes of dynamic shared memory; it needs a current context."""
         block = self._best.get(shared)
         if block is None:
-            most = min(self.threads, self.most_threads or self.threads)
-            if shared > self.device.limit("shared") - self.static_shared:
-                self.allow_shared()
-            grid, result = ctypes.c_int(), ctypes.c_int()
-            problem = f"the driver could not tell a block size for {self.device}"
-            self._ask(
-                problem,
-                "cuOccupancyMaxPotentialBlockSize",
-                *(ctypes.byref(grid), ctypes.byref(result), self.kernel, None, shared, most),
-            )
-            block = self._best[shared] = result.value
-        return block
+            from aotcuda.runtime import occupancy  # noqa: PLC0415 (few launches leave the block to it)
 
-    def active_blocks(self, threads: int, shared: int) -> int:
-        """How many blocks of so many threads a multiprocessor holds at once; it needs a current context."""
-        result = ctypes.c_int()
-        problem = f"the driver did not tell the occupancy of a kernel on {self.device}"
-        self._ask(
-            problem,
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            *(ctypes.byref(result), self.kernel, threads, shared),
-        )
-        return result.value
+            block = self._best[shared] = occupancy.best_block(self, shared)
+        return block
 
     def allow_large_clusters(self) -> None:
         """Let launches have clusters of more than 8 blocks, which not every GPU with clusters has."""
         self._set(_LARGE_CLUSTERS, 1)
 
-    def largest_cluster(self, config: ctypes.Structure) -> int:
-        """The most blocks that a cluster may have in launches of a `CUlaunchConfig`; it needs a current context."""
-        result = ctypes.c_int()
-        problem = f"the driver did not tell the largest cluster of a kernel on {self.device}"
-        self._ask(
-            problem,
-            "cuOccupancyMaxPotentialClusterSize",
-            *(ctypes.byref(result), self.kernel, ctypes.byref(config)),
-        )
-        return result.value
-
     def attribute(self, attribute: int) -> int:
         """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
         value = ctypes.c_int()
         problem = f"the driver did not tell attribute {attribute} of a kernel on {self.device}"
-        self._ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
+        self.ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
         return value.value
 
     def load(self) -> None:
         """Load the kernel's code into the current context, which the driver else does at its first launch."""
         function = ctypes.c_void_p()
-        self._ask(
+        self.ask(
             f"a kernel could not be loaded on {self.device}", "cuKernelGetFunction", ctypes.byref(function), self.kernel
         )
 
     def _set(self, attribute: int, value: int) -> None:
         problem = f"the driver did not take attribute {attribute} = {value} on {self.device}"
-        self._ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
+        self.ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
 
-    def _ask(self, problem: str, function: str, *args: object) -> None:
+    def ask(self, problem: str, function: str, *args: object) -> None:
+        """Call a function of the driver with this kernel's handle among its arguments; `problem` begins its error."""
         driver = self._library.driver
         with self._library:
             code = driver.call[function](*args)
@@ -316,6 +287,8 @@ class LoadedLibrary:
     def choices(self) -> dict[int, Choice]:
         """What each GPU takes, and why, by its ordinal."""
         if self._choices is None:
+            from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
+
             self._choices = survey(self._head, self.driver)
         return self._choices
 
@@ -466,13 +439,3 @@ def _is_synchronous() -> bool:
     from aotcuda.runtime.streams import launches_wait  # noqa: PLC0415 (for who looks for a fault)
 
     return launches_wait()
-
-
-def survey(manifest: Head, driver: Driver) -> dict[int, Choice]:
-    """What each GPU of this machine takes."""
-    from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (few launches have to choose)
-
-    return {
-        device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))
-        for device in driver.devices
-    }

@@ -2,8 +2,8 @@
 
 Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
 
-A `Loader` has the lock, what is loaded, and where images come from: a `Source`, which is `Packaged` for what a wheel
-brought (`aotcuda.runtime.origins` has the others).
+A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.source.Source`, which is
+`Packaged` for what a wheel brought (`aotcuda.runtime.origins` has the others).
 """
 
 from __future__ import annotations
@@ -17,73 +17,21 @@ from aotcuda import manifest as manifests
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Protocol
+    from typing import Any
 
     from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.images.choice import Choice, Tier
-    from aotcuda.runtime.jit.fallback import Buildable, Fallback
+    from aotcuda.runtime.edits import Edits
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.jit.fallback import Case, Compiled, Fallback
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.source import Source
+    from aotcuda.runtime.unloading import Leaving
 
-    class Source(Protocol):
-        """Where a module's images come from.
-
-        Attributes:
-            name: The module's name.
-            package_root: The folder that holds its package.
-            is_editable: Whether launches hold the images against their sources.
-        """
-
-        name: str
-        package_root: str
-        is_editable: bool
-
-        @property
-        def is_read(self) -> bool:
-            """Whether the manifest was read."""
-
-        def outline(self, fallback: OnDemand) -> Outline:
-            """The manifest of the images, as far as it was asked for."""
-
-        def load(self, fallback: OnDemand) -> LoadedLibrary:
-            """The images, loaded once more."""
-
-        @property
-        def setting(self) -> str:
-            """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""
-
-        def recipe(self) -> Recipe | None:
-            """What the fallback builds from; None if there is nothing."""
-
-        def packaged_choice(self, device: Device) -> Choice | None:
-            """What a GPU takes, or why it takes nothing, going by what is packaged alone; None if nothing was."""
-
-
-_PATIENCE = 100
-"""Milliseconds that an unload waits for launches of other threads."""
-
-
-class OnDemand:
-    """The JIT fallback of a module, made when it is first asked for: few programs ever need it."""
-
-    __slots__ = ("_lock", "_module", "made")
-
-    def __init__(self, module: Buildable) -> None:
-        self._module = module
-        self._lock = RLock()
-        self.made: Fallback | None = None
-
-    def get(self) -> Fallback:
-        """The fallback."""
-        if self.made is None:
-            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (see above)
-
-            with self._lock:
-                self.made = self.made or Fallback(self._module)
-        return self.made
+    MakesFallback = Callable[[], Fallback]
 
 
 class Packaged:
@@ -100,15 +48,22 @@ class Packaged:
         self._lock = RLock()
         self._outline: Outline | None = None
 
-    def outline(self, _fallback: OnDemand | None = None) -> Outline:
+    def outline(self, _fallback: MakesFallback | None = None) -> Outline:
         """See Source."""
         if self._outline is None:
             with self._lock:
                 if self._outline is None:
-                    self._outline = manifests.outline(self._path, sha256=self._sha256, index=self._index)
+                    self._outline = self._read()
         return self._outline
 
-    def load(self, _fallback: OnDemand) -> LoadedLibrary:
+    def _read(self) -> Outline:
+        if self._index is None:
+            return manifests.Outline(manifests.read(self._path, sha256=self._sha256))
+        from aotcuda import manifest_parts  # noqa: PLC0415 (most manifests are short)
+
+        return manifest_parts.read(self._path, sha256=self._sha256, index=self._index)
+
+    def load(self, _fallback: MakesFallback) -> LoadedLibrary:
         """See Source."""
         from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415 (see above)
 
@@ -170,7 +125,6 @@ class Loader:
 
     Attributes:
         source: Where its images come from.
-        fallback: Its JIT fallback.
         current: What is loaded; None until something needs it. One that was read may be out of use a moment later.
         asks: Whether `ready` has to be asked at each launch.
         leaving: Images that are out of use, and stay in the driver until launches of them have ended.
@@ -179,14 +133,14 @@ class Loader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.asks = source.is_editable
-        self.fallback = OnDemand(source)
         self.current: Loaded | None = None
-        self.leaving: list[tuple[list[LoadedLibrary], list[Loaded]]] = []
+        self.leaving: list[Leaving] = []
         self._lock = RLock()
         self._replaced: list[Loaded] = []  # launches of them may still be under way
-        self._aside: LoadedLibrary | None = None  # the first images, while edited sources are launched in their place
         self._launched: Outline | None = None
-        self._sources: Sources | None = None
+        self._edits: Edits | None = None
+        self._fallback: Fallback | None = None
+        self._making_fallback = RLock()  # not the lock above, which a thread holds while it compiles
         self._kept: dict[str, Kept] = {}
 
     @property
@@ -208,55 +162,36 @@ class Loader:
         """The manifest of the images that were launched last; before there are any, the module's own."""
         return self._launched or self.outline
 
+    @property
+    def compiled(self) -> dict[tuple[Case, tuple[int, int]], Compiled]:
+        """What the JIT fallback has compiled, as `Fallback.loaded` has it."""
+        return dict(self._fallback.loaded) if self._fallback is not None else {}
+
+    def fallback(self) -> Fallback:
+        """The JIT fallback, made when it is first asked for: few programs ever need it."""
+        if self._fallback is None:
+            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (see above)
+
+            with self._making_fallback:
+                self._fallback = self._fallback or Fallback(self.source)
+        return self._fallback
+
+    def edits(self) -> Edits:
+        """What was edited of an editable install's sources since the images were built."""
+        if self._edits is None:
+            from aotcuda.runtime.edits import Edits  # noqa: PLC0415 (wheels have none)
+
+            with self._lock:
+                self._edits = self._edits or Edits(self.source, self.fallback)
+        return self._edits
+
     def kept(self, name: str) -> Kept:
         """What the kernel of this name keeps."""
         return self._kept.setdefault(name, Kept())
 
-    def choices(self) -> dict[int, Choice]:
-        """What each GPU of this machine takes, and why, by the GPU's ordinal.
-
-        Raises:
-            RuntimeUnavailableError: There is no driver or no GPU.
-            CudaError: The driver cannot be started.
-        """
-        loaded = self.current  # another thread may unload it
-        if loaded is not None:
-            return dict(loaded.library.choices)
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.loaded_library import survey  # noqa: PLC0415
-
-        return survey(self.outline.head, drivers.get())
-
-    def tiers(self) -> dict[str, list[Tier]]:
-        """What each overload of each kernel takes on each GPU; errors as for `choices`."""
-        from aotcuda.runtime.images.choice import Tier  # noqa: PLC0415 (see above)
-
-        loaded = self.current
-        compiled = self.fallback.made.loaded if self.fallback.made is not None else {}
-        manifest = (loaded.outline if loaded is not None else self.outline).whole()
-        found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
-        for choice in self.choices().values():
-            taken = choice
-            whole = compiled.get(((None, None), choice.capability))
-            if choice.arch is None and whole is not None:
-                taken = whole.choice
-            for kernel in manifest["kernels"]:
-                found[kernel["name"]] += [Tier(overload["signature"], taken) for overload in kernel["overloads"]]
-        for ((name, signature), _), one in list(compiled.items()):
-            if name is not None and signature is not None:
-                found.setdefault(name, []).append(Tier(signature, one.choice))
-        return found
-
     def is_read(self) -> bool:
         """Whether the manifest was read."""
         return self.source.is_read
-
-    def changed(self) -> str | None:
-        """What was edited since the images were built, None if nothing was."""
-        found = self._sources
-        if found is None:
-            found = self._sources = self._sources_of(self.manifest)
-        return found.changed()
 
     def ready(self) -> Loaded:
         """The images, loaded and up to date; every launch asks for them.
@@ -275,7 +210,9 @@ class Loader:
         if not self.asks:
             return loaded
         with self._lock:  # of threads that find an edit, one has it compiled, and the others wait
-            return self._of_today(self.current or self._load())
+            loaded = self.current or self._load()
+            other = self.edits().in_place_of(loaded)
+            return loaded if other is None else self._launch(*other)
 
     def enter(self, loaded: Loaded, addresses: Sequence[int]) -> int:
         """`LoadedLibrary.enter`; if a setup callback raises, all is unloaded, and the next launch starts anew."""
@@ -302,7 +239,7 @@ class Loader:
                 loaded.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
-        """What an import with `load = "import"` does: read, check and load; what the machine lacks is no error yet.
+        """Read, check and load at import; what the machine lacks is no error yet.
 
         Raises:
             ManifestError: The manifest or the fatbin is missing, altered or of a newer format version.
@@ -319,44 +256,29 @@ class Loader:
             self.enter(loaded, ())
 
     def unload(self) -> None:
-        """Take the images out of the driver, once the kernels that were launched have ended. A launch loads them again.
-
-        Other threads may launch meanwhile. Launches that they are in the midst of come first; those that take longer
-        than a tenth of a second keep the images loaded, and the next launch or `unload` takes them out.
+        """Put the images out of use, and take them out of the driver once launches of them have ended.
 
         Raises:
             CallbackError: A teardown callback raised; the images are gone all the same.
             CudaError: The driver refuses.
         """
+        from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
+
         with self._lock:
             self._retire()
-        if self.sweep():
-            return
-        from time import sleep  # noqa: PLC0415 (few come here)
-
-        for _ in range(_PATIENCE):
-            sleep(0.001)
-            if self.sweep():
-                return
+        unloading.persist(self.sweep)
 
     def sweep(self) -> bool:
         """Take images that are out of use out of the driver, unless launches of them are under way; whether all went.
 
         Errors as for `unload`.
         """
+        from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
+
         with self._lock:
-            leaving, self.leaving = self.leaving, []
-            error: Exception | None = None
-            for item in leaving:
-                libraries, users = item
-                if not all([each.is_idle() for each in libraries] + [each.is_idle() for each in users]):
-                    self.leaving.append(item)
-                    continue
-                for library in libraries:
-                    try:
-                        library.unload()
-                    except Exception as problem:  # noqa: BLE001 (raised below: the others must go too)
-                        error = error or problem
+            leaving, self.leaving = self.leaving, []  # to which a teardown callback may add
+            staying, error = unloading.take_out(leaving)
+            self.leaving += staying
             if error is not None:
                 raise error
             return not self.leaving
@@ -378,39 +300,10 @@ class Loader:
                 except (errors.DriverTooOldError, errors.NoImageError) as error:
                     if early:  # an import never compiles
                         raise
-                    compiled = self.fallback.get().compiled((None, None), drivers.get().devices[0], error)
-                    return self._launch(compiled.library, manifests.Outline.of(compiled.manifest))
+                    compiled = self.fallback().compiled((None, None), drivers.get().devices[0], error)
+                    return self._launch(compiled.library, manifests.Outline(compiled.manifest))
                 return self._launch(library, outline)
             return self.current
-
-    def _of_today(self, loaded: Loaded) -> Loaded:
-        """What is to be launched for the sources as they are now: what is loaded, or what replaces it.
-
-        Raises:
-            StaleBuildError: The sources were edited, and the JIT fallback may not or cannot compile them.
-        """
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-
-        changed = self.changed()
-        if changed is None:
-            if loaded.sources is None:
-                return loaded
-            library = self._aside or self.source.load(self.fallback)  # the edit was taken back
-            self.fallback.get().forget()
-            self._aside = None
-            return self._launch(library, self.outline)
-        if loaded.sources is None:
-            self._aside = loaded.library
-        elif loaded.sources.changed() is None:
-            return loaded
-        message = f"{self.source.name} was built before {changed}; build it again: pip install -e ."
-        driver = drivers.get()
-        gpu = driver.devices[driver.current_device() or 0]
-        fallback = self.fallback.get()
-        fallback.forget()
-        compiled = fallback.compiled((None, None), gpu, errors.StaleBuildError(message))
-        sources = self._sources_of(compiled.manifest)
-        return self._launch(compiled.library, manifests.Outline.of(compiled.manifest), sources)
 
     def _launch(self, library: LoadedLibrary, outline: Outline, sources: Sources | None = None) -> Loaded:
         """From now on launch these images, in place of the ones launched so far."""
@@ -428,10 +321,11 @@ class Loader:
         loaded, self.current = self.current, None
         if loaded is None:
             return
-        libraries = [loaded.library] if self._aside is None else [loaded.library, self._aside]
-        if self.fallback.made is not None:
-            libraries += self.fallback.made.withdraw()
-        self._aside = self._sources = None
+        libraries = [loaded.library]
+        if self._edits is not None:
+            libraries += self._edits.withdraw()
+        if self._fallback is not None:
+            libraries += self._fallback.withdraw()
         libraries = list(dict.fromkeys(libraries))
         for library in libraries:
             library.close()
@@ -444,8 +338,3 @@ class Loader:
         self._replaced.append(loaded)
         for kept in list(self._kept.values()):
             kept.clear()
-
-    def _sources_of(self, manifest: Manifest) -> Sources:
-        from aotcuda.runtime.jit.sources import Sources  # noqa: PLC0415 (only editable installs come here)
-
-        return Sources(self.source.package_root, manifest)

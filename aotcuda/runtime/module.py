@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.loaded_library import LoadedLibrary
-    from aotcuda.runtime.loader import Loader, Source
+    from aotcuda.runtime.loader import Loader
     from aotcuda.runtime.simulator import Simulator
+    from aotcuda.runtime.source import Source
 
 _LOADS = ("import", "first-use")
 
@@ -105,7 +106,9 @@ class Module:
             RuntimeUnavailableError: There is no driver or no GPU.
             CudaError: The driver cannot be started.
         """
-        return self._loader.choices()
+        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+
+        return module_attributes.choices(self._loader)
 
     @property
     def tiers(self) -> dict[str, list[Tier]]:
@@ -113,7 +116,9 @@ class Module:
 
         Errors as for `chosen`.
         """
-        return self._loader.tiers()
+        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+
+        return module_attributes.tiers(self._loader)
 
     @property
     def package_root(self) -> str:
@@ -132,16 +137,9 @@ class Module:
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
         """
-        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (likewise)
-        from aotcuda.runtime import streams  # noqa: PLC0415 (not before it is asked for)
+        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
-        if self.editable:
-            return "none: each launch of an editable install looks at its sources"
-        library = self.library
-        if library.synchronous if library is not None else streams.launches_wait():
-            return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
-        problem = extension.why_not()
-        return "in C" if problem is None else f"in Python: {problem}"
+        return module_attributes.fast_path(self._loader)
 
     def choice_for(self, capability: tuple[int, int] | str, driver: tuple[int, int] | None = None) -> Choice:
         """What a GPU of some compute capability would take; it need not be there.
@@ -153,11 +151,9 @@ class Module:
         Raises:
             ValueError: A string that is no target.
         """
-        from aotcuda import arch  # noqa: PLC0415 (not before it is asked for)
-        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (likewise)
+        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
-        pair = arch.parse(capability).capability if isinstance(capability, str) else capability
-        return choose(self._loader.outline.head, pair, driver=driver)
+        return module_attributes.choice_for(self._loader, capability, driver)
 
     def attribute(self, name: str) -> object:
         """The generated module's `__getattr__`: a kernel or function, kept as an ordinary attribute from then on.
@@ -221,13 +217,6 @@ class Module:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (load = "first-use" needs none)
-
-        # What launches will need, where there are to be any: after the driver's start, imports take twice as long.
-        if self._loader.outline.names and drivers.installed_version() is not None:
-            from aotcuda.runtime import fast, kernel, launch_config, launcher  # noqa: F401, PLC0415
-            from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
-
         self._loader.load_early()
 
     def forget_names(self) -> None:
@@ -242,14 +231,9 @@ class Module:
     def __repr__(self) -> str:
         if self._made is None or not self._made.is_read():
             return f"<aotcuda.Module {self.name}, not read yet>"
-        state = "not loaded"
-        library = self.library
-        if library is not None:
-            state = "; ".join([*map(str, library.choices.values()), f"fast path {self.fast_path}"])
-        if self.editable and (changed := self._loader.changed()):
-            state += f"; out of date: {changed}"
-        counts = f"{len(self._loader.outline.names)} kernels, {len(self.manifest['functions'])} functions"
-        return f"<aotcuda.Module {self.name}: {counts}; {state}>"
+        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+
+        return module_attributes.shown(self._made)
 
     @property
     def _loader(self) -> Loader:
@@ -309,18 +293,13 @@ class Module:
         return self._kernels.setdefault(name, kind(name, self._loader))
 
     def _make_functions(self) -> None:
-        from aotcuda.manifest import overloaded  # noqa: PLC0415 (as in _kernel)
-        from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup, Linkable  # noqa: PLC0415
+        from aotcuda.runtime import device_function  # noqa: PLC0415 (few programs have any)
 
-        _picklable(DeviceFunction, DeviceFunctionGroup)
-        manifest = self.manifest
-        linked = Linkable(self.name, self.path, manifest)
+        _picklable(device_function.DeviceFunction, device_function.DeviceFunctionGroup)
+        functions, groups = device_function.exported(self.name, self.path, self.manifest)
         with self._lock:
             if self._functions is None:
-                self._groups = {
-                    name: DeviceFunctionGroup(linked, name, records) for name, records in overloaded(manifest).items()
-                }
-                self._functions = {record["name"]: DeviceFunction(linked, record) for record in manifest["functions"]}
+                self._functions, self._groups = functions, groups
 
     def _unknown(self, name: str) -> AttributeError:
         from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
@@ -356,7 +335,10 @@ def load(
         ConfigError: `AOTCUDA_LOAD` has an unknown value.
     """
     if manifest is None:
-        return _imported(name)
+        from aotcuda.runtime import by_name  # noqa: PLC0415 (not for an import)
+
+        found: Module = by_name.find(name, Module)
+        return found
     generated = sys.modules[name]
     namespace = vars(generated)
     previous = namespace.get("__aotcuda__")
@@ -376,63 +358,6 @@ def load(
     if chosen == "import" and not is_simulated():
         module.load_early()
     return module
-
-
-def _imported(name: str) -> Module:
-    try:
-        __import__(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        made = _unbuilt(name)
-        if made is None:
-            from aotcuda import missing_hook  # noqa: PLC0415 (likewise)
-
-            package = name.rpartition(".")[0]
-            message = (
-                f"there is no module {name} in the package {package}. If it was built without aotcuda's hook, "
-                f"{missing_hook.ADVICE} (HATCH_BUILD_NO_HOOKS leaves hooks out too); or ship its pyproject.toml in the "
-                "package, which the module can be made from"
-            )
-            raise ModuleNotFoundError(message, name=name) from None
-        return made
-    module = vars(sys.modules[name]).get("__aotcuda__")
-    if not isinstance(module, Module):
-        from aotcuda.errors import ManifestError  # noqa: PLC0415 (likewise)
-
-        message = f"{name} is no module that aotcuda generated; it has no manifest"
-        raise ManifestError(message)
-    return module
-
-
-def _unbuilt(name: str) -> Module | None:
-    """A module of a source tree that was never built, made from the tree that its package lies in.
-
-    There is no import hook: `import mypkg.kernels` fails as it must, because there is no such file. Once the module was
-    made, it is there for everybody. The package is imported. None if no pyproject.toml names the module.
-    """
-    from types import ModuleType  # noqa: PLC0415 (few come here)
-
-    from aotcuda.runtime.jit import recipe  # noqa: PLC0415
-
-    package, _, stem = name.rpartition(".")
-    if not package:
-        return None
-    __import__(package)
-    for folder in list(getattr(sys.modules[package], "__path__", ())):
-        root = os.path.abspath(folder)
-        for _ in package.split("."):
-            root = os.path.dirname(root)
-        found = recipe.project(name, root)
-        if found is not None:
-            generated = ModuleType(name, f"Made by aotcuda.load from {found.root}.")
-            path = os.path.join(root, f"{name.replace('.', os.sep)}.aotcuda", "manifest.json")
-            module = Module(name, vars(generated), path, None, editable=True, unbuilt=found)
-            vars(generated).update(__aotcuda__=module, __getattr__=module.attribute, __dir__=module.names)
-            sys.modules[name] = generated
-            setattr(sys.modules[package], stem, generated)
-            return module
-    return None
 
 
 def _picklable(*kinds: type) -> None:

@@ -10,13 +10,14 @@ from aotcuda.runtime.loader import Packaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aotcuda.manifest import Outline
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.jit.fallback import Compiled
+    from aotcuda.runtime.jit.fallback import Compiled, Fallback
     from aotcuda.runtime.jit.recipe import Recipe
     from aotcuda.runtime.loaded_library import LoadedLibrary
-    from aotcuda.runtime.loader import OnDemand
 
 
 class Editable(Packaged):
@@ -44,14 +45,14 @@ class Unbuilt:
         self._lock = RLock()
         self._outline: Outline | None = None
 
-    def outline(self, fallback: OnDemand) -> Outline:
+    def outline(self, fallback: Callable[[], Fallback]) -> Outline:
         """See Source."""
         with self._lock:
             if self._outline is None:
-                self._outline = manifests.Outline.of(self._first(fallback).manifest)
+                self._outline = manifests.Outline(self._first(fallback).manifest)
             return self._outline
 
-    def load(self, fallback: OnDemand) -> LoadedLibrary:
+    def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
         """See Source."""
         return self._first(fallback).library
 
@@ -75,7 +76,7 @@ class Unbuilt:
         """See Source."""
         return None
 
-    def _first(self, fallback: OnDemand) -> Compiled:
+    def _first(self, fallback: Callable[[], Fallback]) -> Compiled:
         from aotcuda import missing_hook  # noqa: PLC0415 (only who builds comes here)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.jit.recipe import PYPROJECT  # noqa: PLC0415
@@ -88,4 +89,4 @@ class Unbuilt:
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 
         cause = NoImageError(f"{self.name} was never built, though {where} names it; {advice}: pip install -e .")
-        return fallback.get().compiled((None, None), gpu, cause)
+        return fallback().compiled((None, None), gpu, cause)

@@ -15,6 +15,7 @@ from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from aotcuda.runtime.driver import Driver
@@ -31,6 +32,24 @@ _NO_TIMING = 2
 _CAPTURE_IMPLICIT = 906
 _VARIABLE = "AOTCUDA_SYNCHRONIZE"
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+
+
+class Ready(int):
+    """The handle of a stream that a launch has to wait for, since an array's data is on it.
+
+    Attributes:
+        mutual: Whether that stream then has to wait for the launch, too.
+    """
+
+    __slots__ = ()
+    mutual = False
+
+
+class MutuallyReady(Ready):
+    """As `Ready`, where the array's protocol demands both."""
+
+    __slots__ = ()
+    mutual = True
 
 
 def handle(stream: object) -> int | None:
@@ -140,6 +159,25 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
         driver.check(driver.call["cuStreamWaitEvent"](after, event, 0), problem)
     finally:
         driver.call["cuEventDestroy_v2"](event)  # the driver keeps it until the wait is over
+
+
+def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: str, *, launched: bool) -> None:
+    """Make a launch of kernel `where` wait for the streams that are `pending`; once it is `launched`, those for it.
+
+    Errors as for `order`.
+    """
+    found: dict[int, Ready] = {}  # each once
+    for item in pending:
+        if isinstance(item, Ready):
+            key = item or LEGACY  # which is one stream by two handles
+            if key not in found or item.mutual:
+                found[key] = item
+    for ready in found.values():
+        what = f"{where}: an argument's data is on stream {ready:#x}"
+        if not launched:
+            order(driver, ready, stream, what)
+        elif ready.mutual or is_captured(driver, ready):  # what joined a capture has to come back to it
+            order(driver, stream, ready, what)
 
 
 def launches_wait() -> bool:

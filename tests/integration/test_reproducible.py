@@ -71,6 +71,17 @@ def test_line_information_does_not_tell_where_the_project_lay(tmp_path: Path) ->
     assert re.findall(r'\.file\s+\d+ "(.*)"', ptx) == ["flat/_kernels.py"]
 
 
+def test_it_does_not_matter_whether_scipy_is_installed(tmp_path: Path) -> None:
+    package = tmp_path / "installed" / "scipy"
+    (package / "linalg").mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "1.17.0"\n')
+    (package / "linalg" / "__init__.py").write_text('raise SystemExit("SciPy was imported")\n')
+    (package / "linalg" / "cython_blas.py").write_text("")
+    without = build_wheel(projects.copy("flat", tmp_path / "flat")).read_bytes()
+    beside = build_wheel(projects.copy("flat", tmp_path / "beside"), PYTHONPATH=str(package.parent)).read_bytes()
+    assert beside == without
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

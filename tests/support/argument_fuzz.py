@@ -134,7 +134,7 @@ class Fuzz:
         _learning[:] = [path != "general"]
         fast_extension._found[:] = [self._extension if path == "extension" else None]
         loader = Loader(self._module._loader.source)
-        outline = manifest.Outline.of({**self._module.manifest, "kernels": [case.record]})
+        outline = manifest.Outline({**self._module.manifest, "kernels": [case.record]})
         loader._launch(self._module.ready(), outline)
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
 

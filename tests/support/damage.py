@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aotcuda import manifest as manifests
-from aotcuda import manifest_index
+from aotcuda import manifest_index, manifest_parts
 from aotcuda.cli import main
 from aotcuda.errors import AotcudaError, ManifestError
 from aotcuda.inspect.collect import collect
@@ -202,8 +202,8 @@ def _read_index(data: bytes) -> str:
     """The same of an index: the kernels that it leads to, and what inspection holds it against."""
     text, _ = indexed()
     try:
-        found = manifests.parse_index(data, "index.json")
-        outline = manifests.Outline(found, text, "manifest.json")
+        found = manifest_parts.parse_index(data, "index.json")
+        outline = manifest_parts.Parts(found, text, "manifest.json")
         assert all(outline.kernel(name) for name in outline.names)
         manifest_index.check(manifests.parse(text, "manifest.json"), text, "manifest.json", found)
     except ManifestError as error:

@@ -32,7 +32,7 @@ TRUTHFUL = (
 )  # whose attributes are their own library's: they agree with each other
 CURRENT = {"cupy": 0, "torch": 0}  # their current streams
 EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
-_TORCH = {text: name for name, text in arrays._TORCH.items()}
+_TORCH = {text: name for name, text in arrays.TORCH.items()}
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 

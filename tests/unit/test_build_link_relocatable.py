@@ -130,6 +130,10 @@ def test_groups_are_shared_out_once_each_and_some_for_every_process(kernels: int
     assert sorted(f"{key}" for share in shares for key in share) == sorted(f"{key}" for one in given for key in one)
     assert all(shares)
     assert len(shares) >= min(jobs, kernels * targets)
+    sizes = [sum(len(group) for group, _ in share) for share in shares]
+    if kernels >= jobs:  # so that processes have nothing more to do at about the same time
+        assert max(sizes) <= max(sum(sizes) // (2 * jobs) + 1, steps._MOST)
+        assert sizes[-1] <= steps._MOST
 
 
 @pytest.mark.parametrize("kernels", [0, 1, 3, 4, 50, 1000])

@@ -107,7 +107,7 @@ def test_a_pipe_is_no_manifest_and_is_not_waited_for(folder):
 
 @pytest.mark.parametrize("data", [b" " * (manifest.LARGEST + 1), b"[" * 1_000_001, b"," * 2_000_001])
 def test_what_is_too_much_is_not_decoded(data, monkeypatch):
-    monkeypatch.setattr(manifest, "_decoded", lambda _: pytest.fail("it was decoded"))
+    monkeypatch.setattr(manifest, "decoded", lambda _: pytest.fail("it was decoded"))
     with pytest.raises(ManifestError, match=r"^manifest\.json is no manifest: .* bytes are more than it may have"):
         manifest.parse(data, "manifest.json")
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from aotcuda import cli, manifest, manifest_index
+from aotcuda import cli, manifest, manifest_index, manifest_parts
 from aotcuda.errors import ManifestError
 from aotcuda.runtime.images.choice import choose
 from support import manifests
@@ -32,7 +32,7 @@ def files(folder):
 def outline(folder):
     data, index = files(folder)
     path = str(folder / manifest.FILE_NAME)
-    return manifest.outline(path, sha256=manifest.digest(data), index=manifest.digest(index))
+    return manifest_parts.read(path, sha256=manifest.digest(data), index=manifest.digest(index))
 
 
 def test_every_part_says_what_the_whole_says(folder):
@@ -68,7 +68,7 @@ def test_a_choice_by_the_index_is_the_one_by_the_whole(tmp_path):
 
 def test_a_whole_manifest_answers_alike(folder):
     whole = json.loads(files(folder)[0])
-    found = manifest.Outline.of(whole)
+    found = manifest.Outline(whole)
     assert (found.head, found.whole()) == (whole, whole)
     assert [found.kernel(name) for name in found.names] == whole["kernels"]
     assert found.kernel("nothing") is None
@@ -94,7 +94,7 @@ def test_names_that_look_like_the_file_s_own_marks_are_text_in_it():
     whole = manifests.whole(kernels=[odd, *KERNELS], generator='\n "kernels": [\n', handle="\n ],\n")
     data = manifest.dump(whole)
     index = json.loads(manifest_index.make(whole, data))
-    found = manifest.Outline(index, data, "manifest.json")
+    found = manifest_parts.Parts(index, data, "manifest.json")
     assert [found.kernel(name) for name in found.names] == [odd, *KERNELS]
 
 
@@ -116,13 +116,13 @@ def test_equal_manifests_have_equal_indices(folder, tmp_path):
 def decoded(monkeypatch):
     """The sizes of what is taken apart from now on."""
     sizes = []
-    real = manifest._decoded
+    real = manifest.decoded
 
     def noted(data):
         sizes.append(len(data))
         return real(data)
 
-    monkeypatch.setattr(manifest, "_decoded", noted)
+    monkeypatch.setattr(manifest, "decoded", noted)
     return sizes
 
 
@@ -179,7 +179,7 @@ def test_a_manifest_with_an_index_that_is_a_pipe_is_not_waited_for(folder):
     (folder / manifest.FILE_NAME).unlink()
     os.mkfifo(folder / manifest.FILE_NAME)
     with pytest.raises(ManifestError, match=r"manifest\.json cannot be read \(it is no regular file\); install"):
-        manifest.outline(str(folder / manifest.FILE_NAME), sha256=digests[0], index=digests[1])
+        manifest_parts.read(str(folder / manifest.FILE_NAME), sha256=digests[0], index=digests[1])
 
 
 def test_the_index_s_name_is_not_listed(cuda):

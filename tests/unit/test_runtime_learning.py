@@ -18,7 +18,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays, parameters
-from aotcuda.runtime.fast import cupy_layout, torch_bits
+from aotcuda.runtime.fast import cupy_layout, torch_layout
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
@@ -236,40 +236,57 @@ def test_tests_of_the_fast_paths_fail_where_nothing_is_learnt(module, errors):
     assert errors.count(module) > 30
 
 
-def torch_with_bits(*, keys_agree=True):
-    """PyTorch's tensors as they lie in memory: a pointer in the object leads to where the word of their bits is."""
-    negative, conjugate, word = 1 << 32, 1 << 31, 0x9400010001
+NEGATIVE, CONJUGATE, KEYS, INFERENCE = 1 << 32, 1 << 31, 0x9400010001, 1 << 20
+CLASS = 1
+"""The first word of what a tensor is in C++: here of an object of Python's, where it is how many refer to that."""
+
+
+def torch_in_memory(*, keys_agree=True):
+    """PyTorch's tensors as they lie in memory, and what makes one of a state and what else it has there.
+
+    A pointer in the object leads to the words of a tensor, and one of these to its storage.
+    """
 
     class TensorBase:
-        __slots__ = ("implementation",)
+        __slots__ = ("implementation", "kept", "others")
 
-        def __init__(self, keys):
-            self.implementation = struct.pack("Q", keys)  # bytes: an object with the word in it
+        def __init__(self, state=F4, *, class_=CLASS, keys=KEYS, dtype=6, flag=0):
+            sizes, itemsize = state.shape, 4
+            steps = libraries._strides(state)
+            words = [
+                *sizes[:5],
+                *[9] * (5 - len(sizes)),
+                *[step // itemsize for step in steps[:5]],
+                *[9] * (5 - len(steps)),
+            ]
+            self.kept = struct.pack("QQ7xB", 5, state.address - 3 * itemsize, flag)  # bytes: an object with these in it
+            self.implementation = struct.pack("Qqq10qHQ", id(self.kept) + 32, 3, len(sizes), *words, dtype, keys)
+            self.others = [self.implementation] * (class_ - CLASS)
 
-        keys = property(lambda self: struct.unpack("Q", self.implementation)[0])
+        keys = property(lambda self: struct.unpack_from("Q", self.implementation, len(self.implementation) - 8)[0])
         _cdata = property(lambda self: id(self.implementation))
 
         def is_neg(self):
-            return bool(self.keys & negative)
+            return bool(self.keys & NEGATIVE)
 
         def is_conj(self):
-            return bool(self.keys & conjugate)
+            return bool(self.keys & CONJUGATE)
 
         def conj(self):
-            return TensorBase(self.keys ^ conjugate)
+            return TensorBase(keys=self.keys ^ CONJUGATE)
 
-        imag = property(lambda self: TensorBase(self.keys & ~conjugate | negative))
+        imag = property(lambda self: TensorBase(keys=self.keys & ~CONJUGATE | NEGATIVE))
 
     def told(number):
         return types.SimpleNamespace(raw_repr=lambda: number)
 
     torch = sys.modules["torch"]
     torch.complex64 = "complex64"
-    torch.empty = lambda _size, dtype="", **_device: TensorBase(word + bool(dtype))
-    torch._neg_view = lambda tensor: TensorBase(tensor.keys | negative)
+    torch.empty = lambda _size, dtype="", **_device: TensorBase(keys=KEYS + bool(dtype))
+    torch._neg_view = lambda tensor: TensorBase(keys=tensor.keys | NEGATIVE)
     torch._C.TensorBase = TensorBase
     torch._C._dispatch_keys = lambda tensor: told(tensor.keys if keys_agree else tensor.keys + 1)
-    torch._C.DispatchKey = types.SimpleNamespace(Negative=negative, Conjugate=conjugate)
+    torch._C.DispatchKey = types.SimpleNamespace(Negative=NEGATIVE, Conjugate=CONJUGATE)
     torch._C.DispatchKeySet = told
     fake = vars(libraries.ExchangeTensor)
     own = {name: value for name, value in fake.items() if name not in ("__dict__", "__weakref__", "is_neg", "is_conj")}
@@ -277,40 +294,152 @@ def torch_with_bits(*, keys_agree=True):
     tensor.__module__ = "torch"
     tensor.is_neg, tensor.is_conj = TensorBase.is_neg, TensorBase.is_conj
 
-    def make(keys=0):
-        made = tensor(libraries._Told((F4,)))
-        TensorBase.__init__(made, word + keys)
+    def make(state=F4, told=None, **memory):
+        made = tensor(libraries._Told((told or state,)))
+        TensorBase.__init__(made, state, **memory)
         return made
 
-    return make, negative, conjugate
+    return make
 
 
-@pytest.mark.parametrize("keys_agree", [True, False])
-def test_lazy_negatives_are_told_by_the_word_that_says_so(cuda, installed, extension_module, monkeypatch, keys_agree):
+@pytest.fixture(name="tensors_in_memory", scope="module")
+def _tensors_in_memory(extension_module):
+    """What makes them, where the extension has been told their places; it keeps the first ones that it is told."""
+    with contextmanager(libraries.installed)():
+        make = torch_in_memory()
+        bits = torch_layout.find_bits()
+    assert bits[3] == NEGATIVE | CONJUGATE
+    extension_module.set_torch_bits(*bits)
+    numbers = bytearray(2 * torch_layout.MOST_DTYPES)
+    numbers[12:14] = 2, 32
+    at = [32 + 8 * word for word in range(14)]
+    places = (at[0], 8, 23, at[1], at[2], at[8], at[13])
+    with pytest.raises(ValueError, match="another number"):
+        extension_module.set_torch_layout(*places, b"", CLASS, KEYS, INFERENCE)
+    extension_module.set_torch_layout(*places, bytes(numbers), CLASS, KEYS, INFERENCE)
+    return make
+
+
+def in_rows(shape, strides=None, **state):
+    return State("<f4", shape, strides, 0x2000, **state)
+
+
+@pytest.mark.parametrize(
+    ("state", "memory"),
+    [
+        (in_rows((4,)), {}),
+        (in_rows((4,)), {"keys": KEYS ^ INFERENCE}),
+        (in_rows((1,), (400,)), {}),
+        (in_rows((3, 5)), {}),
+        (in_rows((3, 5), (4, 12)), {}),
+        (in_rows((3, 5), (80, 8)), {}),
+        (in_rows((3, 5), (0, 4)), {}),
+        (in_rows(()), {}),
+        (in_rows((1, 2, 1, 2, 3)), {}),
+    ],
+)
+def test_tensors_are_read_from_memory_as_by_the_exchange(
+    cuda, installed, extension_module, monkeypatch, tensors_in_memory, state, memory
+):
     monkeypatch.setattr(extension, "_found", [extension_module])
-    monkeypatch.setattr(torch_bits, "_asked", [])
-    make, negative, conjugate = torch_with_bits(keys_agree=keys_agree)
-    found = torch_bits.find()
-    assert (found is not None) is keys_agree
-    if found is not None:
-        assert found[3] == negative | conjugate
+    k = cuda.package(
+        kernel("k", f"void(float32[{','.join(':' * len(state.shape))}])" if state.shape else "void(float32[::1])")
+    ).k
+    make = tensors_in_memory
+    taken = state if state.shape else in_rows((4,))
+    for _ in range(2):
+        k[1, 1](make(taken))
+    libraries.EXCHANGED[0] = 0
+    other = State("<f4", (7,) * len(state.shape), address=0x9000)  # what the exchange would say
+    if not state.shape:
+        with pytest.raises(ArgumentError):
+            k[1, 1](make(state))
+        return
+    k[1, 1](make(state, other, **memory))
+    assert libraries.EXCHANGED[0] == 0
+    found = cuda.parameters()
+    k[1, 1](make(state, class_=5))
+    assert libraries.EXCHANGED[0] == 1
+    assert cuda.parameters() == found
+
+
+@pytest.mark.parametrize(
+    ("state", "memory"),
+    [
+        (F4, {"class_": CLASS + 1}),
+        (F4, {"keys": KEYS | 2}),
+        (F4, {"keys": KEYS & ~1}),
+        (F4, {"dtype": 7}),
+        (F4, {"dtype": 1000}),
+        (F4, {"flag": 1}),
+    ],
+)
+def test_what_has_it_otherwise_in_memory_is_asked(
+    cuda, installed, extension_module, monkeypatch, tensors_in_memory, state, memory
+):
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(2):
+        k[1, 1](tensors_in_memory())
+    libraries.EXCHANGED[0] = 0
+    k[1, 1](tensors_in_memory(in_rows((4,)), state, **memory))
+    assert libraries.EXCHANGED[0] == 1
+    assert np.frombuffer(cuda.parameters(), "<i8")[4] == state.address
+
+
+def test_a_tensor_of_no_elements_has_no_address_as_pytorch_tells(
+    cuda, installed, extension_module, monkeypatch, tensors_in_memory
+):
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    k = cuda.package(kernel("k", "void(float32[:,:])")).k
+    for state in (in_rows((2, 3)), in_rows((2, 3)), in_rows((3, 0))):
+        k[1, 1](tensors_in_memory(state))
+    assert np.frombuffer(cuda.parameters(), "<i8")[4] == 0
+
+
+def test_lazy_negatives_are_told_by_the_word_that_says_so(
+    cuda, installed, extension_module, monkeypatch, tensors_in_memory
+):
+    monkeypatch.setattr(extension, "_found", [extension_module])
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     asked = []
-    tensors = [make() for _ in range(3)]
-    type(tensors[0]).is_neg = lambda self: asked.append(self) or bool(self.keys & negative)
+    tensors = [tensors_in_memory(class_=5) for _ in range(3)]  # by the exchange
+    monkeypatch.setattr(type(tensors[0]), "is_neg", lambda self: asked.append(self) or bool(self.keys & NEGATIVE))
     for tensor in tensors:
         k[1, 1](tensor)
-    assert (tensors[2] in asked) is not keys_agree
-    with pytest.raises(ArgumentError, match="call resolve_conj"):
-        k[1, 1](make(negative))
+    assert tensors[2] not in asked
+    for memory in ({}, {"class_": 5}):
+        with pytest.raises(ArgumentError, match="call resolve_conj"):
+            k[1, 1](tensors_in_memory(keys=KEYS | NEGATIVE, **memory))
     assert len(cuda.launches()) == 3
 
 
+@pytest.mark.parametrize("library", ["exchange", "cupy"])
+def test_where_arrays_have_their_members_is_asked_after_many_launches(
+    cuda, installed, extension_module, monkeypatch, library
+):
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    asked = []
+    monkeypatch.setattr(cupy_layout, "tell", lambda _module, array: asked.append(array) or len(asked) > 1)
+    monkeypatch.setattr(torch_layout, "tell", lambda _module, array: asked.append(array))
+    k = cuda.package(kernel("k", "void(float32[::1],float32[::1])")).k
+    counts = []
+    for _ in range(100):
+        k[1, 1](*[array(library, F4) for _ in range(2)])
+        counts.append(len(asked))
+    assert counts[:30] == [0] * 30
+    assert counts[-1] == {"exchange": 1, "cupy": 2}[library]
+
+
 @pytest.mark.usefixtures("installed")
-def test_nothing_is_said_of_the_bits_of_another_pytorch():
-    torch_with_bits()
+def test_nothing_is_said_of_the_memory_of_another_pytorch():
+    torch_in_memory(keys_agree=False)
+    assert torch_layout.find_bits() is None
+    torch_in_memory()
+    bits = torch_layout.find_bits()
+    assert torch_layout.find(bits, sys.modules["torch"].empty(1)) is None  # which has no inference mode
     del sys.modules["torch"]._C.TensorBase
-    assert torch_bits.find() is None
+    assert torch_layout.find_bits() is None
 
 
 class MemoryPointer(bytes):

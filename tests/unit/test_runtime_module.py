@@ -153,7 +153,7 @@ class TestExports:
         assert list(inside.kernels) == ["axpy", "tiled"]
         assert list(inside.functions) == ["add_i32"]
         assert inside.manifest["module"] == "mypkg.kernels"
-        assert "2 kernels, 1 functions; GPU 0 (Stand-in A, compute capability 9.0) takes sm_90" in repr(inside)
+        assert "2 kernels, 1 function; GPU 0 (Stand-in A, compute capability 9.0) takes sm_90" in repr(inside)
         assert inside.choice_for((8, 6)).arch == "sm_80"
 
     def test_a_reload_reads_the_new_manifest(self, cuda, module):

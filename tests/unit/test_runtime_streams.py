@@ -295,15 +295,30 @@ def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current
             k[1, 1](array("cupy"))
 
 
-def test_events_are_kept_where_launches_wait_for_streams_in_c(cuda, current, path):
-    """One event serves all launches of a kernel; in Python each has its own, which is destroyed at once."""
+@pytest.mark.usefixtures("current")
+def test_events_are_kept_where_launches_wait_for_streams(cuda):
+    """One event serves all launches after the first one, which goes the general way and destroys its own."""
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(10):
         k[1, 1, 55](array("exchange"))
     used = {call["event"] for call in cuda.calls("cuEventRecord")}
     destroyed = used & {call["event"] for call in cuda.calls("cuEventDestroy")}  # what other tests left goes any time
-    assert (len(used), len(destroyed)) == ((2, 1) if path == "extension" else (10, 10))
+    assert (len(used), len(destroyed)) == (2, 1)
     assert ordered(cuda) == [(55, TORCH), ("launch", 55)] * 10
+
+
+@pytest.mark.usefixtures("current")
+def test_an_event_that_does_not_work_is_not_kept(cuda):
+    """It may be of another context."""
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(3):
+        k[1, 1, 55](array("exchange"))
+    kept = cuda.calls("cuEventRecord")[-1]["event"]
+    cuda.set(fail="cuStreamWaitEvent=400@4")
+    for _ in range(3):
+        k[1, 1, 55](array("exchange"))
+    assert kept in {call["event"] for call in cuda.calls("cuEventDestroy")}
+    assert len(cuda.launches()) == 6
 
 
 @pytest.mark.parametrize("function", ["cuEventRecord", "cuStreamWaitEvent"])

@@ -9,6 +9,7 @@ import aotcuda
 from aotcuda.errors import ConfigError, CudaError
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments import other_parameters, parameters
+from aotcuda.runtime.arguments.kind import Kind
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -106,7 +107,7 @@ class TestSet:
 
     def test_every_kind_of_parameter_can_be_told(self):
         for kind in (*parameters._KINDS.values(), *other_parameters.KINDS.values()):
-            assert type(kind).given is not parameters.Kind.given
+            assert type(kind).given is not Kind.given
 
     @pytest.mark.parametrize("form", ["memref", "empty", "scalar array"])
     def test_arrays_in_other_words_are_told_too(self, cuda, form):

@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime.fast import torch_bits
+from aotcuda.runtime.fast import torch_layout
 from support import manifests
 
 with warnings.catch_warnings():
@@ -223,7 +223,7 @@ def test_aotcuda_imports_no_pytorch():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
 def test_the_bits_of_lazy_tensors_are_where_they_were_found(dtype):
-    base, pointer, word, bits = torch_bits.find()
+    base, pointer, word, bits = torch_layout.find_bits()
     number = torch.ones(4, 4, dtype=dtype)
     views = [number, number[::2], number.T, torch._neg_view(number), torch.nn.Parameter(torch.ones(2)), number.conj()]
     if dtype.is_complex:
@@ -233,3 +233,96 @@ def test_the_bits_of_lazy_tensors_are_where_they_were_found(dtype):
         implementation = ctypes.c_void_p.from_address(id(view) + pointer).value
         found = ctypes.c_uint64.from_address(implementation + word).value
         assert bool(found & bits) is (view.is_neg() or view.is_conj())
+
+
+def _as_it_lies_in_memory(tensor, found):
+    """The address, the shape, the strides and DLPack's code and bits; None where the extension would ask."""
+    storage, data, flag, offset, sizes, strides, dtype, codes, class_, keys, optional = found
+    _, pointer, word, _ = torch_layout.find_bits()
+
+    def at(address, kind=ctypes.c_int64):
+        return kind.from_address(address).value
+
+    implementation = at(id(tensor) + pointer)
+    if at(implementation) != class_ or (at(implementation + word) ^ keys) & ~optional:
+        return None
+    ndim, number, kept = (
+        at(implementation + sizes),
+        at(implementation + dtype, ctypes.c_uint16),
+        at(implementation + storage),
+    )
+    if ndim > torch_layout.DIMENSIONS or not kept or at(kept + flag, ctypes.c_uint8) or not codes[2 * number + 1]:
+        return None
+    shape, steps = (
+        tuple(at(implementation + place + 8 * axis) for axis in range(ndim)) for place in (sizes + 8, strides)
+    )
+    address = at(kept + data) + at(implementation + offset) * codes[2 * number + 1] // 8
+    return address if 0 not in shape else 0, shape, steps, *codes[2 * number : 2 * number + 2]
+
+
+def _plain():
+    number = torch.arange(240, dtype=torch.float32)
+    cube = number.view(4, 5, 12)
+    yield from (number, number[3:], number[::2], number[:0], number[7], cube, cube.T if cube.dim() == 2 else cube.mT)
+    yield from (cube[1:, ::2, 3:9], cube.permute(2, 0, 1), cube.expand(2, 4, 5, 12), cube[:, :0], torch.empty(0, 3))
+    yield from (torch.nn.Parameter(cube), cube.clone().requires_grad_(), (cube.clone().requires_grad_() * 2)[1])
+    yield from (
+        cube.detach(),
+        torch.empty(1, 8, 4, 4).to(memory_format=torch.channels_last),
+        torch.from_numpy(number.numpy()),
+    )
+    yield from (
+        torch.zeros(4, 4, dtype=dtype)[1:] for dtype in (torch.bool, torch.bfloat16, torch.complex128, torch.uint16)
+    )
+    with torch.inference_mode():
+        yield torch.ones(3)[1:]
+    resized = torch.ones(9)
+    resized.untyped_storage().resize_(0)
+    yield resized
+
+
+def _others():
+    number = torch.ones(4, 4)
+    yield from (
+        torch._neg_view(number),
+        torch.ones(2, dtype=torch.complex64).conj(),
+        number.to_sparse(),
+        number.to_sparse_csr(),
+    )
+    yield from (
+        torch.ones(2, device="meta"),
+        torch.ones((2,) * 6),
+        torch.quantize_per_tensor(number, 0.1, 0, torch.qint8),
+    )
+    yield from (torch._lazy_clone(number), number, torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
+    yield from (torch.ones(2, dtype=torch.float8_e5m2), torch._efficientzerotensor(3))
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        yield torch.ones(4)
+
+
+def test_what_tensors_tell_is_where_it_was_found_and_others_are_asked():
+    found = torch_layout.find(torch_layout.find_bits(), torch.ones(2))
+    assert found is not None
+    for tensor in _plain():
+        item = tensor.element_size()
+        told = _as_it_lies_in_memory(tensor, found)
+        assert told is not None, tensor
+        assert told[:3] == (tensor.data_ptr(), tuple(tensor.shape), tensor.stride()), tensor
+        assert told[4] == 8 * item
+    for tensor in _others():
+        assert _as_it_lies_in_memory(tensor, found) is None, tensor
+
+    seen = []
+    torch.func.vmap(lambda tensor: seen.append(_as_it_lies_in_memory(tensor, found)) or tensor * 2)(torch.ones(3, 3))
+    torch.func.functionalize(lambda tensor: seen.append(_as_it_lies_in_memory(tensor, found)) or tensor * 2)(
+        torch.ones(3)
+    )
+    assert seen == [None, None]
+
+
+def test_dtypes_have_the_numbers_that_were_found():
+    codes = torch_layout.find(torch_layout.find_bits(), torch.ones(2))[7]
+    found = {torch_layout.arrays.element((codes[at], codes[at + 1])) for at in range(0, len(codes), 2) if codes[at + 1]}
+    assert found == {torch_layout.arrays.element(text) for text in torch_layout.arrays.TORCH.values()}

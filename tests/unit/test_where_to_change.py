@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError, CudaError
+from aotcuda.errors import ArgumentError, CudaError, GeneralOnlyError
 from aotcuda.runtime.arguments import arrays, parameters, views
 from support.manifests import kernel, overload
 
@@ -33,10 +33,10 @@ class Percent(parameters.Scalar):
         return f"{hundredths}%"
 
     def write(self, writer, name, parameter, arg):
-        raise parameters.GeneralOnlyError
+        raise GeneralOnlyError
 
     def record(self, parameter):
-        raise parameters.GeneralOnlyError
+        return None
 
 
 class Lines:

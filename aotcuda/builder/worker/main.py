@@ -8,11 +8,12 @@ standard error.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import pickle
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
+    _keep_freed_memory()
     toolchain.load(job.toolkit)
     registered = frontends.find(job.frontend)
     for item in job.plans:
@@ -189,6 +191,23 @@ def _kept() -> Iterator[None]:
         gc.freeze()
         gc.set_threshold(_OBJECTS)
         gc.enable()
+
+
+# Of mallopt(3), from <malloc.h>.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+
+def _keep_freed_memory() -> None:
+    """Have this process and its children keep what they free, for what they allocate next.
+
+    The compilers build up and free some megabytes for each link and each program. By default all of it goes back to the
+    system, which hands it out again page by page: three in four of the page faults of a link, and each takes 1 to 9 µs.
+    """
+    with suppress(AttributeError):  # a C library without such settings
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most that there may be
+        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
 _OBJECTS = 50_000

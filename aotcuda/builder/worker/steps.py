@@ -583,16 +583,28 @@ def _groups(names: Sequence[str]) -> list[Group]:
 
 
 def _shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
-    """A module's groups as they are shared out among processes: some together, or one for some of its targets.
+    """A module's groups as they are shared out among processes, each for all of its targets or for some.
 
-    To start a process takes as long as one or two kernels do; with four for each core the last ones end together.
+    To start a process takes as long as one or two kernels do. So shares are large at first and smaller towards the end,
+    each a part of what is left, and the processes have nothing more to do at about the same time.
     """
-    if len(groups) >= jobs:
-        size = max(1, len(groups) // (4 * jobs))
-        together = (groups[start : start + size] for start in range(0, len(groups), size))
-        return [{key: part for one in some for key, part in one.items()} for some in together]
-    each = -(-jobs // len(groups)) if groups else 1
-    return [{key: one[key] for key in [*one][start::each]} for one in groups for start in range(min(each, len(one)))]
+    if len(groups) < jobs:
+        each = -(-jobs // len(groups)) if groups else 1
+        return [
+            {key: one[key] for key in [*one][start::each]} for one in groups for start in range(min(each, len(one)))
+        ]
+    waiting = {key: part for one in groups for key, part in one.items()}
+    left = sum(len(group) for group, _ in waiting)
+    shares: list[Apart] = []
+    size = 0
+    for key, part in waiting.items():
+        if size <= 0:
+            shares.append({})
+            size = max(left // (2 * jobs), _MOST)
+        shares[-1][key] = part
+        size -= len(key[0])
+        left -= len(key[0])
+    return shares
 
 
 def _relocatable(module: str, groups: Apart, *settings: Any) -> Objects:

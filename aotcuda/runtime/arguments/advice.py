@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import arrays, names, scalars
+from aotcuda.runtime.arguments import arrays, host_arrays, names, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> str
     if kind == "tuple":
         return f"tuple({name})" if isinstance(arg, list) else None
     if kind in _NUMBERS:
-        if arrays.family(arg) is not None or arrays.is_host(arg):
+        if arrays.family(arg) is not None or host_arrays.is_host(arg):
             return f"{name}.item(), the number in an array of one element" if hasattr(type(arg), "item") else None
         is_int = scalars.family(parameter) == "int" and scalars.kind_of(arg) == "float"
         return f"int({name}), or {name} // 2 in place of {name} / 2" if is_int else None

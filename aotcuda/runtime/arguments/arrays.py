@@ -2,8 +2,8 @@
 
 A reader takes an array and gives its view: `(typestr, address, shape, strides, readonly)`, with NumPy's type string and
 strides in bytes, or None for an array that is C-contiguous. It gives None for an array that is not on a GPU. What must
-happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a `Ready`, or a
-DLPack capsule.
+happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a
+`aotcuda.runtime.streams.Ready`, or a DLPack capsule.
 
 What any array may say of itself is held to the rules of `aotcuda.runtime.arguments.views`.
 
@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda.runtime.arguments.views import UnreadableError, canonical, describe, number, shown, view
+from aotcuda import lazy_errors as errors
+from aotcuda.runtime.arguments.views import canonical, number, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Any, list[object], int], View | None]
 
-_TORCH = {
+TORCH = {
     "torch.bool": "|b1",
     "torch.uint8": "|u1",
     "torch.int8": "|i1",
@@ -52,25 +53,6 @@ _TORCH = {
 }
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
 """Where the class `DeviceNDArray` is whose attributes are known; its subclasses' memory may be another."""
-
-
-class Ready(int):
-    """The handle of a stream that a launch has to wait for, since an array's data is on it.
-
-    Attributes:
-        mutual: Whether that stream then has to wait for the launch, too.
-    """
-
-    __slots__ = ()
-    mutual = False
-
-
-class MutuallyReady(Ready):
-    """As `Ready`, where the array's protocol demands both."""
-
-    __slots__ = ()
-    mutual = True
-
 
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _families: dict[type, str] = {}  # likewise; "" for types that are no arrays
@@ -243,35 +225,28 @@ def torch_stream() -> Callable[[int], int] | None:
     return found
 
 
-def is_host(array: object) -> bool:
-    """Whether this is an array in the host's memory: it can be read there, and not on a GPU."""
-    found = reader(array)
-    if found is None:  # NumPy's scalars have that interface too, but nothing can be assigned to their elements
-        return hasattr(type(array), "__setitem__") and hasattr(array, "__array_interface__")
-    return found(array, [], 0) is None
-
-
 def _read_interface(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         interface = array.__cuda_array_interface__
     except AttributeError:  # some libraries raise it for arrays of theirs that are on the host
         return None
     if not isinstance(interface, dict):
-        message = f"has a __cuda_array_interface__ that is {describe(interface)}, and no dict"
-        raise UnreadableError(message)
+        message = f"has a __cuda_array_interface__ that is {errors.describe(interface)}, and no dict"
+        raise errors.UnreadableError(message)
     data, ready = interface.get("data"), interface.get("stream")
     if not isinstance(data, tuple | list) or len(data) != 2:
-        message = f"has a __cuda_array_interface__ whose data is {describe(data)}, and no pair of address and read-only"
-        raise UnreadableError(message)
+        found = errors.describe(data)
+        message = f"has a __cuda_array_interface__ whose data is {found}, and no pair of address and read-only"
+        raise errors.UnreadableError(message)
     if interface.get("mask") is not None:
         message = "has a mask, which no kernel sees; pass the array without it"
-        raise UnreadableError(message)
+        raise errors.UnreadableError(message)
     if ready is not None:
         handle = number(ready, "stream")
         if not 0 <= handle < 1 << 64:
-            message = f"is on stream {shown(handle)}, which is no handle"
-            raise UnreadableError(message)
-        _wait(handle, pending, stream, MutuallyReady)
+            message = f"is on stream {errors.shown(handle)}, which is no handle"
+            raise errors.UnreadableError(message)
+        _wait(handle, pending, stream, mutual=True)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
     return view(typestr, address, shape, strides, readonly=bool(readonly))
@@ -280,7 +255,7 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
 def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
     name = array.dtype
     if cupy_says_stream():
-        _wait(cupy_stream()().ptr, pending, stream, MutuallyReady)
+        _wait(cupy_stream()().ptr, pending, stream, mutual=True)
     strides = None if array._c_contiguous else array.strides  # noqa: SLF001 (flags makes an object for each question)
     return view(element(name), array.data.ptr, array.shape, strides, readonly=False)
 
@@ -291,7 +266,7 @@ def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
         return None
     current = torch_stream()
     if current is not None:
-        _wait(current(tensor.get_device()), pending, stream, Ready)
+        _wait(current(tensor.get_device()), pending, stream, mutual=False)
     if tensor.is_conj() or tensor.is_neg():  # views whose memory holds other numbers than they show
         name += " (a lazy conjugate; call resolve_conj() or resolve_neg())"
     strides = None
@@ -305,7 +280,7 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, data = element(array.dtype), array.stream, array.gpu_data
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
-            _wait(int(ready), pending, stream, MutuallyReady)
+            _wait(int(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
         return view(name, int(data.device_pointer), array.shape, array.strides, readonly=False)
     except (AttributeError, TypeError):  # another version's, made otherwise
@@ -335,7 +310,7 @@ _READERS: dict[str, Reader] = {
 def _torch_typestr(dtype: object) -> str:
     name = _torch_types.get(dtype)
     if name is None:
-        name = _torch_types[dtype] = _TORCH.get(str(dtype), str(dtype))
+        name = _torch_types[dtype] = TORCH.get(str(dtype), str(dtype))
     return name
 
 
@@ -343,8 +318,8 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     """The type string of an interface; of a structured type with its fields, as `aotcuda.dtypes` writes them."""
     typestr: object = interface.get("typestr")
     if not isinstance(typestr, str):
-        message = f"has a __cuda_array_interface__ whose typestr is {describe(typestr)}, and no str"
-        raise UnreadableError(message)
+        message = f"has a __cuda_array_interface__ whose typestr is {errors.describe(typestr)}, and no str"
+        raise errors.UnreadableError(message)
     if typestr[1:2] != "V":
         return typestr
     from aotcuda.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
@@ -355,7 +330,9 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     return structured(typestr, descr)
 
 
-def _wait(ready: int, pending: list[object], stream: int, kind: type[Ready]) -> None:
+def _wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
     """Note that a launch on `stream` has to wait for stream `ready`, unless they are one; 0 and 1 mean the same."""
     if ready != stream and (ready or 1) != (stream or 1):
-        pending.append(kind(ready))
+        from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+        pending.append(streams.MutuallyReady(ready) if mutual else streams.Ready(ready))

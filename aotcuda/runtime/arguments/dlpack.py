@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 
-from aotcuda.runtime.arguments.views import UnreadableError, describe, view
+from aotcuda.errors import UnreadableError, describe
+from aotcuda.runtime.arguments.views import view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 
 from aotcuda.errors import ConfigError, HostArrayWarning
 from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-    from typing import Any
+    from collections.abc import Callable, Sequence
+    from typing import Any, Protocol, Self
 
+    from aotcuda.manifest import Parameter
     from aotcuda.runtime.driver import Driver
+
+    class Takes(Protocol):
+        """An overload, as far as it is asked here."""
+
+        parameters: list[Parameter]
+
 
 _VARIABLE = "AOTCUDA_HOST_ARRAYS"
 _VALUES = ("error", "copy")
@@ -60,12 +67,12 @@ class _Copy:
         self._driver.check(code, f"an array in the host's memory could not be copied for {self._where}")
 
 
-def wanted(args: tuple[object, ...], by_value: Container[int] = ()) -> list[int]:
+def wanted(args: tuple[object, ...], overloads: Sequence[Takes] = ()) -> list[int]:
     """The numbers of the arguments, from 1, that are to be copied.
 
     Args:
         args: The arguments.
-        by_value: The places, from 0, where records are passed by value.
+        overloads: Those of the kernel; where one of them takes a record by value, none is copied.
 
     Raises:
         ConfigError: `AOTCUDA_HOST_ARRAYS` has an unknown value.
@@ -74,7 +81,19 @@ def wanted(args: tuple[object, ...], by_value: Container[int] = ()) -> list[int]
     if value not in _VALUES:
         message = f"{_VARIABLE} is {value!r}; write 'error' or 'copy'"
         raise ConfigError(message)
-    return [] if value == "error" else [at + 1 for at, arg in enumerate(args) if is_numpy(arg) and at not in by_value]
+    if value == "error":
+        return []
+    pairs = [pair for each in overloads if len(each.parameters) == len(args) for pair in enumerate(each.parameters)]
+    by_value = {at for at, parameter in pairs if parameter["kind"] == "struct"}
+    return [at + 1 for at, arg in enumerate(args) if is_numpy(arg) and at not in by_value]
+
+
+def is_host(array: object) -> bool:
+    """Whether this is an array in the host's memory: it can be read there, and not on a GPU."""
+    found = arrays.reader(array)
+    if found is None:  # NumPy's scalars have that interface too, but nothing can be assigned to their elements
+        return hasattr(type(array), "__setitem__") and hasattr(array, "__array_interface__")
+    return found(array, [], 0) is None
 
 
 def is_numpy(arg: object) -> bool:
@@ -84,7 +103,7 @@ def is_numpy(arg: object) -> bool:
 
 
 class Copies:
-    """Copies on the GPU of arrays and records in the host's memory, for one launch of kernel `where`.
+    """Copies on the GPU of arrays and records in the host's memory, for one launch of kernel `where`, in a `with`.
 
     Attributes:
         args: The arguments, with copies in place of arrays.
@@ -111,6 +130,12 @@ class Copies:
             raise
         self.args = tuple(given)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.free()
+
     def bring_back(self, stream: int) -> None:
         """Wait for the kernel, and copy what it wrote; warns.
 
@@ -135,6 +160,8 @@ def _warn(where: str, numbers: list[int]) -> None:
         f"{where} got an array in the host's memory ({which}), which was copied to the GPU and back; "
         "that takes longer than most kernels, so keep arrays on the GPU, as cupy.asarray does"
     )
+    import warnings  # noqa: PLC0415 (others ask about arrays alone)
+
     warnings.warn(message, HostArrayWarning, stacklevel=depth())
 
 

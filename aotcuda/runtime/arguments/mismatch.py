@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.errors import ArgumentError, CallError
+from aotcuda.errors import ArgumentError, CallError, UnreadableError
 from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import advice, arrays, names, parameters, views
+from aotcuda.runtime.arguments import advice, host_arrays, names, parameters
+from aotcuda.runtime.arguments.overlap import overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
             (_problems(overload, args) for overload in overloads if len(overload.parameters) == len(args)), key=len
         )
         problem, conversion = problems[0]
-        several = len(overloads) > 1 and not any(map(arrays.is_host, args))
+        several = len(overloads) > 1 and not any(map(host_arrays.is_host, args))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
@@ -66,7 +67,7 @@ def unreadable(
         overload.parameters[at]["name"] for overload in overloads if at is not None and at < len(overload.parameters)
     ]
     which = f"argument {at + 1}, {called[0]}," if at is not None and called else "an argument"
-    problem = error if isinstance(error, views.UnreadableError) else views.UnreadableError.of(error)
+    problem = error if isinstance(error, UnreadableError) else UnreadableError.of(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
 
 
@@ -122,7 +123,7 @@ def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
     found = []
     for pair in overload.apart:
         read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := arguments.reader(args[at])) is not None]
-        if len(read) == len(pair) and views.overlap(*read):
+        if len(read) == len(pair) and overlap(*read):
             first, second = (f"argument {at + 1}, {overload.parameters[at]['name']}," for at in pair)
             found.append(f"{first} and {second} overlap, and the kernel was compiled for arrays that do not")
     return found
@@ -132,7 +133,7 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     """What is wrong with one argument, None if nothing is."""
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
-    if parameter["kind"] not in _NOT_FROM_MEMORY and arrays.is_host(arg):
+    if parameter["kind"] not in _NOT_FROM_MEMORY and host_arrays.is_host(arg):
         what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
         copied = names.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
         way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""

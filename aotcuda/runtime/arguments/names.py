@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import arrays, scalars, views
+from aotcuda.runtime.arguments import arrays, host_arrays, scalars, values, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def readable_name(arg: object) -> str | None:
             return view_name(view)
         if isinstance(arg, tuple):
             return f"({', '.join(map(name_of, arg))})"
-        if arrays.is_host(arg):
+        if host_arrays.is_host(arg):
             return f"host {class_of(arg)}"
-        stands_for = scalars.type_of(arg)
+        stands_for = values.type_of(arg)
         if stands_for is not None:
             return f"the type {type_name(stands_for)}"
         number = arguments.reader(arg)

@@ -8,16 +8,17 @@ from __future__ import annotations
 import _struct as struct
 import sys
 
-from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, views
-from aotcuda.runtime.arguments.parameters import GeneralOnlyError, Kind, Scalar
+from aotcuda import lazy_errors as errors
+from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
+from aotcuda.runtime.arguments.kind import Kind
+from aotcuda.runtime.arguments.parameters import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
-    from aotcuda.runtime.arguments.parameters import Fields, Fit
+    from aotcuda.runtime.arguments.kind import Fields, Fit
     from aotcuda.runtime.arguments.views import View
     from aotcuda.runtime.arguments.writer import Writer
 
@@ -28,7 +29,7 @@ class Pointer(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 0
-        return 0 if arguments.is_pointer(value) else None
+        return 0 if values.is_pointer(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         return scalars.fit_plain
@@ -43,7 +44,7 @@ class Pointer(Kind):
         return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        if arguments.is_pointer(arg):
+        if values.is_pointer(arg):
             held = writer.keep("H", sys.modules["ctypes"].c_void_p.value.__get__)
             writer.pack(f"{held}({name}) or 0")
         else:
@@ -59,7 +60,7 @@ class Datetime(Kind):
     def rank(self, parameter: Parameter, value: object) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return 1
-        return 0 if arguments.is_datetime(value) else None
+        return 0 if values.is_datetime(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -82,11 +83,21 @@ class Datetime(Kind):
         return f"{parameter['type']} {count}"
 
 
-class Record(Kind):
-    """One structured element on the GPU: an array of a single one, whose address is passed."""
+class Address(Kind):
+    """A device array, of which the kernel gets the address alone."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         return None if arrays.family(value) is None else 0
+
+    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
+        return [(parameter["offset"], "Q", True)]
+
+    def given(self, parameter: Parameter, block: bytes) -> str:
+        return problems.given_address(parameter, block)
+
+
+class Record(Address):
+    """One structured element on the GPU: an array of a single one, whose address is passed."""
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -99,24 +110,15 @@ class Record(Kind):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", True)]
-
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         return _wrong_dtype(self, parameter, arg, read)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
 
-
-class Buffer(Kind):
+class Buffer(Address):
     """A C-contiguous device array of one dtype, whatever its dimensions: the kernel gets its address alone.
 
     A read-only array fits only a parameter that is `readonly`, as `const float *` is.
     """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if arrays.family(value) is None else 0
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
@@ -158,13 +160,10 @@ class Buffer(Kind):
             return f"is read-only, and {parameter['type']} lets the kernel write to it; {problems.WRITABLE}"
         return problems.too_large(self, parameter, read)
 
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
-
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         found = arrays.identity(arg)
         if found is None:
-            raise GeneralOnlyError
+            raise errors.GeneralOnlyError
         # For arrays of as many dimensions as this one; others are another group's.
         words = {"kind": "array", "ndim": found[1], "layout": "C", "words": ["data"]}
         writer.array(name, {**parameter, **words}, arg)  # type: ignore[typeddict-item]
@@ -191,7 +190,7 @@ class Struct(Kind):
     """One structured element by value: a record of NumPy's, or a tensor map."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if arguments.is_record(value) else None
+        return 0 if values.is_record(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, size = parameter["dtype"], parameter["bytes"]
@@ -207,7 +206,7 @@ class Struct(Kind):
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
     def wanted(self, parameter: Parameter) -> str:
-        if parameter["dtype"] == arguments.TENSOR_MAP:
+        if parameter["dtype"] == values.TENSOR_MAP:
             return f"{parameter['type']} is packaged: a tensor map of cuda.core or of cuda.bindings.driver"
         return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
 
@@ -222,7 +221,7 @@ class Struct(Kind):
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
         if scalars.numpy_dtype(arg) is None:
-            raise GeneralOnlyError
+            raise errors.GeneralOnlyError
         held = writer.keep("D", arg.dtype)
         writer.check(f"{name}.dtype is {held} or {name}.dtype == {held}")
         writer.pack(f"{name}.tobytes()")
@@ -235,7 +234,7 @@ class Type(Kind):
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
-        return 0 if arguments.is_type(value) else None
+        return 0 if values.is_type(value) else None
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype = parameter["dtype"]
@@ -272,6 +271,9 @@ class Tuple(Kind):
     def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
         return [field for member in parameter["members"] for field in parameters.of(member).fields(member, zeros=zeros)]
 
+    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
+        raise NotImplementedError  # its members are asked, by aotcuda.runtime.arguments.mismatch
+
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (it was compiled for it)
         return all(
@@ -286,14 +288,11 @@ class Tuple(Kind):
         writer.parameters(name, parameter["members"], arg)
 
 
-class Elements(Kind):
+class Elements(Address):
     """The address of an array's first element: any array of one dtype, whatever its shape and strides.
 
     A `divisor` is of the address. A read-only array fits only a parameter that is `readonly`.
     """
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        return None if arrays.family(value) is None else 0
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, divisor, writable = parameter["dtype"], parameter.get("divisor", 1), not parameter.get("readonly", False)
@@ -306,9 +305,6 @@ class Elements(Kind):
 
         return fit
 
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        return [(parameter["offset"], "Q", True)]
-
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         if view[0] != parameter["dtype"]:
@@ -318,9 +314,6 @@ class Elements(Kind):
         if view[4] and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} was compiled as writable; {problems.WRITABLE}"
         return None
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        return problems.given_address(parameter, block)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         writer.elements(name, parameter, arg)
@@ -355,9 +348,9 @@ class Number(Scalar):
         if _is_bounded(parameter):
             divisor, least, most = _bounds(parameter)
             if read % divisor:
-                return f"is {views.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
+                return f"is {errors.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
             if not least <= read <= most:
-                return f"is {views.shown(arg)}, and this variant is for {least} to {most}"
+                return f"is {errors.shown(arg)}, and this variant is for {least} to {most}"
         return super().problem(parameter, arg, read)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
@@ -396,7 +389,7 @@ class Constant(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         if read is None or read == parameter["value"]:
             return None
-        return f"is {views.shown(arg)} where {self.wanted(parameter)}"
+        return f"is {errors.shown(arg)} where {self.wanted(parameter)}"
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         return parameter["type"]

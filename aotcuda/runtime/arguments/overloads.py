@@ -31,7 +31,7 @@ import _struct as struct
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import arguments
 from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime.arguments import arrays, parameters, views
+from aotcuda.runtime.arguments import arrays, parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,13 +127,6 @@ class PackedOverload:
     def addresses_of(self, values: list[object]) -> list[int]:
         """The addresses of the arrays among a block's numbers."""
         return [value for index in self.addresses if isinstance(value := values[index], int)]
-
-    def given(self, block: bytes) -> list[str]:
-        """What a kernel was given, in words, a line for each argument: from its block, as they may be gone."""
-        return [
-            f"argument {number}, {parameter['name']}: {parameters.of(parameter).given(parameter, block)}"
-            for number, parameter in enumerate(self.parameters, 1)
-        ]
 
     def is_idle(self) -> bool:
         """Whether all slots are back: no launch is under way. It stays so once `live` is empty."""
@@ -287,16 +280,6 @@ class OverloadTable:
         ranked = self._find(args)
         return self._fit(ranked, args, stream) if ranked is not None else None
 
-    def takes(self, count: int) -> bool:
-        """Whether an overload has so many parameters."""
-        return any(len(overload.parameters) == count for overload in self.overloads)
-
-    def by_value(self, count: int) -> set[int]:
-        """The places where an overload with so many parameters takes a record by value."""
-        overloads = [overload for overload in self.overloads if len(overload.parameters) == count]
-        pairs = [pair for overload in overloads for pair in enumerate(overload.parameters)]
-        return {at for at, parameter in pairs if parameter["kind"] == "struct"}
-
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """The error for arguments that no overload takes."""
         from aotcuda.runtime.arguments.mismatch import refusal  # noqa: PLC0415 (only errors come here)
@@ -337,7 +320,7 @@ class OverloadTable:
         try:
             for read, arg in zip(ranked.readers, args):  # noqa: B905 (as many; strict costs time)
                 reads.append(read(arg, pending, stream))
-        except views.UnreadableError as error:
+        except errors.UnreadableError as error:
             raise self.unreadable(args, error, len(reads)) from error.__cause__
         except (errors.AotcudaError, MemoryError):
             raise
@@ -349,7 +332,7 @@ class OverloadTable:
                 if not fit(item, values):
                     break
             else:
-                if overload.apart and any(views.overlap(reads[a], reads[b]) for a, b in overload.apart):  # type: ignore[arg-type]
+                if overload.apart and _overlap(overload, reads):
                     continue
                 slot = overload.take()
                 try:
@@ -424,6 +407,13 @@ def _takes_any(form: tuple[str, int | None] | None) -> bool:
 def _takes(form: tuple[str, int | None] | None, found: tuple[str, int]) -> bool:
     """Whether a parameter of a form may take arrays of such dtype and dimensions."""
     return form is None or form == found or (form[1] is None and form[0] == found[0])
+
+
+def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:
+    """Whether arrays overlap that must not, of arguments of which this was read."""
+    from aotcuda.runtime.arguments.overlap import overlap  # noqa: PLC0415 (few kernels ask for it)
+
+    return any(overlap(reads[first], reads[second]) for first, second in overload.apart)
 
 
 def _has_tuple(overload: PackedOverload) -> bool:

@@ -1,7 +1,7 @@
 """The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest.
 
-Numbers and arrays are here, which nearly every kernel takes; the others are in
-`aotcuda.runtime.arguments.other_parameters`, which who meets one imports.
+`aotcuda.runtime.arguments.kind` says what a kind does. Numbers and arrays are here, which nearly every kernel takes;
+the others are in `aotcuda.runtime.arguments.other_parameters`, which who meets one imports.
 
 This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
 one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
@@ -15,6 +15,7 @@ from __future__ import annotations
 import _struct as struct
 from _operator import itemgetter
 
+from aotcuda import lazy_errors as errors
 from aotcuda.runtime.arguments import arrays, scalars, views
 
 TYPE_CHECKING = False
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Parameter
+    from aotcuda.runtime.arguments.kind import Fields, Fit, Kind
     from aotcuda.runtime.arguments.views import View
     from aotcuda.runtime.arguments.writer import Writer
-
-    Fit = Callable[[Any, list[object]], bool]
-    Fields = list[tuple[int, str, bool]]
 
 
 _WORDS = {"zero": 0, "items": 1, "itemsize": 2, "data": 3}
@@ -35,69 +34,7 @@ NO_BOUNDS = (-(2**63), 2**63 - 1)
 _WORD_FAMILIES = {"shape": 16, "stride": 32, "step": 48}
 
 
-class GeneralOnlyError(Exception):
-    """A parameter, or an argument, that no fast path takes."""
-
-
-class Kind:
-    """What a kind of parameter does; `parameter` is its entry in the manifest."""
-
-    def rank(self, parameter: Parameter, value: object) -> int | None:
-        """How near it is to a value's type: 0 is best; None means it never takes such a value."""
-        raise NotImplementedError
-
-    def fit(self, parameter: Parameter) -> Fit:
-        """The function that appends, from what was read of an argument, the numbers of `fields`; or answers False."""
-        raise NotImplementedError
-
-    def fields(self, parameter: Parameter, *, zeros: bool) -> Fields:
-        """Offset, `struct` character and whether it is an array's address, of each number in the block.
-
-        Words that are always zero are left out where `zeros` says so.
-        """
-        raise NotImplementedError
-
-    def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        """Why it does not take an argument of which that was read; None if it does."""
-        raise NotImplementedError
-
-    def wanted(self, parameter: Parameter) -> str:
-        """What it takes, for an error: the end of "is float where int32 is packaged"."""
-        dtype = parameter.get("dtype")
-        return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
-
-    def is_exact(self, parameter: Parameter, arg: object) -> bool:
-        """Whether every value of this argument's type that it takes would itself be JIT-compiled to such a parameter.
-
-        What was compiled before must not decide what a launch gets: a parameter for any strides would take contiguous
-        arrays too, and one for large ints the small ones.
-        """
-        return True
-
-    def given(self, parameter: Parameter, block: bytes) -> str:
-        """What a kernel was given, in words, from its parameter block."""
-        raise NotImplementedError
-
-    def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
-        """Write the checks of arguments of the type of `arg` (the variable `name`), and the numbers, in Python.
-
-        Raises:
-            GeneralOnlyError: They go the general way.
-        """
-        raise GeneralOnlyError
-
-    def record(self, parameter: Parameter) -> tuple[object, ...]:
-        """The parameter for the extension: kind, format, offset, layout, ndim, itemsize, writable, words, dtype.
-
-        Where it is more than that, also: sizes, divisor, least, most, value.
-
-        Raises:
-            GeneralOnlyError: The extension does not take it.
-        """
-        raise GeneralOnlyError
-
-
-class Scalar(Kind):
+class Scalar:
     """A number: `scalar` and `complex`."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
@@ -116,6 +53,10 @@ class Scalar(Kind):
             raise ValueError(message)
         return [(offset, form, False)]
 
+    def wanted(self, parameter: Parameter) -> str:
+        dtype = parameter.get("dtype")
+        return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
+
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         from aotcuda.runtime.arguments import problems  # noqa: PLC0415 (only errors come here)
 
@@ -132,7 +73,7 @@ class Scalar(Kind):
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         if scalars.is_foreign(arg):
-            raise GeneralOnlyError
+            raise errors.GeneralOnlyError
         number, wanted = writer.number(name, arg), scalars.family(parameter)
         if wanted == "complex":
             parts = writer.compute("c", f"complex({number})")
@@ -146,7 +87,7 @@ class Scalar(Kind):
         return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
 
 
-class Array(Kind):
+class Array:
     """A device array of one dtype and number of dimensions; its words are made from its view.
 
     A layout `C` or `F` takes what is contiguous in that order, `A` any strides. A read-only array fits only a parameter
@@ -161,7 +102,8 @@ class Array(Kind):
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
         writable, itemsize = not parameter.get("readonly", False), views.item_bytes(parameter["dtype"])
         counts_elements = in_elements(parameter)
-        pick = _picker([_names(ndim).index(word) for word in (*parameter["words"], *sizes(parameter))])
+        names = _names(ndim)
+        pick = _picker([names.index(word) for word in (*parameter["words"], *sizes(parameter))])
         is_line = ndim == 1 and layout != "A"
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
         first = -len(parameter.get("sizes", ()))

@@ -57,12 +57,6 @@ _MARKS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 PLAIN = (bool, int, float, complex)
 """The types of what `reader` gives; values of them are read as they are."""
 
-_TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
-    f"{kind}{bits}": f"<{kind[0]}{bits // 8}"
-    for kind, widths in (("int", (16, 32, 64)), ("uint", (16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
-    for bits in widths
-}
-
 
 def kind_of(value: object) -> str | None:
     """`"bool"`, `"int"`, `"float"` or `"complex"`, or None if the value is no number."""
@@ -84,6 +78,11 @@ def numpy_dtype(value: object) -> Any:
     return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
 
 
+def is_plain(value: object) -> bool:
+    """Whether a value is a number of Python's or of NumPy's."""
+    return isinstance(value, PLAIN) or getattr(numpy_dtype(value), "kind", "") in _NUMPY_KINDS
+
+
 def is_foreign(value: object) -> bool:
     """Whether a number is neither Python's nor NumPy's: its type may say what it is, and each object something else."""
     return not isinstance(value, PLAIN) and numpy_dtype(value) is None
@@ -95,24 +94,32 @@ def reader(value: object) -> Read:
         return _as_it_is
     for plain in (int, float, complex):
         if isinstance(value, plain):
-            return _HELD[plain]
-    return _GIVEN[kind_of(value) or ""]
+            return _read_by(_HELD[plain])
+    return _read_by(_GIVEN[kind_of(value) or ""])
+
+
+def _read_by(number: Callable[[Any], object]) -> Read:
+    return lambda value, _pending, _stream: number(value)
+
+
+def _index(value: object) -> int:
+    return int.__index__(index(value))  # type: ignore[arg-type]  # that it has one was asked
 
 
 def _as_it_is(value: object, _pending: list[object], _stream: int) -> object:
     return value
 
 
-_HELD: dict[type, Read] = {
-    int: lambda value, _pending, _stream: int.__index__(value),
-    float: lambda value, _pending, _stream: float.__float__(value),
-    complex: lambda value, _pending, _stream: complex.__complex__(value),
+_HELD: dict[type, Callable[[Any], object]] = {
+    int: int.__index__,
+    float: float.__float__,
+    complex: complex.__complex__,
 }
-_GIVEN: dict[str, Read] = {
-    "bool": lambda value, _pending, _stream: bool(value),  # NumPy's has no __index__
-    "int": lambda value, _pending, _stream: int.__index__(index(value)),
-    "float": lambda value, _pending, _stream: float(value),
-    "complex": lambda value, _pending, _stream: complex(value),
+_GIVEN: dict[str, Callable[[Any], object]] = {
+    "bool": bool,  # NumPy's has no __index__
+    "int": _index,
+    "float": float,
+    "complex": complex,
 }
 
 
@@ -176,21 +183,3 @@ def fit_complex(number: Any, values: list[object]) -> bool:
     values.append(number.real)
     values.append(number.imag)
     return True
-
-
-def type_of(value: object) -> str | None:
-    """The type string that a class or dtype of NumPy, a dtype of PyTorch or a type of Numba stands for, else None."""
-    numpy = sys.modules.get("numpy")  # as in kind_of
-    if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
-        return str(numpy.dtype(value).str)
-    kind = type(value)
-    package, _, rest = kind.__module__.partition(".")
-    if (package, kind.__name__) == ("torch", "dtype"):
-        return _TYPES.get(str(value).removeprefix("torch."))
-    if package in ("numba", "numba_cuda", "numba_cuda_mlir") and "types" in rest.split("."):
-        return _TYPES.get(str(value))
-    return None
-
-
-def _is_numpys(value: type, numpy: Any) -> bool:
-    return issubclass(value, numpy.generic) and value not in (numpy.generic, numpy.number)

@@ -6,7 +6,8 @@ float64, a complex a complex128; NumPy's scalars keep their type. An array that 
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import arrays, names, scalars, views
+from aotcuda.errors import UnreadableError
+from aotcuda.runtime.arguments import arrays, host_arrays, names, scalars, values, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ def of(args: tuple[object, ...]) -> str | None:
     """
     try:
         types = [_type(arg) for arg in args]
-    except (views.UnreadableError, MemoryError):
+    except (UnreadableError, MemoryError):
         raise
     except Exception as error:
-        raise views.UnreadableError.of(error) from error
+        raise UnreadableError.of(error) from error
     return f"void({', '.join([name for name in types if name])})" if None not in types else None
 
 
@@ -42,7 +43,7 @@ def _type(arg: object) -> str | None:
     if isinstance(arg, tuple):
         members = [_type(item) for item in arg]
         return f"Tuple(({', '.join([name for name in members if name])},))" if arg and None not in members else None
-    return None if arrays.is_host(arg) else _scalar(arg)
+    return None if host_arrays.is_host(arg) else _scalar(arg)
 
 
 def _array(
@@ -65,7 +66,7 @@ def _array(
 
 
 def _scalar(value: object) -> str | None:
-    name = scalars.type_of(value)
+    name = values.type_of(value)
     if name is not None:
         element = names.type_name(name)
         return f"NumberClass({element})" if element in _SCALARS else None

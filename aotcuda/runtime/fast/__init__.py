@@ -17,7 +17,6 @@ from aotcuda import system
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
-from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 15
+_VERSION = 16
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -131,13 +130,16 @@ class Records:
     def compiled(self, overload: PackedOverload) -> object:
         """An overload as the extension has it, None if one of its parameters is not for it."""
         if overload not in self._overloads:
+            plan = None
             try:
                 described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
-                starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
-                apart = bytes([at for pair in overload.apart for at in pair])
-                self._overloads[overload] = in_use().Plan(overload.size, described, starts, apart)
-            except (LookupError, ValueError, GeneralOnlyError):
-                self._overloads[overload] = None
+                if None not in described:
+                    starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
+                    apart = bytes([at for pair in overload.apart for at in pair])
+                    plan = in_use().Plan(overload.size, described, starts, apart)
+            except (LookupError, ValueError):
+                pass
+            self._overloads[overload] = plan
         return self._overloads[overload]
 
 
@@ -217,16 +219,10 @@ def learn(
     if None in kinds or None in overloads:
         return False
     if "cupy" in families:
-        from aotcuda.runtime.fast import cupy_layout  # noqa: PLC0415 (only with CuPy)
-
         _use_cupy()
-        cupy_layout.tell(in_use(), args[families.index("cupy")])
     if "torch" in families:
         in_use().set_torch_stream(arrays.torch_stream())
-    if _KINDS["exchange"] in kinds:
-        from aotcuda.runtime.fast import torch_bits  # noqa: PLC0415 (only with PyTorch)
-
-        torch_bits.tell(in_use())
+    in_use().set_finder(_find_places)
     system.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
@@ -306,20 +302,23 @@ def _has_exchange(tensor: object) -> bool:
     return type(tensor).__torch_function__ is torch._C._disabled_torch_function_impl  # type: ignore[attr-defined]  # noqa: SLF001
 
 
+def _find_places(array: object) -> bool:
+    """Let it be found where arrays of CuPy's or PyTorch's have their members; whether to ask again with another one."""
+    if arrays.family(array) == "cupy":
+        from aotcuda.runtime.fast import cupy_layout  # noqa: PLC0415 (only with CuPy)
+
+        return not cupy_layout.tell(in_use(), array)
+    from aotcuda.runtime.fast import torch_layout  # noqa: PLC0415 (only with PyTorch)
+
+    torch_layout.tell(in_use(), array)
+    return False
+
+
 def _use_cupy() -> None:
     """Say where CuPy tells its current stream: a C function, where this CuPy has one."""
-    streams = sys.modules.get("cupy_backends.cuda.stream")
-    source: Any = getattr(streams, "__pyx_capi__", {}).get("get_current_stream_ptr")
-    if type(source).__name__ != "PyCapsule" or not _has_signature(source):
-        source = arrays.cupy_stream()
-    in_use().set_cupy_stream(source, arrays.cupy_says_stream())
-
-
-def _has_signature(capsule: object) -> bool:
-    """Whether a capsule of Cython's holds a function that takes nothing and gives an `intptr_t`."""
-    from ctypes import c_char_p, py_object, pythonapi  # noqa: PLC0415 (only CuPy has one)
-
-    return bool(pythonapi.PyCapsule_IsValid(py_object(capsule), c_char_p(b"intptr_t (void)")))
+    functions = getattr(sys.modules.get("cupy_backends.cuda.stream"), "__pyx_capi__", {})
+    in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
+    in_use().set_cupy_stream(*in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
 
 
 def _address(function: Any) -> int:

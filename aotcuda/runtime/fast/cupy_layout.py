@@ -27,13 +27,18 @@ _PROBES = (("float32", (5,), "C"), ("int64", (5, 7), "F"), ("uint8", (2, 3, 4), 
 _asked: list[bool] = []
 
 
-def tell(module: Any, array: Any) -> None:
-    """Tell the extension the places, if they can be found by an array of CuPy's that has memory; asked once."""
+def tell(module: Any, array: Any) -> bool:
+    """Tell the extension the places, if they can be found; asked once, of an array that has memory.
+
+    Returns:
+        Whether it was asked by now.
+    """
     if not _asked and _has_memory(array):  # over that of an empty array none can be made
         _asked.append(True)
         found = find(array)
         if found is not None:
             module.set_cupy_layout(*found)
+    return bool(_asked)
 
 
 def _has_memory(array: Any) -> bool:

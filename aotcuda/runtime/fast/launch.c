@@ -21,6 +21,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef Py_GIL_DISABLED
@@ -99,13 +100,14 @@ static PyTypeObject *plan_type, *records_type, *launcher_type;
 typedef struct {
     PyObject *object;           /* a Python function, or a capsule that holds the following */
     intptr_t (*function)(void); /* CuPy's, where it has one in C */
+    intptr_t (*on_gpu)(int);    /* likewise, which need not ask which GPU is current */
     int tells_others;           /* 0: who launches elsewhere need not wait for that stream */
 } Source;
 
 static SHARED(const Source *) cupy_source;
 static SHARED(const Source *) torch_source; /* NULL: PyTorch has none */
 
-/* Where a tensor of PyTorch's has its bits for lazy negation and conjugation, as aotcuda.runtime.fast.torch_bits found
+/* Where a tensor of PyTorch's has its bits for lazy negation and conjugation, as aotcuda.runtime.fast.torch_layout found
  * them: a pointer in the Python object leads to an object of C++, which has the word. Never freed, as sources are not. */
 typedef struct {
     PyTypeObject *base; /* the layout is that of this type's objects, subclasses' included */
@@ -114,6 +116,22 @@ typedef struct {
 } LazyBits;
 
 static SHARED(const LazyBits *) torch_bits; /* NULL: tensors are asked by their methods */
+
+enum { TORCH_DIMENSIONS = 5, TORCH_DTYPES = 64 }; /* of torch_layout */
+
+/* Where a tensor has the rest of what is read of it, in the object of C++ or in its storage, from the same module. */
+typedef struct {
+    int storage, data, flag; /* a pointer; in what it leads to: an address, and a byte that is not 0 where that has to be asked */
+    int offset, sizes, strides; /* in elements; how many dimensions there are, and behind that their sizes */
+    int dtype;                  /* a number of two bytes */
+    uint64_t class, keys;       /* of a tensor that tells what it has there: its first word, and that of LazyBits */
+    uint64_t optional;          /* keys that one may lack, or have */
+    struct {
+        uint8_t code, bits; /* DLPack's, by the dtype's number; 0 for none */
+    } dtypes[TORCH_DTYPES];
+} TorchLayout;
+
+static SHARED(const TorchLayout *) torch_layout; /* NULL: tensors are asked by DLPack's exchange */
 
 /* Where an array of CuPy's has what is read of it, as aotcuda.runtime.fast.cupy_layout found it. Never freed either. */
 typedef struct {
@@ -169,6 +187,7 @@ typedef struct {
     int offset;
     unsigned char counts_elements; /* of an array: words have strides in elements */
     unsigned char is_int;          /* of a constant: it is an int, `low` */
+    unsigned char at;              /* its place among the parameters, and so the argument's */
     int64_t divisor;               /* of a number, the first of an array's address too; 1 for none */
     union {
         struct {
@@ -185,15 +204,15 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    int size, count;
-    Parameter *parameters; /* in `memory`, from where a line of the cache begins */
-    void *memory;
-    int starts_count; /* 0: the driver is handed the block; else a pointer to each of these places in it */
+    /* In `memory`, from where a line of the cache begins: constants, which are looked at first, the other numbers, and
+     * arrays, each by their places. */
+    Parameter *parameters;
+    int size;
+    unsigned char count, constants_count, numbers_count, arrays_count;
+    unsigned char pairs_count; /* of arrays that must not overlap, by their number among the arrays */
+    unsigned char starts_count; /* 0: the driver is handed the block; else a pointer to each of these places in it */
     int *starts;
-    /* The parameters by place: constants, which are looked at first, the other numbers, and arrays. */
-    int constants_count, numbers_count, arrays_count;
-    int pairs_count; /* of arrays that must not overlap, by their number among the arrays */
-    unsigned char constants[MOST_ARGUMENTS], numbers[MOST_ARGUMENTS], arrays[MOST_ARGUMENTS];
+    void *memory;
     unsigned char pairs[MOST_PAIRS][2];
 } Plan;
 
@@ -241,7 +260,7 @@ static int is_array(const Parameter *parameter) { return parameter->kind == 'a' 
 static int read_pairs(Plan *plan, const unsigned char *numbers, Py_ssize_t bytes) {
     if (bytes % 2 || bytes / 2 > MOST_PAIRS)
         return 0;
-    plan->pairs_count = (int)(bytes / 2);
+    plan->pairs_count = (unsigned char)(bytes / 2);
     for (Py_ssize_t i = 0; i < bytes; i++) {
         if (numbers[i] >= plan->count || !is_array(&plan->parameters[numbers[i]]))
             return 0;
@@ -274,16 +293,17 @@ static int bounds_of(char format, int64_t *low, int64_t *high) {
 static void prepare(Plan *plan, int at) {
     Parameter *parameter = &plan->parameters[at];
     int64_t divisor = parameter->divisor;
+    parameter->at = (unsigned char)at;
     if (is_array(parameter)) {
-        plan->arrays[plan->arrays_count++] = (unsigned char)at;
+        plan->arrays_count++;
     } else if (parameter->kind == 'k') {
         int overflow = 1;
-        plan->constants[plan->constants_count++] = (unsigned char)at;
+        plan->constants_count++;
         if (parameter->value && PyLong_CheckExact(parameter->value))
             parameter->low = PyLong_AsLongLongAndOverflow(parameter->value, &overflow);
         parameter->is_int = !overflow;
     } else {
-        plan->numbers[plan->numbers_count++] = (unsigned char)at;
+        plan->numbers_count++;
         if (parameter->kind == 'c' || divisor & (divisor - 1))
             return;
         parameter->bytes = (unsigned char)bounds_of(parameter->format, &parameter->low, &parameter->high);
@@ -291,6 +311,27 @@ static void prepare(Plan *plan, int at) {
         parameter->high = parameter->most < parameter->high ? parameter->most : parameter->high;
         parameter->mask = divisor - 1;
     }
+}
+
+/* The order of a plan's parameters. */
+static int compare_parameters(const void *one, const void *other) {
+    const Parameter *a = one, *b = other;
+    int groups[] = {is_array(a) ? 2 : a->kind != 'k', is_array(b) ? 2 : b->kind != 'k'};
+    return groups[0] != groups[1] ? groups[0] - groups[1] : a->at - b->at;
+}
+
+/* The parameter of an argument. */
+static const Parameter *parameter_of(const Plan *plan, int at) {
+    const Parameter *parameter = plan->parameters;
+    while (parameter->at != at)
+        parameter++;
+    return parameter;
+}
+
+/* Memory for what launches read, empty, from where a line of the cache begins; NULL, and an error, if there is none. */
+static void *in_lines(size_t bytes, void **memory) {
+    *memory = PyMem_Calloc(1, bytes + LINE);
+    return *memory ? (void *)(((uintptr_t)*memory + LINE - 1) / LINE * LINE) : PyErr_NoMemory();
 }
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -310,15 +351,14 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     if (!self)
         return NULL;
     self->size = size;
-    self->count = (int)count;
-    self->memory = PyMem_Calloc(1, (size_t)count * sizeof(Parameter) + LINE);
-    self->parameters = self->memory ? (Parameter *)(((uintptr_t)self->memory + LINE - 1) / LINE * LINE) : NULL;
+    self->count = (unsigned char)count;
+    self->parameters = in_lines((size_t)count * sizeof(Parameter), &self->memory);
     self->starts = PyMem_Calloc(starts_count ? starts_count : 1, sizeof(int));
     if (!self->parameters || !self->starts) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    self->starts_count = (int)starts_count;
+    self->starts_count = (unsigned char)starts_count;
     for (Py_ssize_t i = 0; i < starts_count; i++) {
         int32_t start;
         memcpy(&start, starts + i * (Py_ssize_t)sizeof start, sizeof start);
@@ -360,13 +400,15 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         parameter->format = (char)format;
         parameter->layout = (char)layout;
         parameter->writable = (unsigned char)writable;
-        parameter->count = (unsigned char)words_count;
         parameter->dtype = Py_NewRef(dtype);
         if (!is_array(parameter))
             parameter->value = value == Py_None ? NULL : Py_NewRef(value);
         parameter->divisor = divisor;
         parameter->least = least;
         parameter->most = most;
+        for (; words_count && *words == WORD_ZERO; words++, words_count--)
+            parameter->offset += 8; /* the block is empty before */
+        parameter->count = (unsigned char)words_count;
         for (Py_ssize_t j = 0; j < words_count; j++) {
             parameter->numbers[j] = number_of((unsigned char)words[j]);
             parameter->counts_elements |= is_step(parameter->numbers[j]);
@@ -378,6 +420,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         PyErr_SetString(PyExc_ValueError, "pairs of arrays that only the general path takes");
         return NULL;
     }
+    qsort(self->parameters, (size_t)count, sizeof(Parameter), compare_parameters);
     return (PyObject *)self;
 }
 
@@ -448,6 +491,16 @@ static int settle_strides(View *view, int *is_contiguous) {
 static int settle(View *view, int itemsize, int address) {
     int64_t bytes = itemsize, items = 1, unit = view->in_elements ? 1 : itemsize;
     int is_contiguous = 1;
+    view->zero = 0;
+    view->itemsize = itemsize;
+    if (view->ndim == 1 && (!view->has_strides || view->dimensions->stride == unit)) { /* most are such */
+        Dimension *d = view->dimensions;
+        view->in_elements = view->has_strides = 0;
+        view->items = d->extent;
+        d->step = 1;
+        d->stride = address ? d->stride : itemsize;
+        return d->extent >= 0 && multiply(itemsize, d->extent, &bytes);
+    }
     for (int i = view->ndim - 1; i >= 0; i--) {
         Dimension *d = &view->dimensions[i];
         if (d->extent < 0 || !multiply(bytes, d->extent ? d->extent : 1, &bytes))
@@ -456,9 +509,7 @@ static int settle(View *view, int itemsize, int address) {
         d->step = items;
         items *= d->extent; /* smaller than what fitted */
     }
-    view->zero = 0;
     view->items = items;
-    view->itemsize = itemsize;
     if (!is_contiguous && !settle_strides(view, &is_contiguous))
         return 0;
     view->in_elements = 0;
@@ -592,11 +643,13 @@ static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *mem
 /* An address is unsigned: shape and strides are not. */
 static uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLongLong(value) : (uint64_t)-1; }
 
-/* How arrays of a type are read, where that can be known of the type. */
+/* How arrays of a type are read, where that can be known of the type; arguments of one type share it. */
 typedef struct {
+    PyTypeObject *type;
     const Exchange *exchange;
     const LazyBits *bits;
     const CupyLayout *layout;
+    int waiting; /* for so many more arrays, before it is asked where they have their members; 0: that was done */
     PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
     PyObject *dtype, *ndim, *c_contiguous, *data; /* what the class has of CuPy's attributes; NULL: they are looked up */
     PyTypeObject *data_type;                      /* of what the last one gives */
@@ -610,13 +663,42 @@ static PyObject *attribute(PyObject *object, PyObject *described, PyObject *name
     return described ? get_attribute(described, object, (PyObject *)Py_TYPE(object)) : PyObject_GetAttr(object, name);
 }
 
+/* What is called with an array to have found where such have their members. NULL: it cannot be asked. */
+static PyObject *finder;
+enum { LOOK_AFTER = 64 };
+
+/* Takes what was found; without the GIL nothing, but for what does not change: another thread may be giving an array
+ * another shape. */
+static void take_places(Access *access) {
+    const LazyBits *bits = READ(torch_bits);
+    access->bits = access->exchange && bits && PyType_IsSubtype(access->type, bits->base) ? bits : NULL;
+#ifndef Py_GIL_DISABLED
+    const CupyLayout *layout = READ(cupy_layout);
+    access->layout = !access->exchange && layout && PyType_IsSubtype(access->type, layout->base) ? layout : NULL;
+#endif
+}
+
+/* Asks for the places in memory, once there were enough arrays to be worth the milliseconds that it takes; 0 for what is not
+ * to be forgiven. */
+static int look_closer(PyObject *array, Access *access) {
+    if (!finder || --access->waiting)
+        return 1;
+    PyObject *later = PyObject_CallFunctionObjArgs(finder, array, NULL);
+    access->waiting = later == Py_True ? LOOK_AFTER : 0;
+    Py_XDECREF(later);
+    take_places(access);
+    return forgiven();
+}
+
 static int cupy_stream_fits(Reading *reading) {
     const Source *source = READ(cupy_source);
     if (reading->cupy_checked || !source || (reading->known && !source->tells_others))
         return 1;
     reading->cupy_checked = 1;
-    if (source->function)
-        return is_on_current(reading, (uintptr_t)source->function(), 1) && !PyErr_Occurred();
+    if (source->function) {
+        intptr_t handle = source->on_gpu && !reading->several ? source->on_gpu(0) : source->function();
+        return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 1);
+    }
     PyObject *stream = PyObject_CallNoArgs(source->object);
     if (!stream)
         return 0;
@@ -625,7 +707,13 @@ static int cupy_stream_fits(Reading *reading) {
     return !PyErr_Occurred() && is_on_current(reading, (uintptr_t)handle, 1);
 }
 
-static int read_cupy(PyObject *array, const Access *access, View *view, Reading *reading) {
+static int read_cupy_layout(PyObject *array, const CupyLayout *layout, View *view, Reading *reading);
+
+static int read_cupy(PyObject *array, Access *access, View *view, Reading *reading) {
+    if (access->waiting && !look_closer(array, access))
+        return 0;
+    if (access->layout)
+        return read_cupy_layout(array, access->layout, view, reading);
     PyObject *dtype = attribute(array, access->dtype, s_dtype);
     if (!dtype)
         return 0;
@@ -755,7 +843,43 @@ static int is_plain_exchange(PyObject *tensor, int maybe_complex, const Access *
     return !(*(const uint64_t *)(implementation + access->bits->word) & access->bits->bits);
 }
 
-static int read_exchange(PyObject *object, const Access *access, View *view, Reading *reading) {
+/* What the exchange would say of a tensor, of its members; 0 where it may say something else. */
+static int read_torch_layout(PyObject *object, const LazyBits *bits, const TorchLayout *layout, View *view) {
+    const char *tensor = (const char *)(uintptr_t)word_at(object, bits->pointer);
+    if (word_at(tensor, 0) != layout->class || (word_at(tensor, bits->word) ^ layout->keys) & ~layout->optional)
+        return 0;
+    const char *storage = (const char *)(uintptr_t)word_at(tensor, layout->storage);
+    uint64_t ndim = word_at(tensor, layout->sizes);
+    uint16_t dtype;
+    memcpy(&dtype, tensor + layout->dtype, sizeof dtype);
+    if (!storage || storage[layout->flag] || ndim > TORCH_DIMENSIONS || dtype >= TORCH_DTYPES || !layout->dtypes[dtype].bits)
+        return 0;
+    unsigned code = layout->dtypes[dtype].code, item = layout->dtypes[dtype].bits;
+    uint64_t address = word_at(storage, layout->data) + word_at(tensor, layout->offset) * (item / 8);
+    for (int i = 0; i < (int)ndim; i++) {
+        view->dimensions[i].extent = (int64_t)word_at(tensor, layout->sizes + 8 + 8 * i);
+        view->dimensions[i].stride = (int64_t)word_at(tensor, layout->strides + 8 * i);
+        address = view->dimensions[i].extent ? address : 0; /* of what has no elements it tells none */
+    }
+    view->id = 1 | (uint64_t)code << 8 | (uint64_t)item << 16;
+    view->address = address;
+    view->ndim = (int)ndim;
+    view->readonly = 0;
+    view->has_strides = 1;
+    view->in_elements = 1;
+    return 1;
+}
+
+static int exchange_stream_fits(const Exchange *exchange, int32_t device_type, int32_t device, Reading *reading) {
+    void *stream;
+    if (reading->checked == exchange)
+        return 1;
+    reading->checked = exchange;
+    return !exchange->current_stream(device_type, device, &stream) && is_on_current(reading, (uintptr_t)stream, 0);
+}
+
+/* What DLPack's exchange says of a tensor. */
+static int read_by_exchange(PyObject *object, const Access *access, View *view, Reading *reading) {
     const Exchange *exchange = access->exchange;
     Tensor tensor;
     if (exchange->read(object, &tensor))
@@ -774,16 +898,19 @@ static int read_exchange(PyObject *object, const Access *access, View *view, Rea
         view->dimensions[i].extent = tensor.shape[i];
         view->dimensions[i].stride = tensor.strides ? tensor.strides[i] : 0;
     }
-    if (!is_plain_exchange(object, tensor.dtype.code == CODE_COMPLEX, access))
+    return is_plain_exchange(object, tensor.dtype.code == CODE_COMPLEX, access) &&
+           exchange_stream_fits(exchange, tensor.device.type, tensor.device.id, reading);
+}
+
+static int read_exchange(PyObject *object, Access *access, View *view, Reading *reading) {
+    const Exchange *exchange = access->exchange;
+    if (access->waiting && !look_closer(object, access))
         return 0;
-    if (reading->checked != exchange) {
-        void *stream;
-        if (exchange->current_stream(tensor.device.type, tensor.device.id, &stream) ||
-            !is_on_current(reading, (uintptr_t)stream, 0))
-            return 0;
-        reading->checked = exchange;
-    }
-    return 1;
+    /* With several GPUs the exchange tells which of them a tensor lies on. */
+    const TorchLayout *layout = access->bits && !reading->several ? READ(torch_layout) : NULL;
+    if (!layout || !read_torch_layout(object, access->bits, layout, view))
+        return read_by_exchange(object, access, view, reading);
+    return exchange_stream_fits(exchange, DEVICE_CUDA, 0, reading);
 }
 
 /* The same for a stream that an array names; 0, and an error, if its handle could not be read. */
@@ -943,7 +1070,7 @@ static int pack_array(const Parameter *parameter, View *view, unsigned char *blo
         }
     }
     unsigned char *place = block + parameter->offset;
-    for (int i = 0; i < parameter->count; i++)
+    for (int i = 0, count = parameter->count; i < count; i++)
         memcpy(place + 8 * i, &numbers[parameter->numbers[i]], 8);
     for (int i = 0; i < parameter->sizes_count; i++) {
         const Size *size = &parameter->sizes[i];
@@ -1093,15 +1220,20 @@ static int takes(const Parameter *parameter, int kind) {
 
 /* ------------------------------------------------------------------------------------------------------------- records */
 
+/* How one argument is read. */
 typedef struct {
-    int count; /* of arguments */
-    PyTypeObject *types[MOST_ARGUMENTS];
-    Access access[MOST_ARGUMENTS];
-    unsigned char kinds[MOST_ARGUMENTS];
-    unsigned char flags[MOST_ARGUMENTS];
-    int arrays_count, numbers_count;
-    unsigned char arrays[MOST_ARRAYS], numbers[MOST_ARGUMENTS]; /* the arguments by place, in their order */
-} Shape; /* what the arguments' types are, and how each is read */
+    Access *access; /* NULL for numbers */
+    unsigned char at, kind, flags;
+} Reader;
+
+/* What the arguments' types are, and how each is read. All of it that launches read is in a few lines of the cache. */
+typedef struct {
+    short count, arrays_count, numbers_count; /* of arguments */
+    PyTypeObject **types;
+    Reader *readers; /* of the arrays, then of the numbers, each in the order of the arguments */
+    Access *access;  /* by argument, the first of its type */
+    void *memory, *access_memory;
+} Shape;
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
 
@@ -1130,34 +1262,37 @@ typedef struct {
 /* An array as the overloads take it. */
 typedef struct {
     uint64_t id;
-    int ndim, itemsize;
-    int address; /* they take no more of it than that */
+    int itemsize;
+    unsigned char ndim;
+    unsigned char address; /* they take no more of it than that */
 } Taken;
 
-typedef struct Record {
-    struct Record *next; /* of all that there ever were */
+typedef struct Record { /* what launches read of most comes first */
     const Shape *shape;
-    unsigned limits[LIMITS];
     void *context;  /* NULL: of any context */
-    int device;     /* -1: arrays are not asked where they lie */
-    int arrays, count; /* of its arrays, and of its choices */
-    Choice *choices;
     PyObject *live; /* a list, empty when the images are not loaded any more */
+    unsigned limits[LIMITS];
     LaunchKernel launch;
+    Choice *choices;
     SHARED(unsigned) *flights; /* of `live`: see begin() */
+    int device;                /* -1: arrays are not asked where they lie */
+    int most_bytes;            /* of the choices' blocks */
+    short arrays, count;       /* of its arrays, and of its choices */
     Taken taken[MOST_ARRAYS];
+    struct Record *next; /* of all that there ever were */
     uint64_t hash;
     PyObject *dtypes; /* keeps the objects alive whose addresses are ids */
     PointerAttribute attribute;
     StreamContext stream_context;
     Rare rare;
     SHARED(void *) event; /* kept for the next launch that waits for a stream; NULL: in use, or none was needed yet */
+    void *memory;
 } Record;
 
 typedef struct Table {
-    struct Table *previous; /* kept until the records go: other threads may be reading it */
+    SHARED(const Record *) last; /* the one that was used last */
     GetCurrent current;     /* NULL: whose context is current does not matter */
-    SHARED(int) last;       /* the record that was used last */
+    struct Table *previous; /* kept until the records go: other threads may be reading it */
     int shapes_count, count, mask;
     const Shape *shapes[MOST_SHAPES];
     const Record *records[MOST_RECORDS];
@@ -1172,11 +1307,14 @@ typedef struct {
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
-typedef struct {
+typedef struct Launcher {
     PyObject_HEAD
     Vectorcall vectorcall;
+    struct Launcher *like; /* of one for a stream object, which has nothing else of its own: the one for the stream's handle */
+    PyObject *owner;       /* that object, else NULL: a stream lives as long as it does */
     PyObject *slow;
     Records *records;
+    SHARED(const Record *) allowed; /* one whose limits the dimensions are within; the records keep it */
     unsigned dimensions[LIMITS];
     int is_given; /* 0: the stream is the one that is current at each launch */
     void *stream;
@@ -1185,8 +1323,13 @@ typedef struct {
     PyObject *defaults;   /* what each is that a call leaves out; `names` itself for one that has to be given */
     PyObject *pointers;   /* bytes: the names' addresses, then the defaults' */
     int total, positional; /* arguments, and how many of them may be given by position */
-    PyObject *owner;      /* the object that a given stream's handle came from: a stream lives as long as that does */
 } Launcher;
+
+/* The one that has what a launch needs. */
+static Launcher *itself(PyObject *object) {
+    Launcher *launcher = (Launcher *)object;
+    return launcher->like ? launcher->like : launcher;
+}
 
 enum { ATTRIBUTE = 72 }; /* sizeof(CUlaunchAttribute) */
 
@@ -1207,43 +1350,46 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 }
 
 static int types_match(const Shape *shape, PyObject *const *args, Py_ssize_t count) {
+    PyTypeObject *const *types = shape->types;
     if (shape->count != count)
         return 0;
     for (Py_ssize_t i = 0; i < count; i++)
-        if (Py_TYPE(args[i]) != shape->types[i])
+        if (Py_TYPE(args[i]) != types[i])
             return 0;
     return 1;
 }
 
 /* Reads the arrays among the arguments, in their order; gives how many, -1 if one is unusual. */
 static int read_arrays(const Shape *shape, PyObject *const *args, View *views, Reading *reading) {
-    for (int count = 0; count < shape->arrays_count; count++) {
-        int i = shape->arrays[count];
-        PyObject *array = args[i];
-        View *view = &views[count];
+    int count = shape->arrays_count;
+    const Reader *reader = shape->readers;
+    for (View *view = views; view < views + count; view++, reader++) {
+        PyObject *array = args[reader->at];
+        int kind = reader->kind;
         view->device = -1;
-        reading->flags = shape->flags[i];
-        const Access *access = &shape->access[i];
-        int kind = shape->kinds[i];
-        int fits = kind == EXCHANGE      ? read_exchange(array, access, view, reading)
-                   : kind == CUPY_LAYOUT ? read_cupy_layout(array, access->layout, view, reading)
-                   : kind == CUPY        ? read_cupy(array, access, view, reading)
-                   : kind == INTERFACE   ? read_interface(array, view, reading)
-                   : kind == NUMBA       ? read_numba(array, view, reading)
-                                         : read_torch(array, view, reading);
+        reading->flags = reader->flags;
+        int fits = kind == CUPY        ? read_cupy(array, reader->access, view, reading)
+                   : kind == EXCHANGE  ? read_exchange(array, reader->access, view, reading)
+                   : kind == INTERFACE ? read_interface(array, view, reading)
+                   : kind == NUMBA     ? read_numba(array, view, reading)
+                                       : read_torch(array, view, reading);
         if (!fits)
             return -1;
     }
-    return shape->arrays_count;
+    return count;
 }
 
-static int record_matches(const Record *record, const Shape *shape, void *context, const View *views, int count) {
-    if (record->shape != shape || record->context != context || PyList_Size(record->live) < 1)
+static int fits(const Record *record, const Shape *shape, void *context, const View *views, int count) {
+    if (record->shape != shape || record->context != context)
         return 0;
     for (int i = 0; i < count; i++)
         if (views[i].id != record->taken[i].id || views[i].ndim != record->taken[i].ndim)
             return 0;
     return 1;
+}
+
+static int record_matches(const Record *record, const Shape *shape, void *context, const View *views, int count) {
+    return fits(record, shape, context, views, count) && PyList_Size(record->live) > 0;
 }
 
 static uint64_t hash_of(const Shape *shape, void *context, const View *views, int count) {
@@ -1260,7 +1406,7 @@ static const Record *find(Table *table, const Shape *shape, void *context, const
         if (at < 0)
             return NULL;
         if (table->records[at]->hash == hash && record_matches(table->records[at], shape, context, views, count)) {
-            WRITE(table->last, at);
+            WRITE(table->last, table->records[at]);
             return table->records[at];
         }
     }
@@ -1293,15 +1439,16 @@ static int are_apart(const Plan *plan, const View *views, const Taken *taken) {
 
 /* Whether the arguments fit a plan; packs its parameter block. Constants tell most plans apart, so they come first. */
 static int fills(const Plan *plan, const Number *numbers, View *views, unsigned char *block) {
-    for (int i = 0; i < plan->constants_count; i++)
-        if (!is_constant(&plan->parameters[plan->constants[i]], &numbers[plan->constants[i]]))
+    const Parameter *parameter = plan->parameters, *end = parameter + plan->constants_count;
+    for (; parameter < end; parameter++)
+        if (!is_constant(parameter, &numbers[parameter->at]))
             return 0;
     memset(block, 0, plan->size);
-    for (int i = 0; i < plan->numbers_count; i++)
-        if (!pack_number(&plan->parameters[plan->numbers[i]], &numbers[plan->numbers[i]], block))
+    for (end += plan->numbers_count; parameter < end; parameter++)
+        if (!pack_number(parameter, &numbers[parameter->at], block))
             return 0;
-    for (int i = 0; i < plan->arrays_count; i++)
-        if (!pack_array(&plan->parameters[plan->arrays[i]], &views[i], block))
+    for (end += plan->arrays_count; parameter < end; parameter++, views++)
+        if (!pack_array(parameter, views, block))
             return 0;
     return 1;
 }
@@ -1309,15 +1456,16 @@ static int fills(const Plan *plan, const Number *numbers, View *views, unsigned 
 /* Packs the parameter block of the first plan that the arguments fit; gives its number, -1 if there is none, or if one of
  * the arguments is not for this path: which plan it would fit is not known then. */
 static int pack(const Record *record, PyObject *const *args, View *views, unsigned char *block) {
-    Number numbers[MOST_ARGUMENTS];
     const Shape *shape = record->shape;
+    Number numbers[shape->count + 1]; /* no more of the stack than is needed: the driver has emptied the cache */
     for (int i = 0; i < record->arrays; i++)
         if (!settle(&views[i], record->taken[i].itemsize, record->taken[i].address))
             return -1;
-    for (int i = 0; i < shape->numbers_count; i++) {
-        int at = shape->numbers[i], kind = shape->kinds[at];
-        numbers[at].object = args[at];
-        if (kind == INT ? !read_int(args[at], &numbers[at]) : !read_number(kind, args[at], &numbers[at]))
+    const Reader *reader = shape->readers + shape->arrays_count;
+    for (int i = 0; i < shape->numbers_count; i++, reader++) {
+        Number *number = &numbers[reader->at];
+        PyObject *value = number->object = args[reader->at];
+        if (reader->kind == INT ? !read_int(value, number) : !read_number(reader->kind, value, number))
             return -1;
     }
     for (int number = 0; number < record->count; number++) {
@@ -1425,7 +1573,7 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     Table *table = READ(records->table);
     if (!table || READ(disabled))
         return DECLINED;
-    const Record *record = table->records[READ(table->last)];
+    const Record *record = READ(table->last);
     const Shape *shape = record->shape;
     if (!types_match(shape, args, count)) {
         shape = NULL;
@@ -1435,7 +1583,7 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
         if (!shape)
             return DECLINED;
     }
-    View views[MOST_ARRAYS];
+    View views[shape->arrays_count + 1];
     Reading reading;
     begin_reading(&reading, self->is_given, self->stream, record->device >= 0);
     int arrays = read_arrays(shape, args, views, &reading);
@@ -1445,37 +1593,43 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     void *context = NULL;
     if (table->current && table->current(&context))
         return DECLINED;
-    if (!record_matches(record, shape, context, views, arrays)) {
+    if (!fits(record, shape, context, views, arrays)) { /* whether it is out of use is asked by begin() */
         record = find(table, shape, context, views, arrays);
         if (!record)
             return DECLINED;
     }
     const unsigned *d = self->dimensions;
-    for (int i = 0; i < LIMITS; i++)
-        if (d[i] > record->limits[i])
-            return DECLINED;
+    if (READ(self->allowed) != record) {
+        for (int i = 0; i < LIMITS; i++)
+            if (d[i] > record->limits[i])
+                return DECLINED;
+        WRITE(self->allowed, record);
+    }
     if (record->device >= 0 && !lie_on(record, views, arrays))
         return DECLINED;
     if (!stream_is_here(record, stream, context))
         return DECLINED;
-    _Alignas(16) unsigned char block[MOST_BYTES];
+    uint64_t room[(record->most_bytes + 15) / 16 * 2 + 2]; /* of the block, from a multiple of 16 */
+    unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
     int number = pack(record, args, views, block);
     if (number < 0 || !begin(record))
         return DECLINED;
     const Plan *plan = record->choices[number].plan;
     size_t size = (size_t)plan->size;
     void *buffer[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
-    void *starts[MOST_STARTS];
-    for (int i = 0; i < plan->starts_count; i++)
-        starts[i] = block + plan->starts[i];
-    void **each = plan->starts_count ? starts : NULL, **extra = plan->starts_count ? NULL : buffer;
+    void *starts[plan->starts_count + 1], **each = NULL, **extra = buffer;
+    if (plan->starts_count) {
+        for (int i = 0; i < plan->starts_count; i++)
+            starts[i] = block + plan->starts[i];
+        each = starts;
+        extra = NULL;
+    }
     const Fixed *fixed = &record->choices[number].fixed;
     unsigned block_x = fixed->threads ? fixed->threads : d[3], shared = fixed->threads ? fixed->shared : d[6];
-    Config config = {{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, NULL, 0};
-    if (self->attributes) {
-        config.attributes = PyBytes_AsString(self->attributes);
-        config.count = (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE);
-    }
+    Config config;
+    if (self->attributes)
+        config = (Config){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(self->attributes),
+                          (unsigned)(PyBytes_Size(self->attributes) / ATTRIBUTE)};
     int code = 0, ordered = 0, others = reading.others;
     void *event = NULL;
     if (others && (!may_order(record, &reading) || !(event = take_event((Record *)record)))) {
@@ -1511,7 +1665,8 @@ static PyObject *slow_call(Launcher *self, int code, PyObject *args, PyObject *k
     return PyObject_Call(self->slow, args, keywords);
 }
 
-static PyObject *launcher_call(Launcher *self, PyObject *args, PyObject *keywords) {
+static PyObject *launcher_call(PyObject *object, PyObject *args, PyObject *keywords) {
+    Launcher *self = itself(object);
     PyObject *array[MOST_ARGUMENTS];
     Py_ssize_t count = PyTuple_Size(args);
     int code = DECLINED;
@@ -1556,7 +1711,7 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
 /* The same by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have
  * it before that. */
 static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
-    Launcher *self = (Launcher *)object;
+    Launcher *self = itself(object);
     Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     PyObject *full[MOST_ARGUMENTS];
@@ -1690,58 +1845,85 @@ static void describe_cupy(Access *access, PyObject *array) {
     PyErr_Clear();
 }
 
-/* Where arrays of a type have their members; NULL if they have to be asked, as without the GIL: another thread may be giving
- * one another shape. */
-static const CupyLayout *layout_of(PyTypeObject *type) {
-#ifdef Py_GIL_DISABLED
-    (void)type;
-    return NULL;
-#else
-    const CupyLayout *layout = READ(cupy_layout);
-    return layout && PyType_IsSubtype(type, layout->base) ? layout : NULL;
-#endif
-}
-
-static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssize_t count) {
-    Shape *shape = PyMem_Calloc(1, sizeof(Shape));
-    if (!shape)
-        return NULL;
-    shape->count = (int)count;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyTypeObject *type = Py_TYPE(args[i]);
-        shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)type);
-        shape->kinds[i] = (unsigned char)(kinds[i] & ~HAS_OWN_LENGTH);
-        shape->flags[i] = (unsigned char)(kinds[i] & HAS_OWN_LENGTH);
-        if (shape->kinds[i] < INT)
-            shape->arrays[shape->arrays_count++] = (unsigned char)i;
-        else
-            shape->numbers[shape->numbers_count++] = (unsigned char)i;
-        Access *access = &shape->access[i];
-        if (shape->kinds[i] == EXCHANGE && !(access->exchange = exchange_of(type)))
-            shape->kinds[i] = TORCH;
-        if (shape->kinds[i] == EXCHANGE) {
-            const LazyBits *bits = READ(torch_bits);
-            access->bits = bits && PyType_IsSubtype(type, bits->base) ? bits : NULL;
-            access->is_neg = method_of(args[i], s_is_neg);
-        }
-        if (shape->kinds[i] == CUPY_LAYOUT && !(access->layout = layout_of(type)))
-            shape->kinds[i] = CUPY;
-        if (shape->kinds[i] == CUPY)
-            describe_cupy(access, args[i]);
-    }
-    return shape;
-}
-
 static void free_shape(const Shape *shape) {
     for (int i = 0; i < shape->count; i++) {
         const Access *access = &shape->access[i];
         PyObject *const held[] = {access->dtype, access->ndim, access->c_contiguous, access->data, access->ptr,
-                                  (PyObject *)access->data_type};
+                                  (PyObject *)access->data_type, (PyObject *)shape->types[i]};
         for (size_t j = 0; j < sizeof held / sizeof *held; j++)
             Py_XDECREF(held[j]);
-        Py_DECREF(shape->types[i]);
     }
-    PyMem_Free((void *)shape);
+    PyMem_Free(shape->access_memory);
+    PyMem_Free(shape->memory);
+}
+
+/* How arrays of a type are read; gives the kind, which is another one where the type has not what it takes. */
+static int make_access(Access *access, PyObject *array, int kind) {
+    access->type = Py_TYPE(array);
+    if (kind == EXCHANGE && !(access->exchange = exchange_of(access->type)))
+        return TORCH;
+    if (kind == EXCHANGE)
+        access->is_neg = method_of(array, s_is_neg);
+    if (kind == CUPY || kind == CUPY_LAYOUT)
+        describe_cupy(access, array);
+    if (kind == EXCHANGE || kind == CUPY_LAYOUT)
+        take_places(access);
+    if ((kind == EXCHANGE && !access->bits) || (kind == CUPY_LAYOUT && !access->layout))
+        access->waiting = LOOK_AFTER;
+#ifdef Py_GIL_DISABLED /* threads that share it would have to count together */
+    access->waiting = access->waiting && kind == EXCHANGE;
+    if (access->waiting)
+        (void)look_closer(array, access);
+    access->waiting = 0;
+#endif
+    return kind == CUPY_LAYOUT ? CUPY : kind;
+}
+
+/* NULL, and an error, without memory. */
+static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssize_t count) {
+    void *memory;
+    Shape *shape = in_lines(sizeof(Shape) + (size_t)count * (sizeof(PyTypeObject *) + sizeof(Reader)), &memory);
+    if (!shape)
+        return NULL;
+    shape->memory = memory;
+    shape->types = (PyTypeObject **)(shape + 1);
+    shape->readers = (Reader *)(shape->types + count);
+    shape->access = in_lines((size_t)count * sizeof(Access), &shape->access_memory);
+    if (!shape->access) {
+        free_shape(shape);
+        return NULL;
+    }
+    shape->count = (short)count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        shape->arrays_count += (kinds[i] & ~HAS_OWN_LENGTH) < INT;
+    Reader *array = shape->readers, *number = shape->readers + shape->arrays_count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int kind = (unsigned char)kinds[i] & ~HAS_OWN_LENGTH;
+        shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(args[i]));
+        Reader *reader = kind < INT ? array++ : number++, *same = shape->readers;
+        *reader = (Reader){NULL, (unsigned char)i, (unsigned char)kind, (unsigned char)(kinds[i] & HAS_OWN_LENGTH)};
+        if (kind >= INT)
+            continue;
+        while (shape->types[same->at] != shape->types[i])
+            same++;
+        if (same != reader) { /* Python says of the type alone which kind it is */
+            reader->access = same->access;
+            reader->kind = same->kind;
+        } else {
+            reader->access = &shape->access[i];
+            reader->kind = (unsigned char)make_access(reader->access, args[i], kind);
+        }
+    }
+    shape->numbers_count = (short)(number - shape->readers - shape->arrays_count);
+    return shape;
+}
+
+/* How an argument is read. */
+static int kind_of(const Shape *shape, int at) {
+    const Reader *reader = shape->readers;
+    while (reader->at != at)
+        reader++;
+    return reader->kind;
 }
 
 static void free_record(Record *record) {
@@ -1752,7 +1934,7 @@ static void free_record(Record *record) {
     Py_XDECREF(record->dtypes);
     Py_XDECREF(record->live);
     PyMem_Free(record->choices);
-    PyMem_Free(record);
+    PyMem_Free(record->memory);
 }
 
 /* What arrays.element() is asked about an array that was read; NULL if it has another dtype by now. */
@@ -1775,7 +1957,7 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
     const Shape *shape = record->shape;
     PyObject *dtypes = PyList_New(0);
     for (int i = 0, array = 0; dtypes && i < shape->count; i++) {
-        int kind = shape->kinds[i], agree = 1;
+        int kind = kind_of(shape, i), agree = 1;
         PyObject *what = NULL, *name = NULL;
         if (kind < INT) {
             what = element_of(kind, args[i], &views[array]);
@@ -1783,7 +1965,7 @@ static PyObject *verified(Record *record, PyObject *const *args, const View *vie
             agree = name && PyUnicode_Check(name) && PyList_Append(dtypes, what) == 0;
         }
         for (int j = 0; agree && j < record->count; j++) {
-            const Parameter *parameter = &record->choices[j].plan->parameters[i];
+            const Parameter *parameter = parameter_of(record->choices[j].plan, i);
             agree = takes(parameter, kind);
             if (!agree || kind >= INT)
                 continue;
@@ -1820,8 +2002,9 @@ static int fill_plans(Record *record, PyObject *plans, int arguments) {
             return 0;
         }
         record->choices[i].plan = (Plan *)Py_NewRef(plan);
+        record->most_bytes = ((Plan *)plan)->size > record->most_bytes ? ((Plan *)plan)->size : record->most_bytes;
         record->choices[i].kernel = (void *)(uintptr_t)kernel;
-        record->count = (int)i + 1;
+        record->count = (short)(i + 1);
     }
     return 1;
 }
@@ -1841,7 +2024,7 @@ static Table *extended(const Table *old, const Record *record, const Record *rep
     if (table->count == MOST_RECORDS)
         goto full;
     table->records[table->count++] = record;
-    WRITE(table->last, table->count - 1);
+    WRITE(table->last, record);
     table->mask = 2 * MOST_RECORDS - 1;
     memset(table->slots, -1, sizeof table->slots);
     for (int i = 0; i < table->count; i++) {
@@ -1901,11 +2084,11 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
         (void)forgiven(); /* an unusual array */
         return NULL;
     }
-    Record *record = PyMem_Calloc(1, sizeof(Record));
-    if (!record) {
-        PyErr_NoMemory();
+    void *memory;
+    Record *record = in_lines(sizeof(Record), &memory);
+    if (!record)
         return NULL;
-    }
+    record->memory = memory;
     record->shape = shape;
     record->context = context;
     record->device = lesson->device;
@@ -1916,10 +2099,10 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
     record->flights = lesson->flights;
     record->live = Py_NewRef(lesson->live);
     memcpy(record->limits, lesson->limits, sizeof record->limits);
-    record->arrays = arrays;
+    record->arrays = (short)arrays;
     for (int i = 0; i < arrays; i++) {
         record->taken[i].id = views[i].id;
-        record->taken[i].ndim = views[i].ndim;
+        record->taken[i].ndim = (unsigned char)views[i].ndim;
     }
     record->hash = hash_of(shape, context, views, arrays);
     if (fill_plans(record, lesson->plans, shape->count)) {
@@ -1933,7 +2116,7 @@ static Record *make_record(const Shape *shape, const Lesson *lesson, View *views
 }
 
 static int same_shape(const Shape *one, const Shape *other) {
-    return one->count == other->count && memcmp(one->types, other->types, sizeof one->types) == 0;
+    return one->count == other->count && memcmp(one->types, other->types, (size_t)one->count * sizeof *one->types) == 0;
 }
 
 /* Puts a record into the table, for every thread to see; 0 if it is not needed, or there is no room. No Python code may run
@@ -1963,7 +2146,7 @@ static PyObject *learn(Records *self, const Lesson *lesson) {
     const Shape *shape = known_shape(self, lesson->args, count);
     int is_new = !shape, added = 0;
     if (is_new && !(shape = make_shape(lesson->args, lesson->kinds, count)))
-        return PyErr_NoMemory();
+        return NULL;
     View views[MOST_ARRAYS];
     Record *record = make_record(shape, lesson, views);
     if (record) {
@@ -2128,7 +2311,7 @@ static PyObject *kept(PyObject *dictionary, PyObject *key) {
 static Launcher *spare_launcher;
 
 /* A launcher like another one, which keeps a stream alive. */
-static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
+static PyObject *held_launcher(Launcher *like, PyObject *stream) {
     Launcher *spare = spare_launcher, *held = spare;
     if (spare) {
         spare_launcher = NULL;
@@ -2138,17 +2321,7 @@ static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
     }
     if (held) {
         held->vectorcall = launcher_vectorcall;
-        held->slow = Py_NewRef(like->slow);
-        held->records = (Records *)Py_NewRef((PyObject *)like->records);
-        memcpy(held->dimensions, like->dimensions, sizeof held->dimensions);
-        held->is_given = like->is_given;
-        held->stream = like->stream;
-        held->attributes = Py_XNewRef(like->attributes);
-        held->names = Py_XNewRef(like->names);
-        held->defaults = Py_XNewRef(like->defaults);
-        held->pointers = Py_XNewRef(like->pointers);
-        held->total = like->total;
-        held->positional = like->positional;
+        held->like = (Launcher *)Py_NewRef((PyObject *)like);
         held->owner = Py_NewRef(stream);
     }
     if (spare)
@@ -2159,7 +2332,7 @@ static PyObject *held_launcher(const Launcher *like, PyObject *stream) {
 static PyObject *hold(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *launcher, *stream;
-    return PyArg_ParseTuple(args, "O!O", launcher_type, &launcher, &stream) ? held_launcher((Launcher *)launcher, stream) : NULL;
+    return PyArg_ParseTuple(args, "O!O", launcher_type, &launcher, &stream) ? held_launcher(itself(launcher), stream) : NULL;
 }
 
 /* 0 for what is neither an int nor a tuple of one to three, of Python's own types. */
@@ -2253,7 +2426,7 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, Writte
     if (found && Py_TYPE(found) == launcher_type) {
         if (written && !ready)
             keep_at_hand(self, written, found);
-        held = held_launcher((Launcher *)found, stream);
+        held = held_launcher(itself(found), stream);
     } else if (found) {
         PyErr_SetObject(PyExc_KeyError, key);
     }
@@ -2331,28 +2504,30 @@ static void configurations_dealloc(Configurations *self) {
     Py_DECREF(type);
 }
 
-static PyObject *launcher_getattro(Launcher *self, PyObject *name) {
-    PyObject *value = PyObject_GenericGetAttr((PyObject *)self, name);
+static PyObject *launcher_getattro(PyObject *self, PyObject *name) {
+    PyObject *value = PyObject_GenericGetAttr(self, name);
     if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
         return value;
     PyErr_Clear();
-    return PyObject_GetAttr(self->slow, name);
+    return PyObject_GetAttr(itself(self)->slow, name);
 }
 
-static PyObject *launcher_records(Launcher *self, void *unused) {
+static PyObject *launcher_records(PyObject *self, void *unused) {
     (void)unused;
-    return Py_NewRef((PyObject *)self->records);
+    return Py_NewRef((PyObject *)itself(self)->records);
 }
 
-static PyObject *launcher_repr(Launcher *self) { return PyObject_Repr(self->slow); }
+static PyObject *launcher_repr(PyObject *self) { return PyObject_Repr(itself(self)->slow); }
 
 static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->slow);
+    Py_VISIT(self->like);
     Py_VISIT(self->owner);
+    Py_VISIT(self->slow);
     return 0;
 }
 
+/* The launcher that another one is like stays: it clears what it refers to by itself. */
 static int launcher_clear(Launcher *self) {
     PyObject *slow = self->slow;
     self->slow = Py_NewRef(Py_None);
@@ -2366,11 +2541,12 @@ static void launcher_dealloc(Launcher *self) {
 #ifdef Py_GIL_DISABLED
     int may_stay = 0;
 #else
-    int may_stay = self->owner != NULL;
+    int may_stay = self->like != NULL;
 #endif
     PyObject_GC_UnTrack(self);
-    Py_XDECREF(self->slow);
-    Py_XDECREF(self->owner);
+    Py_CLEAR(self->like);
+    Py_CLEAR(self->owner);
+    Py_CLEAR(self->slow);
     Py_XDECREF(self->attributes);
     Py_XDECREF(self->names); /* of strings, and numbers or itself in `defaults`: neither needs the garbage collector */
     Py_XDECREF(self->defaults);
@@ -2385,15 +2561,16 @@ static void launcher_dealloc(Launcher *self) {
 
 /* -------------------------------------------------------------------------------------------------------------- module */
 
-static PyObject *set_source(SHARED(const Source *) *place, PyObject *object, intptr_t (*function)(void), int tells_others) {
+static PyObject *set_source(SHARED(const Source *) *place, Source source) {
     const Source *now = READ(*place);
-    if (object == Py_None) {
+    if (source.object == Py_None) {
         WRITE(*place, NULL);
-    } else if (!now || now->object != object || now->tells_others != tells_others) {
+    } else if (!now || now->object != source.object || now->on_gpu != source.on_gpu || now->tells_others != source.tells_others) {
         Source *made = PyMem_Malloc(sizeof(Source));
         if (!made)
             return PyErr_NoMemory();
-        *made = (Source){Py_NewRef(object), function, tells_others};
+        *made = source;
+        Py_INCREF(made->object);
         WRITE(*place, made);
     }
     Py_RETURN_NONE;
@@ -2401,19 +2578,22 @@ static PyObject *set_source(SHARED(const Source *) *place, PyObject *object, int
 
 static PyObject *set_cupy_stream(PyObject *module, PyObject *args) {
     (void)module;
-    intptr_t (*function)(void) = NULL;
-    PyObject *source;
-    int tells_others;
-    if (!PyArg_ParseTuple(args, "Op", &source, &tells_others))
+    PyObject *in_c, *on_gpu;
+    Source source = {NULL};
+    if (!PyArg_ParseTuple(args, "OOOp", &in_c, &on_gpu, &source.object, &source.tells_others))
         return NULL;
-    if (PyCapsule_IsValid(source, "intptr_t (void)")) /* a C function of CuPy's, by the name that Cython gives it */
-        function = (intptr_t (*)(void))PyCapsule_GetPointer(source, "intptr_t (void)");
-    return set_source(&cupy_source, source, function, tells_others);
+    if (PyCapsule_IsValid(in_c, "intptr_t (void)")) { /* as Cython names them */
+        source.object = in_c;
+        source.function = (intptr_t (*)(void))PyCapsule_GetPointer(in_c, "intptr_t (void)");
+    }
+    if (PyCapsule_IsValid(on_gpu, "intptr_t (int)"))
+        source.on_gpu = (intptr_t (*)(int))PyCapsule_GetPointer(on_gpu, "intptr_t (int)");
+    return set_source(&cupy_source, source);
 }
 
-static PyObject *set_torch_stream(PyObject *module, PyObject *source) {
+static PyObject *set_torch_stream(PyObject *module, PyObject *object) {
     (void)module;
-    return set_source(&torch_source, source, NULL, 1);
+    return set_source(&torch_source, (Source){.object = object, .tells_others = 1});
 }
 
 static PyObject *set_torch_bits(PyObject *module, PyObject *args) {
@@ -2430,6 +2610,40 @@ static PyObject *set_torch_bits(PyObject *module, PyObject *args) {
         *made = (LazyBits){(PyTypeObject *)Py_NewRef(base), pointer, word, bits};
         WRITE(torch_bits, made);
     }
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_torch_layout(PyObject *module, PyObject *args) {
+    (void)module;
+    TorchLayout found;
+    const char *dtypes;
+    Py_ssize_t bytes;
+    unsigned long long words[3];
+    if (!PyArg_ParseTuple(args, "iiiiiiiy#KKK", &found.storage, &found.data, &found.flag, &found.offset, &found.sizes,
+                          &found.strides, &found.dtype, &dtypes, &bytes, &words[0], &words[1], &words[2]))
+        return NULL;
+    if (bytes != sizeof found.dtypes) {
+        PyErr_SetString(PyExc_ValueError, "dtypes of another number");
+        return NULL;
+    }
+    memcpy(found.dtypes, dtypes, sizeof found.dtypes);
+    found.class = words[0], found.keys = words[1], found.optional = words[2];
+#ifndef Py_GIL_DISABLED
+    if (!READ(torch_layout)) {
+        TorchLayout *made = PyMem_Malloc(sizeof(TorchLayout));
+        if (!made)
+            return PyErr_NoMemory();
+        *made = found;
+        WRITE(torch_layout, made);
+    }
+#endif
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_finder(PyObject *module, PyObject *function) {
+    (void)module;
+    if (!finder)
+        finder = Py_NewRef(function);
     Py_RETURN_NONE;
 }
 
@@ -2488,9 +2702,9 @@ static PyMemberDef launcher_members[] = {
 };
 
 /* What the launcher in Python that is behind this one says of being pickled. */
-static PyObject *launcher_reduce(Launcher *self, PyObject *none) {
+static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
     (void)none;
-    return PyObject_CallMethod(self->slow, "__reduce__", NULL);
+    return PyObject_CallMethod(itself(self)->slow, "__reduce__", NULL);
 }
 
 static PyMethodDef launcher_methods[] = {
@@ -2557,14 +2771,22 @@ static PyType_Spec plan_spec = {"aotcuda.runtime.fast._launch.Plan", sizeof(Plan
 
 static PyMethodDef methods[] = {
     {"set_cupy_stream", set_cupy_stream, METH_VARARGS,
-     "set_cupy_stream(source, tells_others)\n\n"
-     "Where CuPy tells its current stream: its C function in a capsule, or its Python function; and whether launches on\n"
-     "other streams have to wait for that one."},
+     "set_cupy_stream(in_c, on_gpu, in_python, tells_others)\n\n"
+     "Where CuPy tells its current stream: its C functions in capsules, if it has them, the second of which takes a GPU's\n"
+     "ordinal; its Python function; and whether launches on other streams have to wait for that one."},
     {"set_torch_stream", set_torch_stream, METH_O,
      "PyTorch's function from a GPU's ordinal to the handle of its current stream, or None."},
     {"set_torch_bits", set_torch_bits, METH_VARARGS,
      "set_torch_bits(base, pointer, word, bits)\n\n"
      "Where the objects of PyTorch's type `base` have the bits that say that a tensor is a lazy negative or conjugate."},
+    {"set_torch_layout", set_torch_layout, METH_VARARGS,
+     "set_torch_layout(storage, data, flag, offset, sizes, strides, dtype, dtypes, class, keys, optional)\n\n"
+     "Where they have what is read of tensors, of which class and with which dispatch keys they have it there, and DLPack's\n"
+     "codes and bits by the numbers of dtypes."},
+    {"set_finder", set_finder, METH_O,
+     "set_finder(function)\n\n"
+     "What is called, after some launches, with an array of CuPy's or PyTorch's, to find where such have their members and\n"
+     "to tell it here; True from it: to be called again."},
     {"set_cupy_layout", set_cupy_layout, METH_VARARGS,
      "set_cupy_layout(base, data_type, pointer, data, dtype, shape, strides)\n\n"
      "Where the objects of CuPy's type `base` have what is read of arrays, in bytes; `pointer` is in what is their `data`."},
@@ -2611,7 +2833,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 15) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 16) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -16,9 +16,9 @@ the slot is taken: who unloads empties `live` first, and then waits for the slot
 
 from __future__ import annotations
 
+from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
-from aotcuda.runtime.arguments.parameters import GeneralOnlyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,11 +35,15 @@ if TYPE_CHECKING:
 DECLINED = -1
 _ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_INT = 0xFFFFFFFF
+"""What the driver writes into a cell that has room for an address."""
+_MOST_STREAMS = 64
 
 _TEMPLATE = """
 def bind(launch, targets, stream, context, device):
     [{targets}] = targets
     same = stream or 1
+    events = kept_events.setdefault(context, [])
     {bound}
     def fast(args):
         try:
@@ -79,50 +83,71 @@ class Place:
         current: `cuCtxGetCurrent`, for a launch that depends on which context is current; None if it does not.
         several: Whether there are several GPUs, and so arrays and streams may be of another one.
         call: The driver's functions that are asked about these.
-        ordering: What launches that wait for a stream.
+        around: What launches that wait for a stream (`ordering`).
+        events: `Driver.events`, for that.
     """
 
-    __slots__ = ("call", "current", "ordering", "several")
+    __slots__ = ("around", "call", "current", "events", "several")
 
     def __init__(self, driver: Driver, *, one_context: bool) -> None:
         names = ("cuPointerGetAttribute", "cuStreamIsCapturing", "cuStreamGetCtx")
         self.call = {name: driver.call[name] for name in names}
         self.current = None if one_context else driver.call["cuCtxGetCurrent"]
         self.several = len(driver.devices) > 1
-        self.ordering = Ordering(driver)
+        self.around = ordering(driver)
+        self.events = driver.events
 
 
-class Ordering:
-    """Launches that wait for another stream, where their data is."""
+class _Handles(dict[int, object]):
+    """Handles of streams as what ctypes makes of them at every call."""
 
-    __slots__ = ("_call", "_launch")
+    __slots__ = ()
 
-    def __init__(self, driver: Driver) -> None:
-        names = ("cuStreamIsCapturing", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy_v2")
-        self._call = [driver.call[name] for name in names]
-        self._launch = driver.launch
+    def __missing__(self, handle: int) -> object:
+        if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
+            self.clear()
+        found = self[handle] = ctypes.c_void_p.from_param(handle)
+        return found
 
-    def around(self, ready: int, mutual: int, stream: int, *launch: object) -> int:
-        """Launch on `stream` once `ready` is there, which then waits for the launch too if that is `mutual`.
 
-        The driver's code, or `DECLINED` where the general path has more to say: captures have rules of their own.
-        """
-        is_capturing, create, record, wait, destroy = self._call
-        status, event = ctypes.c_int(), ctypes.c_void_p()
-        for each in (ready, stream):
-            if is_capturing(each, ctypes.byref(status)) or status.value:
-                return DECLINED
-        if create(ctypes.byref(event), _NO_TIMING):
+def ordering(driver: Driver) -> Callable[..., int]:
+    """The function that launches on one stream what has to wait for another one.
+
+    It takes the handle of the other stream; whether that then has to wait for the launch, too; the launch's stream; the
+    events of the current context, of `Driver.events`; the launch's slot; and what `Driver.launch` takes. It gives the
+    driver's code, or `DECLINED` where the general path has more to say: captures have rules of their own.
+    """
+    is_capturing, record, wait = map(
+        driver.without_types, ("cuStreamIsCapturing", "cuEventRecord", "cuStreamWaitEvent")
+    )
+    create, destroy, launch = driver.call["cuEventCreate"], driver.call["cuEventDestroy_v2"], driver.launch
+    handles = _Handles()
+
+    def made() -> Any:
+        event = ctypes.c_void_p()
+        return None if create(ctypes.byref(event), _NO_TIMING) else ctypes.c_void_p.from_param(event.value)
+
+    def around(ready: int, mutual: int, stream: int, events: list[object], slot: Any, *launched: object) -> int:
+        before, own, cell, answer = handles[ready], handles[stream], slot[3], slot[4]
+        if is_capturing(before, answer) or cell.value & _INT or is_capturing(own, answer) or cell.value & _INT:
             return DECLINED
         try:
-            if record(event, ready) or wait(stream, event, 0):
-                return DECLINED
-            code = self._launch(*launch)
-            if mutual and not code:
-                code = record(event, stream) or wait(ready, event, 0)
-            return code
-        finally:
-            destroy(event)  # the driver keeps it until the waits are over
+            event = events.pop()  # so it is this launch's alone
+        except IndexError:
+            event = made()
+        if event is None:
+            return DECLINED
+        code = record(event, before) or wait(own, event, 0)
+        if code:  # it may be of another context
+            destroy(event)
+            return DECLINED
+        code = launch(*launched)
+        if mutual and not code:
+            code = record(event, own) or wait(before, event, 0)
+        events.append(event)  # the driver keeps what waits for it
+        return code
+
+    return around
 
 
 class FastPaths:
@@ -171,7 +196,7 @@ def specialise(
     if place.current is not None:
         writer.places.append("if current(slot[4]) or slot[3].value != context: raise LookupError")
     attempts = []
-    scope: dict[str, Any] = {"live": live, "current": place.current} | {
+    scope: dict[str, Any] = {"live": live, "current": place.current, "kept_events": place.events} | {
         f"ask_{name}": function for name, function in place.call.items()
     }
     try:
@@ -193,7 +218,7 @@ def specialise(
                 f"make_slot{n}": overload.make_slot,
                 f"pack_into{n}": block.pack_into,
             }
-    except GeneralOnlyError:
+    except errors.GeneralOnlyError:
         return None
     writer.finish()
     if (
@@ -205,8 +230,10 @@ def specialise(
     configuration = "configurations{}[stream]" if writer.asks_stream else "configuration{}"
     launched = "return launch({configuration}, kernel{n}, {handed})"
     if writer.waits:
-        scope["around"] = place.ordering.around
-        launched += " if not other else around(other, mutual, stream, {configuration}, kernel{n}, {handed})"
+        scope["around"] = place.around
+        launched += (
+            " if not other else around(other, mutual, stream, events, slot, {configuration}, kernel{n}, {handed})"
+        )
     source = _TEMPLATE.format(
         targets=", ".join(f"(configurations{n}, kernel{n})" for n, *_ in attempts),
         bound="; ".join(f"configuration{n} = configurations{n}[stream]" for n, *_ in attempts),
@@ -390,11 +417,11 @@ class Writer:
             known = self._forms[name] = arrays.identity(array)
             write = _FAMILIES.get(_family(array))
             if write is None or known is None or arrays.form(known) != (parameter["dtype"], parameter["ndim"]):
-                raise GeneralOnlyError
+                raise errors.GeneralOnlyError
             found = self._arrays[name] = write(self, name, array, known[0], parameter)
             self._limit(found.extents, views.item_bytes(parameter["dtype"]))
         if arrays.form(self._forms[name]) != (parameter["dtype"], parameter["ndim"]):
-            raise GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
+            raise errors.GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
         self._layout(parameter, self._arrays[name])
 
     def elements(self, name: str, parameter: Parameter, array: object) -> None:
@@ -403,7 +430,7 @@ class Writer:
             known = self._forms[name] = arrays.identity(array)
             write, form = _FAMILIES.get(_family(array)), arrays.form(known)
             if write is None or known is None or form is None or form[0] != parameter["dtype"]:
-                raise GeneralOnlyError
+                raise errors.GeneralOnlyError
             as_array: Parameter = {**parameter, "ndim": form[1], "layout": "A", "words": ["data"]}
             found = write(self, name, array, known[0], as_array)
             self._limit(found.extents, views.item_bytes(parameter["dtype"]))
@@ -433,7 +460,7 @@ class Writer:
             self.check(f"not {found.readonly}")
         if layout != "A":
             if layout not in found.contiguous:
-                raise GeneralOnlyError
+                raise errors.GeneralOnlyError
             contiguous = found.contiguous[layout]
             if contiguous and self._single:
                 self.check(contiguous)
@@ -471,7 +498,7 @@ class Writer:
         for name, parameter in (first, second):
             found = self._arrays.get(name)
             if found is None or parameter.get("layout", "A") == "A":
-                raise GeneralOnlyError
+                raise errors.GeneralOnlyError
             size = " * ".join([str(views.item_bytes(parameter["dtype"])), *found.extents])
             ends.append((found.start(self), size))
         (start, size), (other, others) = ends
@@ -503,7 +530,7 @@ class Writer:
         strides = self._strides(f"{name}.strides", f"not {name}._c_contiguous", extents, itemsize)
         return _Array(f"{name}.data.ptr", extents, orders, strides)
 
-    def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
+    def torch(self, name: str, _tensor: Any, dtype: object, parameter: Parameter) -> _Array:
         """A tensor of PyTorch's."""
         ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
@@ -511,22 +538,16 @@ class Writer:
             wrong.append(f"{name}.is_conj()")
         if self._several:
             wrong.append(f"{name}.get_device() != device")
-        own = arrays.inherits(tensor, "Tensor", "stride", "shape", "numel", "is_contiguous")
-        if ndim == 1 and own and self._single and parameter["layout"] != "A":
-            wrong.append(f"{name}.stride() != (1,)")  # one question for two; single elements may have others: declined
-            orders = {"C": "", "F": ""}
-        else:
-            if ndim < 2:  # unpacking the shape tells more
-                wrong.append(f"{name}.ndim != {ndim}")
-            flag = f"{name}.is_contiguous()" if ndim else ""
-            orders = {"C": flag} if ndim > 1 else {"C": flag, "F": flag}
+        if not ndim:  # else unpacking the shape tells
+            wrong.append(f"{name}.ndim")
+        flag = f"{name}.is_contiguous()" if ndim else ""
+        orders = {"C": flag} if ndim > 1 else {"C": flag, "F": flag}
         self.checks.append(f"if {' or '.join(wrong)}: return -1")
         current = arrays.torch_stream()
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
             self._wait_for("torch_stream(device)", mutual=False)
-        # A tensor's len() is a Python function of 0.5 us; its numel() takes a sixth of that.
-        extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
+        extents = self._extents(name, ndim, "")  # a tensor's len() is a Python function of 0.5 us
         bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
         strides = self._strides(bytes_, f"not {name}.is_contiguous()", extents, itemsize)
         return _Array(f"{name}.data_ptr()", extents, orders, strides)
@@ -549,7 +570,7 @@ class Writer:
     def interface(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array that offers `__cuda_array_interface__`."""
         if "V" in parameter["dtype"]:  # a type string does not tell the fields
-            raise GeneralOnlyError
+            raise errors.GeneralOnlyError
         interface, address, readonly, shape, strides = (self._fresh(letter) for letter in "iprst")
         ready, typestr = self._fresh("w"), self._fresh("y")
         held = self.keep("D", dtype)
@@ -647,9 +668,7 @@ class Writer:
     def _lies_here(self, address: str) -> None:
         """Where there are several GPUs: decline an address on another one."""
         if self._several:  # the driver writes an int into the cell
-            elsewhere = (
-                f"ask_cuPointerGetAttribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & 0xFFFFFFFF != device"
-            )
+            elsewhere = f"ask_cuPointerGetAttribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & {_INT} != device"
             self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
 
     def _extents(self, name: str, ndim: int, length: str) -> list[str]:
@@ -695,7 +714,7 @@ def _leader(args: tuple[object, ...]) -> str:
     try:
         found = arrays.leading(args)
     except Exception as error:
-        raise GeneralOnlyError from error
+        raise errors.GeneralOnlyError from error
     return found[0] if found is not None else ""
 
 
@@ -703,7 +722,7 @@ def _family(array: object) -> str:
     try:
         return arrays.family(array) or ""
     except Exception as error:
-        raise GeneralOnlyError from error
+        raise errors.GeneralOnlyError from error
 
 
 _FAMILIES = {"cupy": Writer.cupy, "torch": Writer.torch, "numba": Writer.numba, "interface": Writer.interface}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.errors import RuntimeUnavailableError
     from aotcuda.manifest import Head
+    from aotcuda.runtime.driver import Driver
 
 
 class Choice:
@@ -163,6 +164,14 @@ def choose(
         return Choice(gpu, capability, None, why, tuple(rejected), too_old=True)
     why = "none of the packaged images runs on it" if targets else "the module has no kernels"
     return Choice(gpu, capability, None, why, tuple(rejected))
+
+
+def survey(manifest: Head, driver: Driver) -> dict[int, Choice]:
+    """What each GPU of this machine takes."""
+    return {
+        device.index: choose(manifest, device.capability, driver=driver.version, gpu=str(device))
+        for device in driver.devices
+    }
 
 
 def _loads(target: Target, cuda: tuple[int, int], driver: tuple[int, int]) -> bool:

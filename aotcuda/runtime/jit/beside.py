@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from _thread import RLock
 
-from aotcuda.errors import ArgumentError, NoImageError
+from aotcuda.errors import ArgumentError, NoImageError, UnreadableError
 from aotcuda.runtime.arguments import signature as signatures
 from aotcuda.runtime.arguments.overloads import OverloadTable
-from aotcuda.runtime.arguments.views import UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,12 +47,14 @@ class Beside:
     def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
         """As `OverloadTable.select`, for arguments that no overload of the kernel in `table` takes.
 
-        None if the fallback may not compile it for them.
+        None if they are more or fewer than it takes, or the fallback may not compile it for them.
 
         Raises:
             ArgumentError: One of them cannot be read, or what was compiled for their types does not take them.
             AotcudaError: It could not be compiled.
         """
+        if all(len(overload.parameters) != len(args) for overload in table.overloads):
+            return None
         try:
             signature = signatures.of(args) if self._fallback.may_widen() else None
         except UnreadableError as error:

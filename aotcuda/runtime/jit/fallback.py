@@ -20,8 +20,9 @@ from _thread import RLock
 from aotcuda import frontends
 from aotcuda.errors import AotcudaError, ConfigError
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.images.choice import survey
 from aotcuda.runtime.jit.compile import obtain, refused
-from aotcuda.runtime.loaded_library import LoadedLibrary, survey
+from aotcuda.runtime.loaded_library import LoadedLibrary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.units import JitOptions
     from aotcuda.builder.frontends.protocol import LinkInput, Question
 
+MERGED = "functions"
+"""What a module's device functions are called when they become code together; wheels have that code as it is."""
+
 Raise = tuple[int, str, str, str, str, int]
 """An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
 
@@ -299,7 +302,7 @@ class NumbaFrontEnd(ABC):
         """
         fastmath = all(function.fastmath for function in functions)
         texts = [text for function in functions for text in function.ir]
-        return self.generate("functions", texts, replace(options, fastmath=fastmath, debug=False), target, form)[0].data
+        return self.generate(MERGED, texts, replace(options, fastmath=fastmath, debug=False), target, form)[0].data
 
     def _relative(self, raised: list[Raise]) -> tuple[Raise, ...]:
         return tuple(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import warnings
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +19,7 @@ from numba.cuda.cudadrv import nvvm
 from numba.cuda.dispatcher import CUDADispatcher
 
 from aotcuda.builder.frontends.numba import verification
-from aotcuda.builder.frontends.numba.front_end import NumbaFrontEnd, small_kernel
+from aotcuda.builder.frontends.numba.front_end import MERGED, NumbaFrontEnd, small_kernel
 from aotcuda.builder.frontends.numba_cuda import linking, patches
 from aotcuda.builder.frontends.numba_cuda.types import convention
 from aotcuda.builder.frontends.protocol import LinkInput
@@ -44,7 +47,8 @@ class NumbaCuda(NumbaFrontEnd):
     def start(self) -> dict[str, str]:
         """See NumbaFrontEnd."""
         patches.install()
-        _warm_up()
+        with patches.without_scipy():
+            _warm_up()
         return {
             "numba-cuda": version("numba-cuda"),
             "numba": version("numba"),
@@ -160,25 +164,64 @@ def _generate(
         warnings.simplefilter("ignore")  # NVVM's log speaks of its own internals; errors come as exceptions
         if options.debug:
             # Modules with debug information cannot be merged by NVVM: each becomes PTX of its own.
-            texts = [_compile(text, settings, target) for text in irs]
+            texts = [_compile([text], settings, target) for text in irs]
             return tuple(
                 LinkInput(kind="ptx", name=f"code of {name} ({number})", data=data.rstrip(b"\x00 \n") + b"\n")
                 for number, data in enumerate(texts)
             )
         if form == "ltoir":
             settings["gen_lto"] = None
-        data = _compile(irs, settings, target)
+        data = _compile(irs, settings, target, is_shipped=name == MERGED)
         data = data if form == "ltoir" else data.rstrip(b"\x00 \n") + b"\n"
         return (LinkInput(kind=form, name=f"code of {name}", data=data),)
 
 
-def _compile(texts: str | list[str], settings: dict[str, Any], target: Target) -> bytes:
-    if verification.misjudges(target):
-        with patches.verifying_for(verification.OLDER):
-            found: bytes = nvvm.compile_ir(texts, **settings)
-    else:
-        found = nvvm.compile_ir(texts, **settings)
+def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_shipped: bool = False) -> bytes:
+    """What `nvvm.compile_ir` does, for several targets in a row: what they have in common is done once.
+
+    What `is_shipped` is exactly that; of the rest wheels have what the linker makes of it.
+    """
+    given = {name: value for name, value in settings.items() if name != "fastmath"}
+    if settings["fastmath"]:
+        given |= {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}
+    unit = nvvm.CompilationUnit(given)
+    ready = [_legal(text) for text in texts]
+    for data in ready:
+        unit.add_module(data)
+    rest = tuple((name, value) for name, value in given.items() if name != "arch")
+    form = (tuple(ready), rest, target.capability >= _NEW_DIALECT)
+    if target.suffix or _verified.get(form, target.capability) >= target.capability:
+        with patches.verifying_for(verification.OLDER) if verification.misjudges(target) else nullcontext():
+            unit.verify()
+        if not target.suffix:
+            _verified[form] = target.capability
+    # Behind the verifier, whose rules it does not keep. Of kernels that call nothing of it LTOIR is made in half the
+    # time without, and the linker makes the same of it.
+    if is_shipped or "gen_lto" not in given or any(_MAY_CALL_LIBDEVICE.search(data) for data in ready):
+        unit.lazy_add_module(nvvm.LibDevice().get())
+    found: bytes = unit.compile()
     return found
+
+
+_verified: dict[object, tuple[int, int]] = {}
+"""By text, settings and dialect the lowest compute capability that the verifier was asked about in this process.
+
+What is right for it is right for later ones, except for targets of one architecture or family.
+"""
+
+_NEW_DIALECT = (10, 0)
+"""The first compute capability for which NVVM reads the newer of its two dialects."""
+
+_MAY_CALL_LIBDEVICE = re.compile(
+    rb"""@"?(?!llvm\.(?:nvvm|used|compiler\.used|dbg|lifetime|mem(?:cpy|move|set))\b)(?:llvm\.|__nv)|\bfrem\b"""
+)
+"""A function of libdevice, or something that may become a call of one: intrinsics, but for those that never do."""
+
+
+@functools.lru_cache(maxsize=64)
+def _legal(text: str) -> bytes:
+    """LLVM IR in NVVM's older dialect, as Numba-CUDA makes it of its own."""
+    return str(nvvm.llvm_replace(text)).encode()
 
 
 def _annotate(entry: Any, name: str, value: int) -> None:

@@ -116,8 +116,16 @@ PRIVATE_PARTS = {
     "numba.cuda.core.callconv:CUDACABICallConv.call_function": "(self, builder, callee, resty, argtys, args)",
     "numba.cuda.cudadrv.nvvm:CompilationUnit.verify": "(self)",
     "numba.cuda.cudadrv.nvvm:compile_ir": "(llvmir, **options)",
+    "numba.cuda.cudadrv.nvvm:llvm_replace": "(llvmir)",
+    "numba.cuda.cudadrv.nvvm:CompilationUnit.__init__": "(self, options)",
+    "numba.cuda.cudadrv.nvvm:CompilationUnit.add_module": "(self, buffer)",
+    "numba.cuda.cudadrv.nvvm:CompilationUnit.lazy_add_module": "(self, buffer)",
+    "numba.cuda.cudadrv.nvvm:CompilationUnit.compile": "(self)",
+    "numba.cuda.cudadrv.nvvm:LibDevice.get": "(self)",
     "numba.cuda.flags:CUDAFlags.compute_capability": "(self)",
     "numba.cuda.flags:CUDAFlags.get_mangle_string": "(self)",
+    "numba.cuda.target:CUDATargetContext.refresh": "(self)",
+    "numba.cuda.target:CUDATypingContext.refresh": "(self)",
     "numba.cuda.core.targetconfig:TargetConfig.__init__": "(self, copy_from=None)",
     "numba.cuda.core.targetconfig:TargetConfig.__eq__": "(self, other)",
     "numba.cuda.core.targetconfig:TargetConfig.__hash__": "(self)",
@@ -151,6 +159,7 @@ def install() -> None:
     _supply_target()
     _watch_the_target()
     _compare_flags_quickly()
+    _refresh_when_there_is_something_new()
     _order_links()
     _name_shared_memory()
     _defer_eager_signatures()
@@ -239,6 +248,47 @@ def _compare_flags_quickly() -> None:
 
     TargetConfig.__eq__ = compare
     TargetConfig.__hash__ = hash_of_type
+
+
+def _refresh_when_there_is_something_new() -> None:
+    # Before each implementation that it looks up Numba looks through all that is registered for what may be new: a
+    # twentieth of the time of typing and lowering. Registries only grow.
+    for context in (target.CUDATargetContext, target.CUDATypingContext):
+        original = context.refresh
+
+        def refresh(self: Any, *, _original: Any = original) -> None:
+            if _registered(self) == self.__dict__.get("_aotcuda_registered"):
+                if typing_context := getattr(self, "typing_context", None):
+                    typing_context.refresh()
+                return
+            _original(self)
+            self._aotcuda_registered = _registered(self)
+
+        context.refresh = refresh
+
+
+def _registered(context: Any) -> int:
+    """How much is registered in the registries that a context has installed."""
+    return sum(len(getattr(one, name)) for one, loader in context._registries.items() for name in loader.registry_items)
+
+
+@contextmanager
+def without_scipy() -> Iterator[None]:
+    """A block in which Numba finds no `scipy.linalg`.
+
+    The modules that it imports for its first kernel ask for it: functions for the CPU would call SciPy's BLAS. A GPU
+    has none. So where SciPy is installed, kernels do not link that take Numba's own loops where it is not; and to
+    import it takes a quarter as long as to import Numba.
+    """
+    name = "scipy.linalg"
+    if name in sys.modules:  # something has imported it at Python's start
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]  # which the import system takes for: there is none
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def _order_links() -> None:

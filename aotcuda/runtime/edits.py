@@ -1,0 +1,79 @@
+"""What was edited of an editable install's sources, and what is launched in the place of images that they are not of.
+
+The JIT fallback compiles the sources as they are now. The images of before are kept: an edit may be taken back.
+"""
+
+from __future__ import annotations
+
+from aotcuda import lazy_errors as errors
+from aotcuda import manifest as manifests
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.jit.sources import Sources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aotcuda.manifest import Manifest, Outline
+    from aotcuda.runtime.jit.fallback import Fallback
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import LoadedLibrary
+    from aotcuda.runtime.source import Source
+
+
+class Edits:
+    """The edits of one module's sources; who asks for what replaces its images has them in a lock."""
+
+    def __init__(self, source: Source, fallback: Callable[[], Fallback]) -> None:
+        """Of `source`; `fallback` gives the module's JIT fallback."""
+        self._source = source
+        self._fallback = fallback
+        self._built: Sources | None = None
+        self._aside: LoadedLibrary | None = None  # the first images, while edited sources are launched in their place
+
+    def changed(self) -> str | None:
+        """What was edited since the images were built, None if nothing was."""
+        found = self._built
+        if found is None:
+            found = self._built = self._sources_of(self._outline().whole())
+        return found.changed()
+
+    def in_place_of(self, loaded: Loaded) -> tuple[LoadedLibrary, Outline, Sources | None] | None:
+        """What is to be launched for the sources as they are now, and the sources where it was compiled for an edit.
+
+        None if that is what is loaded.
+
+        Raises:
+            StaleBuildError: The sources were edited, and the JIT fallback may not or cannot compile them.
+        """
+        changed = self.changed()
+        if changed is None:
+            if loaded.sources is None:
+                return None
+            library = self._aside or self._source.load(self._fallback)  # the edit was taken back
+            self._fallback().forget()
+            self._aside = None
+            return library, self._outline(), None
+        if loaded.sources is None:
+            self._aside = loaded.library
+        elif loaded.sources.changed() is None:
+            return None
+        message = f"{self._source.name} was built before {changed}; build it again: pip install -e ."
+        driver = drivers.get()
+        gpu = driver.devices[driver.current_device() or 0]
+        fallback = self._fallback()
+        fallback.forget()
+        compiled = fallback.compiled((None, None), gpu, errors.StaleBuildError(message))
+        sources = self._sources_of(compiled.manifest)
+        return compiled.library, manifests.Outline(compiled.manifest), sources
+
+    def withdraw(self) -> list[LoadedLibrary]:
+        """Forget everything: the images that were kept, which are to be unloaded now."""
+        found, self._aside, self._built = self._aside, None, None
+        return [found] if found is not None else []
+
+    def _outline(self) -> Outline:
+        return self._source.outline(self._fallback)
+
+    def _sources_of(self, manifest: Manifest) -> Sources:
+        return Sources(self._source.package_root, manifest)

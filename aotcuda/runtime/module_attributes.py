@@ -1,0 +1,87 @@
+"""What a module tells of itself on this machine: what its GPUs take, and why; its launches' fast path; its `repr`."""
+
+from __future__ import annotations
+
+from aotcuda import arch
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import fast as extension
+from aotcuda.runtime import streams
+from aotcuda.runtime.images.choice import Tier, choose, survey
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+    from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.loader import Loader
+
+
+def choices(loader: Loader) -> dict[int, Choice]:
+    """What each GPU of this machine takes, and why, by the GPU's ordinal.
+
+    Raises:
+        RuntimeUnavailableError: There is no driver or no GPU.
+        CudaError: The driver cannot be started.
+    """
+    loaded = loader.current  # another thread may unload it
+    if loaded is not None:
+        return dict(loaded.library.choices)
+    return survey(loader.outline.head, drivers.get())
+
+
+def tiers(loader: Loader) -> dict[str, list[Tier]]:
+    """What each overload of each kernel takes on each GPU; errors as for `choices`."""
+    loaded, compiled = loader.current, loader.compiled
+    manifest = (loaded.outline if loaded is not None else loader.outline).whole()
+    found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
+    for choice in choices(loader).values():
+        taken = choice
+        whole = compiled.get(((None, None), choice.capability))
+        if choice.arch is None and whole is not None:
+            taken = whole.choice
+        for kernel in manifest["kernels"]:
+            found[kernel["name"]] += [Tier(overload["signature"], taken) for overload in kernel["overloads"]]
+    for ((name, signature), _), one in compiled.items():
+        if name is not None and signature is not None:
+            found.setdefault(name, []).append(Tier(signature, one.choice))
+    return found
+
+
+def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[int, int] | None) -> Choice:
+    """What a GPU of some compute capability would take, with a driver for some CUDA version.
+
+    Raises:
+        ValueError: A string that is no target.
+    """
+    pair = arch.parse(capability).capability if isinstance(capability, str) else capability
+    return choose(loader.outline.head, pair, driver=driver)
+
+
+def fast_path(loader: Loader) -> str:
+    """The fast path that launches take, and why it is not the one in C.
+
+    Raises:
+        ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
+    """
+    if loader.asks:
+        return "none: each launch of an editable install looks at its sources"
+    loaded = loader.current
+    if loaded.library.synchronous if loaded is not None else streams.launches_wait():
+        return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
+    problem = extension.why_not()
+    return "in C" if problem is None else f"in Python: {problem}"
+
+
+def shown(loader: Loader) -> str:
+    """The `repr` of a module whose manifest was read."""
+    state, loaded = "not loaded", loader.current
+    if loaded is not None:
+        state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])
+    if loader.asks and (changed := loader.edits().changed()):
+        state += f"; out of date: {changed}"
+    counts = f"{_counted(loader.outline.names, 'kernel')}, {_counted(loader.manifest['functions'], 'function')}"
+    return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"
+
+
+def _counted(things: Sized, what: str) -> str:
+    return f"{len(things)} {what}{'s' if len(things) != 1 else ''}"

@@ -1,0 +1,46 @@
+"""Taking images out of the driver that are out of use, once the launches of them that were under way have ended.
+
+Launches take no lock, so who unloads finds out afterwards whether any is under way: docs/design.md says how.
+"""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import LoadedLibrary
+
+    Leaving = tuple[list[LoadedLibrary], list[Loaded]]
+    """Images that are to go together, and those that had launches of them."""
+
+_PATIENCE = 100
+"""Milliseconds that an unload waits for launches of other threads."""
+
+
+def take_out(leaving: Sequence[Leaving]) -> tuple[list[Leaving], Exception | None]:
+    """Take out of the driver what no launch has any more: what stays, and the first error of what went all the same."""
+    staying: list[Leaving] = []
+    error: Exception | None = None
+    for libraries, users in leaving:
+        if not all([each.is_idle() for each in libraries] + [each.is_idle() for each in users]):
+            staying.append((libraries, users))
+            continue
+        for library in libraries:
+            try:
+                library.unload()
+            except Exception as problem:  # noqa: BLE001 (raised by who asked: the others must go too)
+                error = error or problem
+    return staying, error
+
+
+def persist(sweep: Callable[[], bool]) -> None:
+    """Call `sweep` until it answers that all went, but no longer than launches of other threads are waited for."""
+    for _ in range(_PATIENCE):
+        if sweep():
+            return
+        time.sleep(0.001)
+    sweep()

@@ -1,0 +1,110 @@
+"""What the front end for Numba-CUDA does itself between a compiler's LLVM IR and LTOIR."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aotcuda.arch import parse
+from aotcuda.builder.config.model import Options
+from aotcuda.builder.frontends.numba_cuda import compiler
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import nvjitlink
+
+KERNEL = """\
+target triple = "nvptx64-nvidia-cuda"
+target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-\
+v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
+
+declare i32 @"llvm.nvvm.read.ptx.sreg.tid.x"()
+{declared}
+
+define void @"{name}"(float* %"x", float %"a", i64 %"n")
+{{
+entry:
+  %"t" = call i32 @"llvm.nvvm.read.ptx.sreg.tid.x"()
+  %"i" = sext i32 %"t" to i64
+  %"r" = srem i64 %"i", %"n"
+  %"p" = getelementptr float, float* %"x", i64 %"r"
+  %"v" = load float, float* %"p"
+  %"d" = fdiv float %"v", %"a"
+  {called}
+  store float %"d", float* %"p"
+  ret void
+}}
+
+!nvvm.annotations = !{{ !0 }}
+!0 = !{{ void (float*, float, i64)* @"{name}", !"kernel", i32 1 }}
+!nvvmir.version = !{{ !1 }}
+!1 = !{{ i32 2, i32 0, i32 3, i32 1 }}
+"""
+
+
+def text(name: str = "k", declared: str = "", called: str = "") -> str:
+    return KERNEL.format(name=name, declared=declared, called=called)
+
+
+def settings(target: str) -> dict[str, object]:
+    return {"fastmath": False, "opt": 3, "gen_lto": None, "arch": f"compute_{target.removeprefix('sm_')}"}
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_100", "sm_120"])
+def test_the_linker_makes_the_same_of_code_without_a_library_that_it_does_not_call(target: str) -> None:
+    made = []
+    for is_shipped in (True, False):
+        code = compiler._compile([text()], settings(target), parse(target), is_shipped=is_shipped)
+        item = LinkInput(kind="ltoir", name="code of k", data=code)
+        made.append((code, nvjitlink.relocatable("m", [item], parse(target), Options(), [])))
+    assert made[0][0] != made[1][0]  # what wheels have of device functions, the library's marks included
+    assert made[0][1] == made[1][1]
+
+
+def test_what_calls_the_library_gets_it() -> None:
+    called = text(declared='declare float @"__nv_sinf"(float)', called='%"s" = call float @"__nv_sinf"(float %"d")')
+    code = compiler._compile([text("other"), called], settings("sm_90"), parse("sm_90"))
+    item = LinkInput(kind="ltoir", name="code of k", data=code)
+    assert nvjitlink.link("m", [item], parse("sm_90"), Options(), [])[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "may"),
+    [
+        ('%"s" = call float @"__nv_sinf"(float %"x")', True),
+        ("%s = call float @__nv_fast_sinf(float %x)", True),
+        ('%"s" = call double @"llvm.sin.f64"(double %"x")', True),
+        ("%s = call double @llvm.fma.f64(double %x, double %x, double %x)", True),
+        ("%s = frem double %x, %y", True),
+        ('%".3" = call i32 @"llvm.nvvm.read.ptx.sreg.tid.x"()', False),
+        ("call void @llvm.nvvm.barrier0()", False),
+        ("@llvm.used = appending global [1 x i8*] [i8* null], section \"llvm.metadata\"", False),
+        ("call void @llvm.memcpy.p0i8.p0i8.i64(i8* %a, i8* %b, i64 4, i1 false)", False),
+        ("%freme = srem i64 %x, %y", False),
+    ],
+)
+def test_what_may_call_the_library(line: str, *, may: bool) -> None:
+    assert bool(compiler._MAY_CALL_LIBDEVICE.search(line.encode())) == may
+
+
+def test_the_verifier_is_asked_once_where_its_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    original = compiler.nvvm.CompilationUnit.verify
+
+    def verify(self: compiler.nvvm.CompilationUnit) -> None:
+        asked.append(next(option for option in self._options_str if option.startswith("-arch=")))
+        original(self)
+
+    monkeypatch.setattr(compiler.nvvm.CompilationUnit, "verify", verify)
+    monkeypatch.setattr(compiler, "_verified", {})
+    for number in ("80", "86", "90", "90a", "75", "100", "120", "100a", "80"):
+        compiler._compile([text()], settings(f"sm_{number}"), parse(f"sm_{number}"))
+    assert asked == [f"-arch=compute_{number}" for number in ("80", "90a", "75", "100", "100a")]
+    compiler._compile([text("other")], settings("sm_90"), parse("sm_90"))
+    assert asked[-1] == "-arch=compute_90"
+
+
+def test_what_is_wrong_is_found_for_each_target() -> None:
+    wrong = re.sub(r"store float", "store atomic volatile float", text())
+    for target in ("sm_75", "sm_80"):
+        with pytest.raises(compiler.nvvm.nvvmError):
+            compiler._compile([wrong], settings(target), parse(target))
