@@ -139,7 +139,7 @@ def test_the_packages_of_a_back_end_are_a_kind_of_their_own(tmp_path: Path) -> N
     assert by_zygote(seen(project, "forked"))
 
 
-DIES = "import os, signal\nos.kill(os.{}, signal.SIGKILL)\ndef k(x):\n    x[0] = 1\n"
+DIES = "import os, signal\nos.kill(os.{}, signal.SIGKILL)\nsignal.pause()\ndef k(x):\n    x[0] = 1\n"
 
 
 @pytest.mark.usefixtures("back_end")
