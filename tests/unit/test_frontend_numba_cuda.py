@@ -77,7 +77,7 @@ def test_what_calls_the_library_gets_it() -> None:
         ("%s = frem double %x, %y", True),
         ('%".3" = call i32 @"llvm.nvvm.read.ptx.sreg.tid.x"()', False),
         ("call void @llvm.nvvm.barrier0()", False),
-        ("@llvm.used = appending global [1 x i8*] [i8* null], section \"llvm.metadata\"", False),
+        ('@llvm.used = appending global [1 x i8*] [i8* null], section "llvm.metadata"', False),
         ("call void @llvm.memcpy.p0i8.p0i8.i64(i8* %a, i8* %b, i64 4, i1 false)", False),
         ("%freme = srem i64 %x, %y", False),
     ],
