@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aotcuda.builder.worker import process
 from integration import forked, projects, zygotes
 from support import front_ends
 from support.stand_in import cuda, stand_in_library
@@ -41,8 +42,16 @@ def _workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     base = tmp_path_factory.getbasetemp()
     several = "PYTEST_XDIST_WORKER" in os.environ
     python = zygotes.settle((base.parent if several else base) / "zygotes", os.getppid() if several else os.getpid())
+    start = process._start
+
+    def start_by(*given: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "executable", str(python))
+            return start(*given)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forked.Workers, "python", str(python))
+        patch.setattr(process, "_start", start_by)  # of builds in this process
         yield
 
 
