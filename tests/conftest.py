@@ -41,6 +41,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """But for the end of the process, when compilers look for what they have lost."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _quiet_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import os
 import runpy
 import socket
@@ -31,6 +32,7 @@ _TESTS = str(Path(__file__).parents[1])
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from integration import forked; forked.serve()"
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 """What the names of variables begin with that are read when Python starts."""
+_PATH = "PYTHONPATH"
 
 _BY_ALL = ("aotcuda.builder.backend", "aotcuda.builder.worker.interrupt", "packaging.requirements", "zipfile")
 _MODULES = {
@@ -55,12 +57,15 @@ class Workers:
 
 
 def serves(environ: Mapping[str, str]) -> bool:
-    """Whether a process that is forked is what one would be that starts with these variables."""
-    return _read_at_start(environ) == _read_at_start(os.environ)
+    """Whether a process that is forked may be what one would be that starts with these variables."""
+    return {**_read_at_start(environ), _PATH: ""} == {**_read_at_start(os.environ), _PATH: ""}
 
 
-def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
-    """Run `command`, a Python with `-m` or `-c`, in `folder`; its exit status, and what it writes."""
+def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str] | None:
+    """Run `command`, a Python with `-m` or `-c`, in `folder`; its exit status, and what it writes.
+
+    None where other modules would be found by PYTHONPATH than those that are there: Python has to be started.
+    """
     place = next(place for place, word in enumerate(command) if word in _MODULES)
     server = _server((*command[:place], *command[place : place + 1]), tuple(sorted(_read_at_start(os.environ).items())))
     request = {
@@ -71,6 +76,8 @@ def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tup
     }
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         status = server.ask(request, [out.fileno(), err.fileno()])
+        if status is None:
+            return None
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -96,11 +103,11 @@ class _Server:
             subprocess.run(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, check=True)
         atexit.register(self._socket.close)
 
-    def ask(self, request: dict[str, Any], descriptors: list[int]) -> int:
-        """Have a request answered, with what it writes going to `descriptors`; the exit status."""
+    def ask(self, request: dict[str, Any], descriptors: list[int]) -> int | None:
+        """Have a request answered, with what it writes going to `descriptors`; the exit status, if any."""
         with self._one_at_a_time:
             zygotes.send(self._socket, request, descriptors)
-            return int(self._socket.recv(16))
+            return json.loads(self._socket.recv(16))
 
 
 @functools.cache
@@ -119,8 +126,18 @@ def serve() -> None:
     for name in _MODULES[kind]:
         with suppress(ImportError):
             import_module(name)
+    own = _searched(os.environ)
+    rest = [path for path in sys.path if path not in own]
+    taken = {name.partition(".")[0] for name in sys.modules}.union(zygotes.NEVER_BEFORE)
     while received := zygotes.receive(server, 2):
         request, (out, err) = received
+        searched = _searched(request["environ"])
+        if not {*own} <= {*searched} or any(zygotes.has(path, taken) for path in searched if path not in own):
+            os.close(out)
+            os.close(err)
+            server.sendall(b"null")
+            continue
+        sys.path[:] = [*searched, *rest]
         if (pid := os.fork()) == 0:
             server.close()
             os.dup2(out, 1)
@@ -130,6 +147,11 @@ def serve() -> None:
         os.close(err)
         _, status = os.waitpid(pid, 0)
         server.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _searched(environ: Mapping[str, str]) -> list[str]:
+    """The folders in which modules are searched before any others."""
+    return [str(Path(path).absolute()) for path in environ.get(_PATH, "").split(os.pathsep) if path]
 
 
 def _python(kind: str, request: dict[str, Any]) -> NoReturn:

@@ -185,9 +185,8 @@ def aotcuda(project: Path, *arguments: str | Path, **environ: str) -> Done:
 
 def _forked(project: Path, command: tuple[str, ...], environ: dict[str, str]) -> Done:
     """`run`, of a Python that is forked where that is the same."""
-    if not forked.serves(environment(environ)):
-        return run(project, *command, **environ)
-    return Done(*forked.run(project, command, environment(environ)))
+    served = forked.serves(environment(environ)) and forked.run(project, command, environment(environ))
+    return Done(*served) if served else run(project, *command, **environ)
 
 
 def _succeeded(done: Done, command: tuple[str | Path, ...]) -> Done:

@@ -6,12 +6,11 @@ worker would be given (arguments, environment, working directory, descriptors) t
 as long as the worker lives, and ends as it does. What is forked is the worker at the point where it has imported its
 compiler and nothing else: its supervisor comes first, as ever.
 
-The kind of a zygote is all that its imports could depend on: the variables that are read meanwhile or when Python
-starts, the front end, limits. Where the worker would find other modules on its path than the zygote has, or where a
-kind is asked for the first time, Python is started after all. Tests about how workers start, end, or hang together with
-the processes above them name a command, or the real Python.
+The kind of a zygote is all that its imports could depend on: the front end, the variables that are read meanwhile or when
+Python starts, limits. Where the worker would find other modules on its path than the zygote has, Python is started after
+all. Tests about how workers start, end, or hang together with the processes above them name a command.
 
-Zygotes end with the process that the session belongs to.
+Zygotes end with the process that the session belongs to, or when nobody asks them for a while.
 """
 
 from __future__ import annotations
@@ -36,15 +35,17 @@ _DESCRIPTORS = 5
 _READ = ("PYTHON", "LC_", "LANG", "LD_", "NUMBA_", "CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_", "HOME", "XDG_")
 """What the names of variables begin with that are read when Python starts, or while a compiler is imported."""
 
-_ONCE = 1
-"""The size of a lock whose zygote was asked for once."""
+_IDLE = 120
+"""Seconds after which a zygote ends that nobody asks."""
 
-_NEVER_BEFORE = ("nvidia", "sitecustomize", "usercustomize")
+NEVER_BEFORE = ("nvidia", "sitecustomize", "usercustomize")
 """What a worker may find on a path of its own, and would have to have found before its compiler."""
 
 
 def settle(folder: Path, owner: int) -> Path:
     """Make `folder` the one of zygotes that live as long as the process `owner`; gives what is to start workers."""
+    import subprocess
+
     from aotcuda import frontends
     from aotcuda.builder.worker import process
 
@@ -54,7 +55,9 @@ def settle(folder: Path, owner: int) -> Path:
         for jit in (False, True)
         if registered.package
     }
-    settings = {"python": sys.executable, "start": process._START, "owner": owner, "kinds": kinds}
+    bare = [sys.executable, "-P", "-E", "-c", "import json, sys; print(json.dumps(sys.path))"]
+    path = json.loads(subprocess.run(bare, capture_output=True, check=True).stdout)
+    settings = {"python": sys.executable, "start": process._START, "path": path, "owner": owner, "kinds": kinds}
     python = folder / "python"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -90,22 +93,26 @@ def _ask(folder: str) -> NoReturn:
     arguments = sys.argv[1:]
     with open(os.path.join(folder, _SETTINGS), encoding="utf-8") as file:
         settings = json.load(file)
-    if arguments[:3] == ["-P", "-c", settings["start"]] and (connection := _connection(folder, settings, arguments)):
-        messages, result = map(int, arguments[5:7])
-        request = {
-            "arguments": arguments[4:],
-            "path": json.loads(arguments[3]),
-            "environ": {**os.environ},
-            "folder": os.getcwd(),
-        }
-        descriptors = [0, 1, 2, messages, result]
-        send(connection, request, descriptors)
-        if pid := int.from_bytes(connection.recv(8), "big"):
+    if arguments[:3] != ["-P", "-c", settings["start"]] or arguments[8] not in settings["kinds"]:
+        os.execv(settings["python"], [settings["python"], *arguments])
+    path, (messages, result) = json.loads(arguments[3]), map(int, arguments[5:7])
+    request = {"arguments": arguments[4:], "path": path, "environ": {**os.environ}, "folder": os.getcwd()}
+    descriptors = [0, 1, 2, messages, result]
+    # As a rule what is found on the worker's own path are its project and others' packages. If not so, what is there
+    # beside the project makes another kind.
+    usual = [settings["path"]] if {*settings["path"]} <= {*path} else []
+    for zygotes_path in (*usual, [item for item in path if not _belongs(item)]):
+        connection = _connection(folder, settings, settings["kinds"][arguments[8]], zygotes_path)
+        if connection is None:
+            break
+        with suppress(OSError):  # it ends just now
+            send(connection, request, descriptors)
+        if pid := int.from_bytes(_answer(connection), "big"):
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, lambda number, _: os.kill(pid, number))
             for descriptor in descriptors:
                 os.close(descriptor)  # whoever reads is to see the end when the worker has ended
-            answer = connection.recv(8)
+            answer = _answer(connection)
             status = int.from_bytes(answer, "big", signed=True) if answer else 1
             if status < 0:
                 with suppress(OSError):  # some have no other
@@ -115,35 +122,43 @@ def _ask(folder: str) -> NoReturn:
     os.execv(settings["python"], [settings["python"], *arguments])
 
 
-def _connection(folder: str, settings: dict[str, Any], arguments: list[str]) -> socket.socket | None:
-    """A connection to the zygote for such a worker, which is started where it is worth it."""
+def _answer(connection: socket.socket) -> bytes:
+    """What a zygote says; nothing where it has ended."""
+    with suppress(OSError):
+        return connection.recv(8)
+    return b""
+
+
+def _connection(folder: str, settings: dict[str, Any], front_end: str, path: list[str]) -> socket.socket | None:
+    """A connection to the zygote for workers of a front end, which is started where it is worth it."""
     import fcntl
     import hashlib
     import resource
     import subprocess
 
-    if (front_end := settings["kinds"].get(arguments[8])) is None:
-        return None
     environ = {name: text for name, text in os.environ.items() if name.startswith(_READ) and name != "PYTHONPATH"}
     limits = [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
     umask = os.umask(0o077)
     os.umask(umask)
-    path = [item for item in json.loads(arguments[3]) if not _belongs(item)]
     kind = [front_end, path, sorted(environ.items()), limits, umask, sorted(os.sched_getaffinity(0))]
     name = hashlib.sha256(json.dumps(kind).encode()).hexdigest()[:16]
-    with open(os.path.join(folder, f"{name}.lock"), "a+", encoding="utf-8") as lock:
+    with open(os.path.join(folder, f"{name}.lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        asked_before = os.fstat(lock.fileno()).st_size
-        if asked_before == _ONCE:  # the second time: there will be more
-            nothing = subprocess.DEVNULL
-            command = [settings["python"], "-P", "-c", _ZYGOTE, __file__, folder, name, front_end, json.dumps(path)]
-            subprocess.run(command, cwd="/", stdin=nothing, stdout=nothing, stderr=nothing, check=False)
-        if asked_before <= _ONCE:
-            lock.write(" ")
+        if (found := _connected(folder, name)) is not None:
+            return found
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))  # of one that has ended
+        nothing = subprocess.DEVNULL
+        command = [settings["python"], "-P", "-c", _ZYGOTE, __file__, folder, name, front_end, json.dumps(path)]
+        subprocess.run(command, cwd="/", stdin=nothing, stdout=nothing, stderr=nothing, check=False)
+        return _connected(folder, name)
+
+
+def _connected(folder: str, name: str) -> socket.socket | None:
     found = socket.socket(socket.AF_UNIX)
     try:
         found.connect(_address(folder, name))
-    except OSError:  # there is none, or it has ended with its session
+    except OSError:
         return None
     return found
 
@@ -183,13 +198,13 @@ def _serve(folder: str, name: str, front_end: str, path: str) -> None:
     if os.fork():
         os._exit(0)  # it is there
     os.setsid()
-    taken = {module.partition(".")[0] for module in sys.modules}.union(_NEVER_BEFORE)
+    taken = {module.partition(".")[0] for module in sys.modules}.union(NEVER_BEFORE)
     workers: dict[int, tuple[socket.socket, int]] = {}
     poll = select.poll()
     poll.register(owner, select.POLLIN)
     poll.register(listener, select.POLLIN)
-    while True:
-        for descriptor, _ in poll.poll():
+    while (events := poll.poll(_IDLE * 1000)) or workers:
+        for descriptor, _ in events:
             if descriptor == owner:
                 os._exit(0)  # the kernel tells the workers
             elif descriptor == listener.fileno():
@@ -238,7 +253,7 @@ def _forked(connection: socket.socket, taken: set[str], path: list[str]) -> int:
         return 0
     (asked, descriptors), zygote, pid = request, os.getpid(), 0
     own = [folder for folder in asked["path"] if folder not in path]
-    if not any(_has(folder, taken) for folder in own) and (pid := os.fork()) == 0:
+    if not any(has(folder, taken) for folder in own) and (pid := os.fork()) == 0:
         _become(asked, descriptors, zygote)
     for descriptor in descriptors:
         os.close(descriptor)
@@ -246,7 +261,7 @@ def _forked(connection: socket.socket, taken: set[str], path: list[str]) -> int:
     return pid
 
 
-def _has(folder: str, names: set[str]) -> bool:
+def has(folder: str, names: set[str]) -> bool:
     """Whether one of the modules could be found in a folder, or what is in it cannot be told."""
     try:
         return not names.isdisjoint(name.partition(".")[0] for name in os.listdir(folder))
