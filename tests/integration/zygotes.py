@@ -6,9 +6,9 @@ worker would be given (arguments, environment, working directory, descriptors) t
 as long as the worker lives, and ends as it does. What is forked is the worker at the point where it has imported its
 compiler and nothing else: its supervisor comes first, as ever.
 
-The kind of a zygote is all that its imports could depend on: the front end, the variables that are read meanwhile or when
-Python starts, limits. Where the worker would find other modules on its path than the zygote has, Python is started after
-all. Tests about how workers start, end, or hang together with the processes above them name a command.
+The kind of a zygote is all that its imports could depend on: the front end, the variables that are read meanwhile or
+when Python starts, limits. Where the worker would find other modules on its path than the zygote has, Python is started
+after all. Tests about how workers start, end, or hang together with the processes above them name a command.
 
 Zygotes end with the process that the session belongs to, or when nobody asks them for a while.
 """
