@@ -1,27 +1,26 @@
-"""The manifest: the one thing that the build and the run time share.
+"""The manifest: the one thing that the build and the run time share."""
 
-The build writes it, the run time and `aotcuda inspect` read it, and neither side imports the other. It is one JSON
-object in `manifest.json`, inside the data folder that lies beside the generated module:
-
-    mypkg/kernels.py            the generated module; it names the manifest and holds its SHA-256 and the index's
-    mypkg/kernels.pyi           the same for type checkers
-    mypkg/kernels.aotcuda/
-        manifest.json
-        index.json              of a long manifest: what a launch needs of it, and where in it the kernels are
-        in-place                only where nothing is generated, which would hold it: the manifest's SHA-256
-        kernels.fatbin          every image of the module's kernels (absent when it has none)
-        functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
-                                lowest, for links without link-time optimisation (likewise)
-        link0_name.fatbin ...   what those functions call, if they call foreign code
-        functions_cu13.fatbin   where several toolkits built it: the functions for linkers of that major version of
-        link0_name_cu13.fatbin  CUDA, and what those call (those above are for linkers of the other one)
-        mypkg_kernels.h         in C: prototypes of the exported functions, parameter blocks of the kernels
-        sources/                what the module links and the headers of that, for the JIT fallback
-
-An entry of the fallback's cache is such a data folder too, with a bare cubin, `kernels.cubin`, for its one image.
-
-`aotcuda.manifest_shape` declares the object's keys.
-"""
+# The build writes it, the run time and `aotcuda inspect` read it, and neither side imports the other. It is one JSON
+# object in `manifest.json`, inside the data folder that lies beside the generated module:
+#
+#     mypkg/kernels.py            the generated module; it names the manifest and holds its SHA-256 and the index's
+#     mypkg/kernels.pyi           the same for type checkers
+#     mypkg/kernels.aotcuda/
+#         manifest.json
+#         index.json              of a long manifest: what a launch needs of it, and where in it the kernels are
+#         in-place                only where nothing is generated, which would hold it: the manifest's SHA-256
+#         kernels.fatbin          every image of the module's kernels (absent when it has none)
+#         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
+#                                 lowest, for links without link-time optimisation (likewise)
+#         link0_name.fatbin ...   what those functions call, if they call foreign code
+#         functions_cu13.fatbin   where several toolkits built it: the functions for linkers of that major version of
+#         link0_name_cu13.fatbin  CUDA, and what those call (those above are for linkers of the other one)
+#         mypkg_kernels.h         in C: prototypes of the exported functions, parameter blocks of the kernels
+#         sources/                what the module links and the headers of that, for the JIT fallback
+#
+# An entry of the fallback's cache is such a data folder too, with a bare cubin, `kernels.cubin`, for its one image.
+#
+# `aotcuda.manifest_shape` declares the object's keys.
 
 # ruff: noqa: PLC0414 (a name imported `as` itself is one that this module hands on, to mypy)
 

@@ -1,10 +1,9 @@
-"""What the run time uses of ctypes, without the rest of it.
+"""What the run time uses of ctypes, without the rest of it."""
 
-The package `ctypes` makes thirty types as it is imported, and looks at the byte order and at Python's own library: more
-than a millisecond of a first launch. What calls the driver is in its C half, `_ctypes`, and the few types that the
-driver's functions take are one line each. Where a program has imported ctypes already, or the C half has other names,
-it is ctypes itself. Types of the two do not mix: arguments of users are compared with those of ctypes.
-"""
+# The package `ctypes` makes thirty types as it is imported, and looks at the byte order and at Python's own library:
+# more than a millisecond of a first launch. What calls the driver is in its C half, `_ctypes`, and the few types that
+# the driver's functions take are one line each. Where a program has imported ctypes already, or the C half has other
+# names, it is ctypes itself. Types of the two do not mix: arguments of users are compared with those of ctypes.
 
 # ruff: noqa: PLC0414 (a name imported `as` itself is one that this module hands on, to mypy)
 

@@ -13,12 +13,10 @@ from aotcuda.runtime import c_types as ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
     from aotcuda.errors import CudaError
-
-    Dimensions = tuple[int, int, int]
 
 LIBRARY = system.DRIVER
 LOWEST = (12, 0)
@@ -110,30 +108,6 @@ _ATTRIBUTES = {
     "shared_optin": 97,
 }
 """The device attributes in use, under the names that `Device.limit` takes."""
-
-
-class LaunchConfig(ctypes.Structure):
-    """`CUlaunchConfig`; `launch_config` makes it."""
-
-    _fields_ = (
-        ("grid", _uint * 3),
-        ("block", _uint * 3),
-        ("shared", _uint),
-        ("stream", _pointer),
-        ("attributes", _pointer),
-        ("count", _uint),
-    )
-
-
-def launch_config(
-    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
-) -> LaunchConfig:
-    """What `Driver.launch` takes for a configuration; it keeps its attributes."""
-    config = LaunchConfig(grid, block, shared, stream)
-    if attributes:
-        config.kept = (type(attributes[0]) * len(attributes))(*attributes)
-        config.attributes, config.count = ctypes.addressof(config.kept), len(attributes)
-    return config
 
 
 class Mark(list[bool]):
@@ -371,6 +345,15 @@ def get() -> Driver:
             _driver = Driver()
             system.after_fork(_after_fork)
         return _driver
+
+
+def is_installed() -> bool:
+    """Whether this machine has the driver's library, which need not be one that can be started."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    return True
 
 
 def installed_version() -> tuple[int, int] | None:

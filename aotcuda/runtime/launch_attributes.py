@@ -10,7 +10,6 @@ from aotcuda.errors import LaunchError
 from aotcuda.runtime import c_types as ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import occupancy
-from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,8 +131,13 @@ class LaunchAttributes:
             found.append((_CARVEOUT, (self.carveout,)))
         return [Attribute(id=number, value=value) for number, value in found]
 
-    def problem(self, kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
-        """What of them a GPU, or a kernel on it, cannot take; None if it takes all. It needs a current context."""
+    def problem(
+        self, kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int, config: ctypes.Structure
+    ) -> str | None:
+        """What of them a GPU, or a kernel on it, cannot take; None if it takes all. It needs a current context.
+
+        `config` is the `CUlaunchConfig` of the launch.
+        """
         device = kernel.device
         if self.dependent and device.capability < (9, 0):
             return f"dependent launches need compute capability 9.0 or later, and it is launched on {device}"
@@ -149,7 +153,7 @@ class LaunchAttributes:
                 "does without"
             )
         if self.cluster is not None:
-            found = self._cluster_problem(kernel, self.cluster, grid, block, shared)
+            found = self._cluster_problem(kernel, self.cluster, grid, config)
             if found is not None:
                 return found
         if self.cooperative:
@@ -157,7 +161,7 @@ class LaunchAttributes:
         return None
 
     def _cluster_problem(
-        self, kernel: DeviceKernel, cluster: Dimensions, grid: Dimensions, block: Dimensions, shared: int
+        self, kernel: DeviceKernel, cluster: Dimensions, grid: Dimensions, config: ctypes.Structure
     ) -> str | None:
         device, size = kernel.device, cluster[0] * cluster[1] * cluster[2]
         if not device.limit("cluster"):
@@ -167,7 +171,7 @@ class LaunchAttributes:
                 return f"grid {grid} has {extent} blocks in {axis}, which clusters of {cluster} do not divide"
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
-        most = occupancy.largest_cluster(kernel, launch_config(grid, block, shared, None, self.encoded()))
+        most = occupancy.largest_cluster(kernel, config)
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None

@@ -10,10 +10,11 @@ from _operator import le
 
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime.driver import launch_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
     from aotcuda.runtime.loaded_library import DeviceKernel
 
@@ -23,6 +24,30 @@ _MOST_STREAMS = 64
 
 THE_KERNELS_OWN = object()
 """In the place of a block: it is compiled into the kernel, with shared memory and clusters."""
+
+
+class _Config(ctypes.Structure):
+    """`CUlaunchConfig`; `_encoded` makes it."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    )
+
+
+def _encoded(
+    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
+) -> _Config:
+    """What `Driver.launch` takes for a configuration; it keeps its attributes."""
+    config = _Config(grid, block, shared, stream)
+    if attributes:
+        config.kept = (type(attributes[0]) * len(attributes))(*attributes)
+        config.attributes, config.count = ctypes.addressof(config.kept), len(attributes)
+    return config
 
 
 class OnStreams(dict[int, object]):
@@ -37,7 +62,7 @@ class OnStreams(dict[int, object]):
         self._attributes = attributes
 
     def __missing__(self, stream: int) -> object:
-        found = ctypes.byref(launch_config(self._grid, self._block, self._shared, stream, self._attributes))
+        found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
         if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
             self.clear()
         self[stream] = found
@@ -154,7 +179,8 @@ class Configuration:
         if problem is None and kernel.cooperative and not kernel.device.limit("cooperative"):
             problem = f"it is a cooperative kernel, which is not possible on {kernel.device}"
         if problem is None and self.attributes is not None:
-            problem = self.attributes.problem(kernel, self.grid, self.block, self.shared)
+            config = _encoded(self.grid, self.block, self.shared, None, self.attributes.encoded())
+            problem = self.attributes.problem(kernel, self.grid, self.block, self.shared, config)
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
             raise errors.LaunchError(message)

@@ -1,10 +1,9 @@
-"""What a module launches now: its loaded images and the overloads of its kernels, which come and go together.
+"""What a module launches now: its loaded images and the overloads of its kernels, which come and go together."""
 
-A `Loaded` is made when images are loaded, and is not changed into another one: where images are replaced or unloaded,
-its overloads' validity flag is emptied, and whoever launches asks the loader for what there is now. What a launch needs
-is found here in one direction: arguments -> overload -> kernel on a GPU. Where the images have nothing for either, the
-JIT fallback is asked, through `aotcuda.runtime.jit.beside`.
-"""
+# A `Loaded` is made when images are loaded, and is not changed into another one: where images are replaced or unloaded,
+# its overloads' validity flag is emptied, and whoever launches asks the loader for what there is now. What a launch
+# needs is found here in one direction: arguments -> overload -> kernel on a GPU. Where the images have nothing for
+# either, the JIT fallback is asked, through `aotcuda.runtime.jit.beside`.
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""A module's images, loaded into the driver, and their kernels on each GPU.
+"""A module's images, loaded into the driver, and their kernels on each GPU."""
 
-Launches take no lock. What keeps those who use loaded images and those who unload them apart: who unloads puts the
-images out of use first. Their loader has other ones or none, the marks of their overloads are empty, and `OpenLibrary`
-refuses what asks the driver about them. Then it waits for the launches that were under way, of which slots that are not
-back tell, and the extension's counts. `Loader.unload` does all this.
-"""
+# Launches take no lock. What keeps those who use loaded images and those who unload them apart: who unloads puts the
+# images out of use first. Their loader has other ones or none, the marks of their overloads are empty, and
+# `OpenLibrary` refuses what asks the driver about them. Then it waits for the launches that were under way, of which
+# slots that are not back tell, and the extension's counts. `Loader.unload` does all this.
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Which images of a module are launched now, and how they come and go.
+"""Which images of a module are launched now, and how they come and go."""
 
-Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
-
-A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.source.Source`, which is
-`Packaged` for what a wheel brought (`aotcuda.runtime.origins` has the others).
-"""
+# Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
+#
+# A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.source.Source`, which is
+# `Packaged` for what a wheel brought (`aotcuda.runtime.origins` has the others).
 
 from __future__ import annotations
 
@@ -68,6 +67,10 @@ class Packaged:
         from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415 (see above)
 
         return LoadedLibrary(self.outline().head, os.path.dirname(self._path))
+
+    def check(self) -> None:
+        """See Source."""
+        manifests.read_file(os.path.dirname(self._path), self.outline().head["files"]["kernels"])
 
     @property
     def setting(self) -> str:
@@ -246,7 +249,12 @@ class Loader:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+
         if not self.outline.names:
+            return
+        if not drivers.is_installed():  # an import in a container, say, which makes no error of it
+            self.source.check()
             return
         try:
             loaded = self._load(early=True)

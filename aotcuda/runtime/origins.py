@@ -56,6 +56,9 @@ class Unbuilt:
         """See Source."""
         return self._first(fallback).library
 
+    def check(self) -> None:
+        """See Source; nothing was built."""
+
     @property
     def setting(self) -> str:
         """See Source; as the project's table says."""

@@ -42,6 +42,9 @@ class Source(Protocol):
     def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
         """The images, loaded once more."""
 
+    def check(self) -> None:
+        """Raise ManifestError unless the images can be loaded, as far as their files tell."""
+
     @property
     def setting(self) -> str:
         """Whether the fallback may compile, as the package says: `"jit"` or `"error"`."""

@@ -129,6 +129,13 @@ def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_
     assert {"aotcuda.manifest", "aotcuda.runtime.loader", "aotcuda.runtime.loaded", "aotcuda.runtime.driver"} <= found
 
 
+def test_an_import_that_loads_makes_no_error_of_a_driver_that_is_missing(packaged):
+    cuda = packaged("import")
+    found = imported(cuda, "import mypkg.kernels", LD_LIBRARY_PATH="")
+    assert "aotcuda.manifest" in found
+    assert not found & {"aotcuda.errors", "aotcuda.runtime.loaded_library"}
+
+
 def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(packaged):
     own = {
         name for name in imported(packaged("first-use"), "from mypkg.kernels import k") if name.startswith("aotcuda")

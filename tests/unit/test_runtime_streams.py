@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import types
 from contextlib import contextmanager
 
@@ -331,3 +332,39 @@ def test_a_driver_that_refuses_to_order_streams_is_named(cuda, current, function
         with pytest.raises(CudaError, match=r"could not be made to wait for stream 0x58"):
             k[1, 1, stream](array("exchange"))
     assert [launch["stream"] for launch in cuda.launches()] == [55, 55]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_configurations_are_told_apart_however_they_follow_each_other(cuda, seed):
+    """Those found last are found by the objects that they are written with."""
+    k = cuda.package(kernel("k", "void(int32)")).k
+    kind = type("Stream", (), {"__module__": "torch", "__init__": lambda self, to: setattr(self, "cuda_stream", to)})
+    grid, other, block, shared, handle = 1000, (1000, 2), 500, 3000, 2**40
+    one, two = kind(11), kind(12)
+    written = [(grid, block), (grid, block, None), (grid, block, one), (grid, block, two), (grid, block, handle)]
+    written += [
+        (other, block),
+        (other, block, one),
+        (grid, (block,)),
+        (grid, block, one, shared),
+        (grid, block, None, shared),
+    ]
+    written += [
+        (grid, block, handle, shared),
+        (grid, block, 0),
+        (grid, block, two, 0),
+        (grid, block, True),
+        (grid, block, 1),
+    ]
+    expected = []
+    choose = random.Random(seed)
+    for number in range(200):
+        if number % 20 == 0:
+            one.cuda_stream += 100  # as of another object that lies where this one did
+        key = choose.choice(written[number // 40 :][:6])
+        k[key](number)
+        x, y = key[0] if isinstance(key[0], tuple) else (key[0], 1)
+        stream = (*key, None)[2]
+        stream = getattr(stream, "cuda_stream", stream) or 0
+        expected.append(([x, y, 1], int(stream), key[3] if len(key) > 3 else 0))
+    assert [(call["grid"], call["stream"], call["shared"]) for call in cuda.launches()] == expected

@@ -1,22 +1,22 @@
-"""Reading device arrays of every library, with none of them imported.
+"""Reading device arrays of every library, with none of them imported."""
 
-A reader takes an array and gives its view: `(typestr, address, shape, strides, readonly)`, with NumPy's type string and
-strides in bytes, or None for an array that is C-contiguous. It gives None for an array that is not on a GPU. What must
-happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a
-`aotcuda.runtime.streams.Ready`, or a DLPack capsule.
-
-What any array may say of itself is held to the rules of `aotcuda.runtime.arguments.views`.
-
-CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch, and
-bfloat16 tensors and those that require gradients have none. Everything else is read through
-`__cuda_array_interface__`, or else DLPack. Either of these says which stream the data is on. For CuPy and PyTorch that
-is, by their own conventions, the library's current stream; for Numba the one that the array is bound to, if any, as its
-interface would say. A stream that an interface names, CuPy's and Numba's included, also has to wait for the launch:
-version 3 of the interface demands it of who works on another one. DLPack's and PyTorch's arrays have no such rule.
-
-A launch with no stream of its own goes to `current_stream`, which is where the library of the first PyTorch or CuPy
-array launches its own kernels.
-"""
+# A reader takes an array and gives its view: `(typestr, address, shape, strides, readonly)`, with NumPy's type string
+# and strides in bytes, or None for an array that is C-contiguous. It gives None for an array that is not on a GPU. What
+# must happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a
+# `aotcuda.runtime.streams.Ready`, or a DLPack capsule.
+#
+# What any array may say of itself is held to the rules of `aotcuda.runtime.arguments.views`.
+#
+# CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch,
+# and bfloat16 tensors and those that require gradients have none. Everything else is read through
+# `__cuda_array_interface__`, or else DLPack. Either of these says which stream the data is on. For CuPy and PyTorch
+# that is, by their own conventions, the library's current stream; for Numba the one that the array is bound to, if any,
+# as its interface would say. A stream that an interface names, CuPy's and Numba's included, also has to wait for the
+# launch: version 3 of the interface demands it of who works on another one. DLPack's and PyTorch's arrays have no such
+# rule.
+#
+# A launch with no stream of its own goes to `current_stream`, which is where the library of the first PyTorch or CuPy
+# array launches its own kernels.
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ def inherits(array: object, base: str, *names: str) -> bool:
     """Whether an array's class has these of its library's class `base`: a subclass may have made others of them."""
     bases = type(array).__mro__
     own = next((kind for kind in bases if kind.__name__ == base and kind.__module__ in ("cupy", "torch")), None)
-    return own is not None and all(_attribute(bases, name) is _attribute(own.__mro__, name) for name in names)
+    return own is bases[0] or (
+        own is not None and all(_attribute(bases, name) is _attribute(own.__mro__, name) for name in names)
+    )
 
 
 def _attribute(bases: tuple[type, ...], name: str) -> object:

@@ -1,28 +1,27 @@
-"""The overloads of a kernel: which of them the arguments of a launch select, and how these lie in its parameter block.
+"""The overloads of a kernel: which of them a launch's arguments select, and how these lie in its parameter block."""
 
-1. The number of arguments must be the overload's. Each argument is read once, and what was read is held against the
-   overloads (see `aotcuda.runtime.arguments.parameters`).
-2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
-   takes an array that is contiguous in that order, any other takes any strides. A read-only array fits only a
-   parameter that was compiled as read-only.
-3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.arguments.scalars`). Tuples are taken
-   apart.
-4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
-5. What the JIT fallback has compiled is taken for arguments of the types that it was compiled for, and only where
-   nothing that is packaged fits.
-
-The order of the candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
-Where candidates differ in an array's dtype or number of dimensions, they are kept in groups by these, found by one
-look-up: a kernel of many overloads takes no longer than a kernel of two.
-
-A `PackedOverload` is made once, from the manifest: one `struct` for the whole block, and for each parameter a
-function that appends an argument's numbers in the struct's order, or says that it does not take them
-(`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
-driver copies the block while the launch call runs.
-
-An argument that cannot be read, or that raises when it is, is an ArgumentError that names it. What an object raises
-that does not concern the launch (KeyboardInterrupt, SystemExit, MemoryError) passes.
-"""
+# 1. The number of arguments must be the overload's. Each argument is read once, and what was read is held against the
+#    overloads (see `aotcuda.runtime.arguments.parameters`).
+# 2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
+#    takes an array that is contiguous in that order, any other takes any strides. A read-only array fits only a
+#    parameter that was compiled as read-only.
+# 3. Scalars adopt the parameter's type, within its range (see `aotcuda.runtime.arguments.scalars`). Tuples are taken
+#    apart.
+# 4. Of several overloads that fit, the nearest in its scalars is taken; of equals, the first in the configuration.
+# 5. What the JIT fallback has compiled is taken for arguments of the types that it was compiled for, and only where
+#    nothing that is packaged fits.
+#
+# The order of the candidates depends on nothing but the arguments' Python types, so it is kept for each tuple of types.
+# Where candidates differ in an array's dtype or number of dimensions, they are kept in groups by these, found by one
+# look-up: a kernel of many overloads takes no longer than a kernel of two.
+#
+# A `PackedOverload` is made once, from the manifest: one `struct` for the whole block, and for each parameter a
+# function that appends an argument's numbers in the struct's order, or says that it does not take them
+# (`aotcuda.runtime.arguments.parameters`). Blocks are packed into slots, which a launch borrows and gives back; the
+# driver copies the block while the launch call runs.
+#
+# An argument that cannot be read, or that raises when it is, is an ArgumentError that names it. What an object raises
+# that does not concern the launch (KeyboardInterrupt, SystemExit, MemoryError) passes.
 
 from __future__ import annotations
 

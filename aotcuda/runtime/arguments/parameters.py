@@ -1,14 +1,13 @@
-"""The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest.
+"""The kinds of parameters, and what each of them takes: one class for each `kind` of the manifest."""
 
-`aotcuda.runtime.arguments.kind` says what a kind does. Numbers and arrays are here, which nearly every kernel takes;
-the others are in `aotcuda.runtime.arguments.other_parameters`, which who meets one imports.
-
-This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
-one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
-function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
-path does just this. The fast paths are made from the same classes: `write` says it in Python for
-`aotcuda.runtime.fast.python`, `record` is what the extension is told. A kind that has not these goes the general way.
-"""
+# `aotcuda.runtime.arguments.kind` says what a kind does. Numbers and arrays are here, which nearly every kernel takes;
+# the others are in `aotcuda.runtime.arguments.other_parameters`, which who meets one imports.
+#
+# This and what it refers to (`aotcuda.runtime.arguments.views.view`, `aotcuda.runtime.arguments.scalars.reader`) is the
+# one description of what an argument means. An argument is read once for a launch, whatever overloads there are, by a
+# function that depends on its type alone; each overload's parameter then takes what was read, or does not. The general
+# path does just this. The fast paths are made from the same classes: `write` says it in Python for
+# `aotcuda.runtime.fast.python`, `record` is what the extension is told. A kind that has not these goes the general way.
 
 from __future__ import annotations
 

@@ -1,20 +1,19 @@
-"""Which Python values count as numbers, and which scalar parameters take them.
+"""Which Python values count as numbers, and which scalar parameters take them."""
 
-A Python bool, int, float or complex adopts the parameter's type, and so do NumPy's scalars and anything with
-`__index__`, `__float__` or `__complex__`. It may widen in kind (bool -> int -> float -> complex), never narrow: a float
-does not fit an int parameter. An int or a bool fits a bool parameter if it is 0 or 1. Ranges are checked.
-
-The kind is decided by the value's type alone. The number is read once for a launch, by `reader`, and is then a plain
-bool, int, float or complex: objects of subclasses of these (`numpy.float64` is one) are the number that they hold,
-NumPy's other scalars and all other objects what the first of `__index__`, `__float__` and `__complex__` that they have
-gives.
-
-A parameter that is `exact`, of a kernel that is packaged in place, takes those numbers alone that Numba compiles to its
-very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are.
-
-Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
-float64 before float32, signed before unsigned).
-"""
+# A Python bool, int, float or complex adopts the parameter's type, and so do NumPy's scalars and anything with
+# `__index__`, `__float__` or `__complex__`. It may widen in kind (bool -> int -> float -> complex), never narrow: a
+# float does not fit an int parameter. An int or a bool fits a bool parameter if it is 0 or 1. Ranges are checked.
+#
+# The kind is decided by the value's type alone. The number is read once for a launch, by `reader`, and is then a plain
+# bool, int, float or complex: objects of subclasses of these (`numpy.float64` is one) are the number that they hold,
+# NumPy's other scalars and all other objects what the first of `__index__`, `__float__` and `__complex__` that they
+# have gives.
+#
+# A parameter that is `exact`, of a kernel that is packaged in place, takes those numbers alone that Numba compiles to
+# its very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are.
+#
+# Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
+# float64 before float32, signed before unsigned).
 
 from __future__ import annotations
 

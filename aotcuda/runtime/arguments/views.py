@@ -1,14 +1,13 @@
-"""The view of an array: what any device array says of itself, whatever its library, and the rules that it is held to.
+"""The view of an array: what any device array says of itself, and the rules that it is held to."""
 
-`view` says what any array may say of itself, whatever its library; the fast paths hold themselves to it, or decline:
-
-1. The address is an int of 64 bits. Extents are ints and not negative, at most 64 of them; all but those that are zero
-   multiplied with each other and the size of an element stay below 2**63, as in NumPy. So a stride that is computed,
-   and the number of elements, always fit.
-2. Strides, if there are any, are as many as extents, and ints of 64 bits.
-3. To tell whether an array is contiguous, the stride of a dimension of one element is not looked at, and neither are
-   those of an array without elements. One that is has the strides that follow from its shape, whatever it says.
-"""
+# `view` says what any array may say of itself, whatever its library; the fast paths hold themselves to it, or decline:
+#
+# 1. The address is an int of 64 bits. Extents are ints and not negative, at most 64 of them; all but those that are
+#    zero multiplied with each other and the size of an element stay below 2**63, as in NumPy. So a stride that is
+#    computed, and the number of elements, always fit.
+# 2. Strides, if there are any, are as many as extents, and ints of 64 bits.
+# 3. To tell whether an array is contiguous, the stride of a dimension of one element is not looked at, and neither are
+#    those of an array without elements. One that is has the strides that follow from its shape, whatever it says.
 
 from __future__ import annotations
 

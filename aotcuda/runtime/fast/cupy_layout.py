@@ -97,7 +97,9 @@ def _numbers(code: str, address: int, count: int) -> tuple[int, ...]:
 
 def _place(objects: Sequence[Sequence[int]], values: Sequence[int]) -> int | None:
     """Where all of the objects have their values, of which there is one for each; None if that is not one place."""
-    return _only(at for at, words in enumerate(zip(*objects, strict=False)) if [*words] == [*values])
+    first, value = objects[0], values[0]
+    found = [at for at in range(min(map(len, objects))) if first[at] == value]  # nearly all are out by this
+    return _only(at for at in found if all(words[at] == each for words, each in zip(objects, values, strict=True)))
 
 
 def _vector(objects: Sequence[Sequence[int]], values: Sequence[tuple[int, ...]]) -> int | None:
@@ -110,7 +112,9 @@ def _vector(objects: Sequence[Sequence[int]], values: Sequence[tuple[int, ...]])
             return False  # before anything is read there: four differences of chance are no vectors
         return all(_numbers("q", begin, len(told)) == told for (begin, _), told in zip(ends, values, strict=True))
 
-    return _only(at for at in range(min(map(len, objects)) - 1) if holds(at))
+    first, size = objects[0], 8 * len(values[0])
+    found = [at for at in range(min(map(len, objects)) - 1) if first[at + 1] - first[at] == size]  # likewise
+    return _only(at for at in found if holds(at))
 
 
 def _only(places: Iterable[int]) -> int | None:

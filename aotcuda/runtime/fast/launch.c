@@ -846,7 +846,7 @@ static int is_plain_exchange(PyObject *tensor, int maybe_complex, const Access *
 /* What the exchange would say of a tensor, of its members; 0 where it may say something else. */
 static int read_torch_layout(PyObject *object, const LazyBits *bits, const TorchLayout *layout, View *view) {
     const char *tensor = (const char *)(uintptr_t)word_at(object, bits->pointer);
-    if (word_at(tensor, 0) != layout->class || (word_at(tensor, bits->word) ^ layout->keys) & ~layout->optional)
+    if (!tensor || word_at(tensor, 0) != layout->class || (word_at(tensor, bits->word) ^ layout->keys) & ~layout->optional)
         return 0;
     const char *storage = (const char *)(uintptr_t)word_at(tensor, layout->storage);
     uint64_t ndim = word_at(tensor, layout->sizes);
@@ -2278,16 +2278,20 @@ typedef struct {
     int64_t is_given;
 } Written;
 
-enum { MOST_WRITTEN = 4 };
+enum { MOST_WRITTEN = 4, PARTS = 4 };
 
-/* The launchers of a kernel by their configurations, as users write these. Those found last are at hand by value: to look
- * them up in the dict takes a hash of the whole tuple, and for a stream object another tuple. */
+/* The launchers of a kernel by their configurations, as users write these. Those found last are at hand by the objects
+ * that a configuration is written with, which a loop has the same each time, and by value: to look them up in the dict takes
+ * a hash of the whole tuple, and for a stream object another tuple. */
 typedef struct {
     PyObject_HEAD
     PyObject *launchers; /* a dict; those for given streams by (grid, block, handle, shared) too */
-    Written written[MOST_WRITTEN];
-    Launcher *found[MOST_WRITTEN]; /* NULL where there is none */
-    unsigned count;                /* of those that there ever were */
+    struct {
+        Launcher *found; /* NULL where there is none */
+        PyObject *parts[PARTS]; /* numbers, tuples of them and None; NULL for what was left out, and for a stream object */
+        Written written;
+    } at_hand[MOST_WRITTEN];
+    unsigned count; /* of those that there ever were */
 } Configurations;
 
 static PyTypeObject *configurations_type;
@@ -2378,22 +2382,48 @@ static int read_written(PyObject *key, Written *written, PyObject **object) {
 /* The launcher at hand for a configuration, NULL if there is none. Without the GIL there never is: it is not locked. */
 static Launcher *at_hand(const Configurations *self, const Written *written) {
     for (int i = 0; i < MOST_WRITTEN; i++)
-        if (self->found[i] && memcmp(&self->written[i], written, sizeof *written) == 0)
-            return self->found[i];
+        if (self->at_hand[i].found && memcmp(&self->at_hand[i].written, written, sizeof *written) == 0)
+            return self->at_hand[i].found;
     return NULL;
 }
 
-static void keep_at_hand(Configurations *self, const Written *written, PyObject *launcher) {
+/* The same for one that is written with the same objects; `handle` is that of a stream object, else NULL. */
+static Launcher *at_hand_as_written(const Configurations *self, PyObject *key, const uint64_t *handle) {
+    PyObject *parts[PARTS] = {NULL};
+    Py_ssize_t count = PyTuple_Size(key);
+    for (Py_ssize_t i = 0; i < count && i < PARTS; i++)
+        parts[i] = PyTuple_GetItem(key, i);
+    if (handle)
+        parts[2] = NULL;
+    for (int i = 0; i < MOST_WRITTEN && count <= PARTS; i++)
+        if (self->at_hand[i].found && memcmp(self->at_hand[i].parts, parts, sizeof parts) == 0 &&
+            (parts[2] || self->at_hand[i].written.is_given == (handle != NULL)) &&
+            (!handle || self->at_hand[i].written.stream == *handle))
+            return self->at_hand[i].found;
+    return NULL;
+}
+
+/* Fills the place of what is at hand, with nothing too. */
+static void put_at_hand(Configurations *self, int at, Launcher *launcher, PyObject *key, int with_stream) {
+    Launcher *before = self->at_hand[at].found;
+    self->at_hand[at].found = (Launcher *)Py_XNewRef((PyObject *)launcher);
+    for (int i = 0; i < PARTS; i++) {
+        PyObject *part = key && i < PyTuple_Size(key) && (i != 2 || with_stream) ? PyTuple_GetItem(key, i) : NULL;
+        Py_XDECREF(self->at_hand[at].parts[i]);
+        self->at_hand[at].parts[i] = Py_XNewRef(part);
+    }
+    Py_XDECREF((PyObject *)before); /* last: it may run other code */
+}
+
+static void keep_at_hand(Configurations *self, const Written *written, PyObject *launcher, PyObject *key, int with_stream) {
 #ifndef Py_GIL_DISABLED
     if (Py_TYPE(launcher) != launcher_type)
         return;
     int at = (int)(self->count++ % MOST_WRITTEN);
-    Launcher *before = self->found[at];
-    self->found[at] = (Launcher *)Py_NewRef(launcher);
-    self->written[at] = *written;
-    Py_XDECREF((PyObject *)before); /* last: it may run other code */
+    self->at_hand[at].written = *written;
+    put_at_hand(self, at, (Launcher *)launcher, key, with_stream);
 #else
-    (void)self, (void)written, (void)launcher;
+    (void)self, (void)written, (void)launcher, (void)key, (void)with_stream;
 #endif
 }
 
@@ -2408,24 +2438,27 @@ static PyObject *kept_for_handle(const Configurations *self, PyObject *key, PyOb
 }
 
 /* For a stream object: a launcher like the one for its handle, which keeps the object alive. */
-static PyObject *configurations_held(Configurations *self, PyObject *key, Written *written, PyObject *stream) {
-    PyObject *handle = handle_of(stream);
+static PyObject *configurations_held(Configurations *self, PyObject *key, PyObject *stream) {
+    Written written;
+    PyObject *handle = handle_of(stream), *object, *held = NULL;
     if (!handle) {
         if (!PyErr_Occurred())
             PyErr_SetObject(PyExc_KeyError, key);
         return NULL;
     }
-    if (written) {
-        written->stream = PyLong_AsUnsignedLongLong(handle);
-        if (PyErr_Occurred()) /* none of a stream's */
-            PyErr_Clear(), written = NULL;
+    uint64_t number = PyLong_AsUnsignedLongLong(handle);
+    int is_plain = !(number == (uint64_t)-1 && PyErr_Occurred()); /* else none of a stream's */
+    PyErr_Clear();
+    Launcher *ready = is_plain ? at_hand_as_written(self, key, &number) : NULL;
+    if (!ready && is_plain && (is_plain = read_written(key, &written, &object))) {
+        written.stream = number;
+        ready = at_hand(self, &written);
     }
-    Launcher *ready = written ? at_hand(self, written) : NULL;
-    PyObject *found = ready ? Py_NewRef((PyObject *)ready) : kept_for_handle(self, key, handle), *held = NULL;
+    PyObject *found = ready ? Py_NewRef((PyObject *)ready) : kept_for_handle(self, key, handle);
     Py_DECREF(handle);
     if (found && Py_TYPE(found) == launcher_type) {
-        if (written && !ready)
-            keep_at_hand(self, written, found);
+        if (is_plain && !ready)
+            keep_at_hand(self, &written, found, key, 0);
         held = held_launcher(itself(found), stream);
     } else if (found) {
         PyErr_SetObject(PyExc_KeyError, key);
@@ -2436,24 +2469,22 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, Writte
 
 static PyObject *configurations_subscript(Configurations *self, PyObject *key) {
     Written written;
-    PyObject *stream = NULL;
+    PyObject *object;
     int is_plain = 0;
     if (PyTuple_CheckExact(key)) {
         Py_ssize_t parts = PyTuple_Size(key);
-        is_plain = read_written(key, &written, &stream);
-        if (!is_plain) {
-            stream = parts == 3 || parts == 4 ? PyTuple_GetItem(key, 2) : Py_None;
-            stream = stream == Py_None || PyLong_Check(stream) ? NULL : stream;
-        }
-        if (stream)
-            return configurations_held(self, key, is_plain ? &written : NULL, stream);
+        PyObject *stream = parts == 3 || parts == 4 ? PyTuple_GetItem(key, 2) : Py_None;
+        if (stream != Py_None && !PyLong_Check(stream))
+            return configurations_held(self, key, stream);
+        Launcher *ready = at_hand_as_written(self, key, NULL);
+        if (!ready && (is_plain = read_written(key, &written, &object)))
+            ready = at_hand(self, &written);
+        if (ready)
+            return Py_NewRef((PyObject *)ready);
     }
-    Launcher *ready = is_plain ? at_hand(self, &written) : NULL;
-    if (ready)
-        return Py_NewRef((PyObject *)ready);
     PyObject *found = kept(self->launchers, key);
     if (found && is_plain)
-        keep_at_hand(self, &written, found);
+        keep_at_hand(self, &written, found, key, 1);
     return found;
 }
 
@@ -2473,7 +2504,7 @@ static PyObject *configurations_empty(Configurations *self, PyObject *unused) {
     (void)unused;
     PyDict_Clear(self->launchers);
     for (int i = 0; i < MOST_WRITTEN; i++)
-        Py_CLEAR(self->found[i]);
+        put_at_hand(self, i, NULL, NULL, 0);
     Py_RETURN_NONE;
 }
 
@@ -2481,7 +2512,7 @@ static int configurations_traverse(Configurations *self, visitproc visit, void *
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->launchers);
     for (int i = 0; i < MOST_WRITTEN; i++)
-        Py_VISIT(self->found[i]);
+        Py_VISIT(self->at_hand[i].found); /* the rest refers to nothing */
     return 0;
 }
 
@@ -2490,7 +2521,7 @@ static int configurations_clear(Configurations *self) {
     self->launchers = PyDict_New();
     Py_XDECREF(launchers);
     for (int i = 0; i < MOST_WRITTEN; i++)
-        Py_CLEAR(self->found[i]);
+        put_at_hand(self, i, NULL, NULL, 0);
     return 0;
 }
 
@@ -2499,7 +2530,7 @@ static void configurations_dealloc(Configurations *self) {
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->launchers);
     for (int i = 0; i < MOST_WRITTEN; i++)
-        Py_XDECREF((PyObject *)self->found[i]);
+        put_at_hand(self, i, NULL, NULL, 0);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }

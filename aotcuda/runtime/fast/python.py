@@ -530,7 +530,7 @@ class Writer:
         strides = self._strides(f"{name}.strides", f"not {name}._c_contiguous", extents, itemsize)
         return _Array(f"{name}.data.ptr", extents, orders, strides)
 
-    def torch(self, name: str, _tensor: Any, dtype: object, parameter: Parameter) -> _Array:
+    def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
         """A tensor of PyTorch's."""
         ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
@@ -538,8 +538,9 @@ class Writer:
             wrong.append(f"{name}.is_conj()")
         if self._several:
             wrong.append(f"{name}.get_device() != device")
-        if not ndim:  # else unpacking the shape tells
-            wrong.append(f"{name}.ndim")
+        own = arrays.inherits(tensor, "Tensor", "shape", "numel")
+        if ndim < 2:  # unpacking the shape tells more
+            wrong.append(f"{name}.ndim != {ndim}")
         flag = f"{name}.is_contiguous()" if ndim else ""
         orders = {"C": flag} if ndim > 1 else {"C": flag, "F": flag}
         self.checks.append(f"if {' or '.join(wrong)}: return -1")
@@ -547,7 +548,8 @@ class Writer:
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
             self._wait_for("torch_stream(device)", mutual=False)
-        extents = self._extents(name, ndim, "")  # a tensor's len() is a Python function of 0.5 us
+        # A tensor's len() is a Python function of 0.5 us; a shape is no plain tuple: unpacking it makes an iterator.
+        extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
         bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
         strides = self._strides(bytes_, f"not {name}.is_contiguous()", extents, itemsize)
         return _Array(f"{name}.data_ptr()", extents, orders, strides)
