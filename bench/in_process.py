@@ -3,7 +3,7 @@
 Each run is a fresh process that takes the time itself, so the start of the interpreter is not in it. Between the run
 time and the driver lies a library that hands the calls on and adds up what they take (`driver_clock.c`); that is
 subtracted. So is what the program does for itself: its context and its arrays. `import ctypes` is the run time's to
-pay, unless an array library has imported it.
+pay, unless an array library has imported it. Imports alone end before the first launch.
 
 States of aotcuda, each a folder that holds the package `aotcuda`, take turns in one run. They import the same packages,
 so a newer state reads what an older one built; packages in a folder of a state's name below `--packages` are its own.
@@ -34,6 +34,7 @@ _HERE = Path(__file__).resolve().parent
 _SIZES = {"one": 1, "two_hundred": 200, "thousand": 1000}
 _LIMITS = {"one": 5.0, "two_hundred": 5.0, "thousand": 8.0}
 _LOADS = ("first-use", "import")
+_ALONE = "import alone"  # with load = "import", and no launch after it
 _LIBRARIES = ("none", "cupy", "torch")
 _BARE = """
 import time
@@ -125,6 +126,8 @@ k.k0[1, 32](2.0, x, out)
 marks.append(("launch", wall(), cpu()))
 spent = clock()
 """
+_MARK = 'marks.append(("import", wall(), cpu()))'
+_ENDS = "spent, result = clock(), None"
 _TAIL = """
 import json, sys
 print(json.dumps([marks, own, spent, result, len(sys.modules)]))
@@ -217,12 +220,14 @@ def _compile(source: Path, library: Path, *, functions: bool = False) -> Path:
     return library
 
 
-def _program(package: str, library: str) -> str:
+def _program(package: str, library: str, *, alone: bool) -> str:
     importing = f"import {package}.kernels as k"
     if library == "none":
-        arrays = f"{_BARE_DATA}\nx, out = Buffer(0), Buffer(1)"
-        return f"{_BARE}\n{importing}\n{arrays}\n{_LAUNCH}\nresult = read()\n{_TAIL}"
-    return f"{_ARRAYS[library]}\n{_WITH_LIBRARY}\n{importing}\n{_LAUNCH}\nresult = read(out)\n{_TAIL}"
+        marked = _MARK if alone else ""  # before what the program imports itself
+        launch = _ENDS if alone else f"x, out = Buffer(0), Buffer(1)\n{_LAUNCH}\nresult = read()"
+        return f"{_BARE}\n{importing}\n{marked}\n{_BARE_DATA}\n{launch}\n{_TAIL}"
+    launch = f"{_MARK}\n{_ENDS}" if alone else f"{_LAUNCH}\nresult = read(out)"
+    return f"{_ARRAYS[library]}\n{_WITH_LIBRARY}\n{importing}\n{launch}\n{_TAIL}"
 
 
 def _measure(
@@ -239,30 +244,31 @@ def _measure(
     found: dict[tuple[str, str, str, str], list[Parts]] = {}
     for turn in range(runs + 1):
         for size in sizes:
-            for load in _LOADS:
+            for load in (*_LOADS, _ALONE):
                 for library in libraries:
                     for state, folder in states.items():
                         search = [str(packages / state), str(packages), str(folder), os.environ.get("PYTHONPATH", "")]
                         path = os.pathsep.join(search)
-                        more = {"PYTHONPATH": path, "AOTCUDA_LOAD": load, **environment}
+                        more = {"PYTHONPATH": path, "AOTCUDA_LOAD": "import" if load == _ALONE else load, **environment}
                         if library == "none":
                             more["LD_LIBRARY_PATH"] = str(Path(environment["CLOCK"]).parent)
-                        parts = _run(_program(size, library), machine.environment(**more), real=real)
+                        program = _program(size, library, alone=load == _ALONE)
+                        parts = _run(program, machine.environment(**more), real=real, alone=load == _ALONE)
                         if turn:
                             found.setdefault((size, load, library, state), []).append(parts)
     return {", ".join(key): {"size": key[0], **_summary(values)} for key, values in found.items()}
 
 
-def _run(program: str, environment: dict[str, str], *, real: bool) -> Parts:
+def _run(program: str, environment: dict[str, str], *, real: bool, alone: bool) -> Parts:
     """Milliseconds by part: what is counted, and the driver's own."""
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False, timeout=120)
     if done.returncode:
         sys.exit(done.stderr[-2000:])
     marks, own, spent, result, modules = json.loads(done.stdout.splitlines()[-1])
-    if real and result != [2.0, 4.0, 6.0]:
+    if real and not alone and result != [2.0, 4.0, 6.0]:
         sys.exit(f"the result is {result}")
-    if spent[3] != 1:
+    if spent[3] != (0 if alone else 1):
         sys.exit(f"the driver was asked for {spent[3]} launches")
     (_, wall, cpu), *_, (_, last_wall, last_cpu) = marks
     return {

@@ -176,3 +176,31 @@ def test_the_table_of_streams_is_that_of_the_files(row):
 def test_a_page_says_what_was_measured(page, text, figures):
     said = " ".join((ROOT / page).read_text().split())
     assert text.format(*figures) in said, f"{page} has to say this, or the test another sentence"
+
+
+WRITTEN = "aotcuda, k[grid, block](...) each time"
+ROUNDS = {
+    "C: default stream, kept": ("default", KEPT),
+    "C: default stream, written out": ("default", WRITTEN),
+    "C: inside `with stream`, kept": ("current", KEPT),
+    "C: stream given, written out": ("given", EACH),
+    "C: stream given, another one current, written out": ("given, other current", EACH),
+    "Python: default stream, kept": ("default", KEPT),
+    "Python: stream given, written out": ("given", EACH),
+    "Python: stream given, another one current, written out": ("given, other current", EACH),
+}
+
+
+@pytest.mark.parametrize("row", ROUNDS)
+def test_the_table_of_rounds_is_that_of_the_file(row):
+    situation, way = ROUNDS[row]
+    figures = result("launches_torch_in_memory")["figures"][row.partition(":")[0]]
+    cells = [
+        " → ".join(
+            f"{min(figures[f'{library}, {situation}: {way}'][state]['rounds']):.2f}" for state in ("before", "after")
+        )
+        for library in ("cupy", "torch")
+    ]
+    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    [line] = [line for line in page.splitlines() if line.startswith(f"| {row} |")]
+    assert line.startswith(f"| {row} | {' | '.join(cells)} |")
