@@ -184,8 +184,7 @@ def test_a_build_leaves_the_files_of_one_that_is_under_way(tmp_path: Path, tempo
 @pytest.mark.parametrize("which", ["the worker", "the process above it"])
 def test_a_killed_process_of_the_build_is_told_and_takes_the_others_along(which: str, tmp_path: Path) -> None:
     with waiting(project(tmp_path, "importing"), COMMAND, tmp_path / "fifo") as build:
-        # The worker is the first child of the one above it; those that stand by came later.
-        child_of = {parent: pid for pid, parent in sorted(build.processes().items(), reverse=True)}
+        child_of = {parent: pid for pid, parent in build.processes().items()}
         above = child_of[build.process.pid]
         os.kill(child_of[above] if which == "the worker" else above, signal.SIGKILL)
         line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); what was printed stands above\n"

@@ -11,7 +11,7 @@ from aotcuda.arch import Target, parse
 from aotcuda.binary import cubin
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import nvjitlink, nvrtc, warm_up
+from aotcuda.builder.link import nvjitlink, nvrtc
 from aotcuda.builder.worker import steps
 from support import images
 
@@ -134,11 +134,6 @@ def test_groups_are_shared_out_once_each_and_some_for_every_process(kernels: int
     if kernels >= jobs:  # so that processes have nothing more to do at about the same time
         assert max(sizes) <= max(sum(sizes) // (2 * jobs) + 1, steps._MOST)
         assert sizes[-1] <= steps._MOST
-
-
-@pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_90a", "sm_120", "compute_75"])
-def test_what_a_process_that_stands_by_gets_ready_with_can_be_linked(target: str) -> None:
-    warm_up.warm_up([parse(target)])  # where builds call it nobody is told what is wrong
 
 
 @pytest.mark.parametrize("kernels", [0, 1, 3, 4, 50, 1000])

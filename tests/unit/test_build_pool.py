@@ -10,7 +10,6 @@ import pickle
 import select
 import signal
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from aotcuda.builder.worker.pool import Task
 from aotcuda.errors import BuildError, CompileError, ConfigError, LinkError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 # Test runners have threads; from Python 3.12 on, forking beside them warns. The worker that uses the pool has none.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -306,153 +305,6 @@ def test_gathered_attempts_that_succeed_raise_nothing() -> None:
 def test_gathered_attempts_leave_unforeseen_errors_alone() -> None:
     with pytest.raises(ZeroDivisionError), pool.gathered() as attempt, attempt():
         raise ZeroDivisionError
-
-
-@pytest.fixture
-def standing() -> Iterator[Callable[..., None]]:
-    """Starts processes that stand by, which go at the end."""
-    yield pool.stand_by
-    pool.dismiss()
-
-
-def process() -> int:
-    return os.getpid()
-
-
-def length(data: bytes) -> int:
-    return len(data)
-
-
-def double(data: bytes) -> bytes:
-    return data * 2
-
-
-def refuse() -> None:
-    message = "cannot be linked"
-    raise LinkError(message)
-
-
-def abort_in(pid: int) -> int:
-    if os.getpid() == pid:
-        os.abort()
-    return os.getpid()
-
-
-def count() -> int:
-    STATE.append(1)
-    return len(STATE)
-
-
-def repeatable(run: Callable[..., object], *arguments: object, title: str = "task") -> Task:
-    return Task(title, partial(run, *arguments), repeatable=True)
-
-
-def test_processes_that_stand_by_do_one_task_after_another(standing: Callable[..., None]) -> None:
-    standing(1, count)  # which is how it prepares itself
-    assert run(*[repeatable(count) for _ in range(3)], jobs=1) == [2, 3, 4]
-    assert STATE == []
-    other = Task("by itself", process)
-    first, own, second = run(repeatable(process), other, repeatable(process), jobs=1)
-    assert first == second not in (own, os.getpid())
-    assert run(repeatable(length, b"x" * 3_000_000), repeatable(double, b"y" * 3_000_000)) == [
-        3_000_000,
-        b"y" * 6_000_000,
-    ]
-
-
-def test_there_are_no_more_of_them_at_work_than_may_run(standing: Callable[..., None]) -> None:
-    standing(2, int)
-    assert len({*run(*[repeatable(process) for _ in range(4)], jobs=1)}) == 1
-
-
-def test_tasks_that_find_none_free_have_a_process_of_their_own(standing: Callable[..., None]) -> None:
-    standing(1, int)
-    reading, writing = os.pipe()
-    waits = Task("waits", lambda: os.read(reading, 1))
-    results = run(waits, repeatable(process), Task("lets it go", lambda: os.write(writing, b"x")), jobs=3)
-    os.close(reading)
-    os.close(writing)
-    assert results[0] == b"x"
-
-
-def test_what_a_process_that_stands_by_raises_is_told_and_it_goes_on(standing: Callable[..., None]) -> None:
-    standing(1, refuse)
-    (before,) = run(repeatable(process))
-    with pytest.raises(LinkError, match=r"^cannot be linked$"):
-        run(repeatable(refuse))
-    assert run(repeatable(process)) == [before]
-
-
-def test_a_task_in_which_a_process_that_stood_by_dies_is_done_by_one_of_its_own(standing: Callable[..., None]) -> None:
-    standing(1, faulthandler.disable)
-    (pid,) = run(repeatable(process))
-    (other,) = run(repeatable(abort_in, pid))
-    assert other not in (pid, os.getpid())
-
-
-def test_and_a_task_that_kills_each_process_is_told_by_its_name(standing: Callable[..., None]) -> None:
-    standing(2, faulthandler.disable)
-    faulthandler.disable()
-    with pytest.raises(BuildError, match=r"^m linked for sm_75: the compiler crashed \(SIGABRT\)"):
-        run(repeatable(os.abort, title="m linked for sm_75"))
-
-
-def test_processes_that_stand_by_are_no_children_of_this_one(standing: Callable[..., None]) -> None:
-    with pool.spare(int) as call:
-        assert call() == 0
-    parents = {Path(f"/proc/{pid}/stat").read_text().split()[3] for pid in _standing_by(standing)}
-    assert str(os.getpid()) not in parents
-
-
-def _standing_by(standing: Callable[..., None]) -> set[int]:
-    standing(1, int)
-    return {pid for (pid,) in [run(repeatable(process))] if isinstance(pid, int)}
-
-
-@pytest.mark.parametrize("lose", [os.close, lambda number: os.dup2(2, number)], ids=["closes", "replaces"])
-def test_one_whose_descriptors_code_of_the_project_has_taken_is_left_alone(
-    lose: Callable[[int], object], standing: Callable[..., None]
-) -> None:
-    before = descriptors()
-    (pid,) = _standing_by(standing)
-    taken = [number for number in descriptors() - before if Path(f"/proc/self/fd/{number}").exists()]
-    for number in taken:
-        lose(number)
-    (other,) = run(repeatable(process))
-    assert other != pid
-    pool.dismiss()
-    for number in taken:  # what somebody else has opened there stays open
-        if lose is not os.close:
-            os.close(number)
-
-
-def test_one_that_hears_what_the_build_has_not_said_ends(standing: Callable[..., None]) -> None:
-    before = descriptors()
-    (pid,) = _standing_by(standing)
-    for number in descriptors() - before:
-        with suppress(OSError):
-            os.write(number, pickle.dumps(Bomb()))
-    (other,) = run(repeatable(process))
-    assert other != pid
-
-
-def test_copies_of_the_process_that_they_stand_by_do_not_talk_to_them(standing: Callable[..., None]) -> None:
-    (pid,) = _standing_by(standing)
-    (found,) = run(Task("copy", lambda: run(repeatable(process))))
-    assert found != [pid]
-    assert run(repeatable(process)) == [pid]
-
-
-def test_those_at_work_are_let_go_when_something_is_raised(tmp_path: Path, standing: Callable[..., None]) -> None:
-    def interrupt(task: Task) -> None:
-        raise KeyboardInterrupt
-
-    os.mkfifo(tmp_path / "fifo")
-    standing(1, int)
-    with pytest.raises(KeyboardInterrupt):
-        pool.run([Task("ends", int), repeatable((tmp_path / "fifo").read_bytes)], 2, interrupt)
-    assert pool._standing == []
-    (tmp_path / "fifo").write_bytes(b"x")  # it was at work, and finds nobody to tell
 
 
 def test_a_spare_process_starts_from_the_state_before_the_block() -> None:

@@ -55,12 +55,8 @@ class Owned:
 
     def check(self) -> None:
         """End the process, with status LOST, if the descriptor is not what it was."""
-        if not self.is_kept():
+        if self._look() != self._identity:
             lost()
-
-    def is_kept(self) -> bool:
-        """Whether the descriptor is what it was."""
-        return self._look() == self._identity
 
     def write(self, data: bytes) -> None:
         """Write all of `data`; ends the process if that cannot be done."""

@@ -30,9 +30,7 @@ from aotcuda.builder.worker.steps import Steps
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from aotcuda.arch import Target
+    from collections.abc import Callable, Iterator
 
 
 def main(tell: Callable[..., None], descriptor: int) -> int:
@@ -101,8 +99,10 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     """
     _keep_freed_memory()
     toolchain.load(job.toolkit)
-    _check_targets(job)
-    _stand_by(job)
+    registered = frontends.find(job.frontend)
+    for item in job.plans:
+        for target in () if registered is not None and registered.assembles else item.targets:
+            toolchain.check_target(target, job.arch_key, job.frontend)
     with _kept():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
@@ -133,7 +133,6 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         own = imports.project_files(job.import_roots, {*job.extensions.values()})
         steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude))
     modules = steps.run()
-    pool.dismiss()
     toolchain.check_loaded()
     seen = loaded.trace
     if seen is not None:
@@ -192,36 +191,6 @@ def _kept() -> Iterator[None]:
         gc.freeze()
         gc.set_threshold(_OBJECTS)
         gc.enable()
-
-
-def _check_targets(job: Job) -> None:
-    """Refuse targets that the toolchain does not know; of those that a front end assembles for it knows itself."""
-    registered = frontends.find(job.frontend)
-    if registered is not None and registered.assembles:
-        return
-    for item in job.plans:
-        for target in item.targets:
-            toolchain.check_target(target, job.arch_key, job.frontend)
-
-
-_STANDING = 4
-"""The most processes that stand by: each has some 50 MiB."""
-
-
-def _stand_by(job: Job) -> None:
-    """Have other cores get ready to link and pack, while this one imports a compiler that takes long to import."""
-    registered = frontends.find(job.frontend)
-    if job.jobs == 1 or registered is None or not registered.tested:  # Numba's compilers are the ones that do
-        return
-    targets = dict.fromkeys(target for item in job.plans for target in item.targets)
-    pool.stand_by(min(job.jobs, _STANDING), partial(_get_ready, list(targets)))
-
-
-def _get_ready(targets: Sequence[Target]) -> None:
-    from aotcuda.builder.link import warm_up  # noqa: PLC0415 (other jobs need no libNVVM)
-
-    os.chdir("/")  # as tasks do
-    warm_up.warm_up(targets)
 
 
 # Of mallopt(3), from <malloc.h>.

@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from aotcuda.builder.worker import lifetime, observations
@@ -37,15 +36,12 @@ class Task:
         run: Does it.
         key: The configuration key that it comes from, for errors.
         steps: How many steps it is, as progress counts them.
-        repeatable: It may be done by a process that has done others: `run` can be pickled, too, and needs nothing that
-            was imported since `stand_by`.
     """
 
     title: str
     run: Callable[[], Any]
     key: str = ""
     steps: int = 1
-    repeatable: bool = False
 
     @property
     def where(self) -> str:
@@ -98,12 +94,6 @@ class _Child:
         except BlockingIOError:
             return not self.has_ended()
         return False
-
-    def stop(self) -> None:
-        """End its process, whose result nobody wants."""
-        os.kill(self.pid, signal.SIGKILL)
-        self.wait()
-        os.close(self.pipe)
 
     def has_ended(self) -> bool:
         """Whether its process has; if so, all that it wrote has been taken."""
@@ -160,29 +150,26 @@ def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> l
         BuildError: A child died; the message names its task and the signal.
     """
     runs = [_Run(number, item) for number, item in enumerate(flows)]
-    running: dict[int, tuple[_Child | _Standby, _Run[T]]] = {}
+    running: dict[int, tuple[_Child, _Run[T]]] = {}
     try:
         while True:
             for item in runs:
                 while item.has_all() and item.level < _limit(runs):
                     item.go_on()
             while len(running) < jobs and (chosen := _next(runs)) is not None:
-                child = _begin(*chosen.waiting.pop())
+                child = _start(*chosen.waiting.pop())
                 running[child.pipe] = (child, chosen)
             if not running:
                 break
             for child in _ended({pipe: child for pipe, (child, _) in running.items()}):
                 _, item = running.pop(child.pipe)
                 task = item.tasks[child.index]
-                outcome = child.outcome() if isinstance(child, _Standby) else _finish(child, task)
-                if outcome is None:  # its end concerns this task or not; a process of the task's own will tell
-                    item.waiting.append((child.index, task))
-                    continue
-                item.take(child.index, outcome)
+                item.take(child.index, _finish(child, task))
                 done(task)
     finally:
-        for child, _ in running.values():  # something was raised; none of them is to go on alone
-            child.stop()
+        for child, item in running.values():  # something was raised; none of them is to go on alone
+            os.kill(child.pid, signal.SIGKILL)
+            _finish(child, item.tasks[child.index])
     failures = [(level, item.number, place, error) for item in runs for level, place, error in item.failures]
     if failures:
         lowest = [one for one in failures if one[0] == _limit(runs)]
@@ -255,167 +242,29 @@ def _next(runs: Iterable[_Run[T]]) -> _Run[T] | None:
     return max(ready, key=lambda item: (item.level, -item.number), default=None)
 
 
-class _Standby:
-    """A process that does one task after another, each when it is handed it; it is no child of this one.
+@contextmanager
+def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+    """A copy of this process as it is now, which waits until it is called to do `work`; it goes with the block.
 
-    It was started before anything of the user's was imported, and has done such tasks before: what they need of
-    libraries is in its memory, which takes as long in a new process as the task of a linker.
-
-    Attributes:
-        index: The place of the task that it does now among those of its round.
-        host: The process that it stands by; copies of that have no use for it.
-    """
-
-    def __init__(self, prepare: Callable[[], None]) -> None:
-        self.index = 0
-        self.host = os.getpid()
-        self._secret = os.urandom(16)
-        self._bell, self._answer = _apart(partial(_serve, prepare, self._secret))
-        self._bell.write(b"1")
-        os.set_blocking(self._answer.number, False)
-        self._mark = b""
-        self._data = bytearray()
-
-    @property
-    def pipe(self) -> int:
-        """Where its results come from."""
-        return self._answer.number
-
-    def is_there(self) -> bool:
-        """Whether it can be talked to; the user's code may have closed what it hears by."""
-        return self._bell.is_kept() and self._answer.is_kept()
-
-    def start(self, index: int, task: Task) -> bool:
-        """Hand it a task; False if it has gone."""
-        self.index, self._mark, self._data = index, os.urandom(16), bytearray()
-        data = pickle.dumps((task, self._mark))
-        view = memoryview(self._secret + len(data).to_bytes(8, "big") + data)
-        try:
-            while view:
-                view = view[os.write(self._bell.number, view) :]
-        except OSError:
-            self.stop()
-            return False
-        return True
-
-    def read(self) -> bool:
-        """Take what has come in; whether there may be more."""
-        try:
-            while not self._is_whole():
-                if not (chunk := os.read(self.pipe, 1 << 20)):
-                    return False
-                self._data += chunk
-        except BlockingIOError:
-            return True
-        return False
-
-    def has_ended(self) -> bool:
-        """Its end closes its pipe, which nobody else holds open."""
-        return False
-
-    def outcome(self) -> tuple[Any] | AotcudaError | None:
-        """What became of the task; None if the process has gone."""
-        mark, digest, data = (bytes(self._data[start:end]) for start, end in ((0, 16), (16, 48), (_HEAD, None)))
-        if mark != self._mark or digest != hashlib.sha256(data).digest():
-            self.stop()
-            return None
-        _standing.append(self)
-        return _received(data)
-
-    def stop(self) -> None:
-        """Let it go: it ends when it finds nobody to talk to."""
-        for owned in (self._bell, self._answer):
-            if owned.is_kept():
-                os.close(owned.number)
-
-    def _is_whole(self) -> bool:
-        return len(self._data) >= _HEAD + int.from_bytes(self._data[48:_HEAD], "big") and len(self._data) >= _HEAD
-
-
-_standing: list[_Standby] = []
-"""Those that stand by and have nothing to do."""
-
-
-def stand_by(number: int, prepare: Callable[[], None]) -> None:
-    """Start so many processes for repeatable tasks, which `prepare` themselves beside what this one does meanwhile."""
-    _standing.extend(_Standby(prepare) for _ in range(number))
-
-
-def dismiss() -> None:
-    """Let the processes go that stand by: there are no more tasks."""
-    while _standing:
-        _standing.pop().stop()
-
-
-def _begin(index: int, task: Task) -> _Child | _Standby:
-    """A task under way, in a process that stands by if it may be and there is one."""
-    while task.repeatable and _standing and _standing[-1].host == os.getpid():
-        standby = _standing.pop()
-        if standby.is_there() and standby.start(index, task):
-            return standby
-    return _start(index, task)
-
-
-def _serve(prepare: Callable[[], None], secret: bytes, waiting: int, answer: Owned) -> NoReturn:
-    """The life of a process that stands by; it ends when it hears what does not begin with the `secret`."""
-    try:
-        if os.read(waiting, 1):  # its first parent has gone; the one that it has now outlives the build's processes
-            lifetime.die_with(os.getppid(), signal.SIGKILL)
-            with suppress(Exception):  # what is wrong is told where it matters
-                prepare()
-            observations.take()  # what its first parent has noted is that one's
-            while (head := _exactly(waiting, 24))[:16] == secret:
-                data = _exactly(waiting, int.from_bytes(head[16:], "big"))
-                answer.write(_framed(*pickle.loads(data)))
-    finally:
-        os._exit(0)
-
-
-def _exactly(descriptor: int, size: int) -> bytes:
-    """So many bytes, or none if nobody is left to write them."""
-    data = b""
-    while len(data) < size:
-        if not (chunk := os.read(descriptor, size - len(data))):
-            return b""
-        data += chunk
-    return data
-
-
-def _apart(life: Callable[[int, Owned], NoReturn]) -> tuple[Owned, Owned]:
-    """Start a process that leads a `life` and is no child of this one; what it hears and what it says go by these.
-
-    Code that is run here may wait for any child, and would wait for this one.
+    It is no child of this process: code that is run in the block may wait for any child, and would wait for this one.
+    The call returns what `work` does, or raises as `run` does.
     """
     waiting, calling = os.pipe()
     reading, writing = os.pipe()
+    mark = os.urandom(16)
     _flush()
     if (pid := os.fork()) == 0:
         if os.fork() == 0:
             os.close(calling)
             os.close(reading)
-            life(waiting, Owned(writing))
+            if os.read(waiting, 1):
+                lifetime.die_with(os.getppid(), signal.SIGKILL)
+                _work(Task("the sources, imported for each target", work), Owned(writing), mark)
         os._exit(0)
     os.waitpid(pid, 0)
     os.close(waiting)
     os.close(writing)
-    return Owned(calling), Owned(reading)
-
-
-@contextmanager
-def spare(work: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
-    """A copy of this process as it is now, which waits until it is called to do `work`; it goes with the block.
-
-    The call returns what `work` does, or raises as `run` does.
-    """
-    mark = os.urandom(16)
-
-    def life(waiting: int, answer: Owned) -> NoReturn:
-        if os.read(waiting, 1):
-            lifetime.die_with(os.getppid(), signal.SIGKILL)
-            _work(Task("the sources, imported for each target", work), answer, mark)
-        os._exit(0)
-
-    bell, answer = _apart(life)
+    bell, answer = Owned(calling), Owned(reading)
 
     def call() -> Any:
         bell.write(b"1")
@@ -447,7 +296,7 @@ def _answer(pipe: Owned, mark: bytes) -> tuple[Any] | AotcudaError:
     return _received(data[_HEAD:])
 
 
-def _ended(running: dict[int, _Child | _Standby]) -> list[_Child | _Standby]:
+def _ended(running: dict[int, _Child]) -> list[_Child]:
     """Those of the children that have nothing more to say; waits for one, or for a tick."""
     poll = select.poll()
     for pipe in running:
@@ -482,27 +331,24 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
     """The child's whole life; it leaves by `os._exit`, so that nothing of the parent's is run or flushed twice."""
     try:
         observations.take()  # what the parent has noted is the parent's
-        pipe.write(_framed(task, mark))
+        try:
+            with observations.step(task.title):
+                outcome: Any = (task.run(),)
+        except AotcudaError as error:
+            outcome = error
+            if os.environ.get("AOTCUDA_DEBUG") == "1":
+                traceback.print_exc()
+        except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
+            if os.environ.get("AOTCUDA_DEBUG") == "1":
+                traceback.print_exc()
+            outcome = BuildError(
+                f"{task.where}: {type(error).__name__}: {text_of(error)} (AOTCUDA_DEBUG=1 shows where)"
+            )
+        data = pickle.dumps((outcome, observations.take()))
+        pipe.write(mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data)
         _flush()
     finally:
         os._exit(0)
-
-
-def _framed(task: Task, mark: bytes) -> bytes:
-    """What becomes of a task, as its process sends it."""
-    try:
-        with observations.step(task.title):
-            outcome: Any = (task.run(),)
-    except AotcudaError as error:
-        outcome = error
-        if os.environ.get("AOTCUDA_DEBUG") == "1":
-            traceback.print_exc()
-    except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
-        if os.environ.get("AOTCUDA_DEBUG") == "1":
-            traceback.print_exc()
-        outcome = BuildError(f"{task.where}: {type(error).__name__}: {text_of(error)} (AOTCUDA_DEBUG=1 shows where)")
-    data = pickle.dumps((outcome, observations.take()))
-    return mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data
 
 
 def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:

@@ -366,7 +366,7 @@ class Steps:
         names = list(dict.fromkeys(symbol for group, _ in parts for symbol in group))
         targets = ", ".join(dict.fromkeys(str(target) for _, target in parts))
         title = f"{plan.config.name}: machine code of {_and_more(names)} for {targets}"
-        return pool.Task(title, partial(_relocatable, plan.config.name, parts, *self._settings(plan)), repeatable=True)
+        return pool.Task(title, partial(_relocatable, plan.config.name, parts, *self._settings(plan)))
 
     def _links(
         self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
@@ -499,19 +499,16 @@ def _shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int
 
 
 def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
+    def run() -> dict[Target, Any]:
+        found = {}
+        with pool.gathered() as attempt:
+            for target, task in tasks:
+                with attempt():
+                    found[target] = task.run()
+        return found
+
     (_, first), *others = tasks
-    title = ", ".join([first.title, *(str(target) for target, _ in others)])
-    run = partial(_every, [(target, task.run) for target, task in tasks])
-    return pool.Task(title, run, steps=len(tasks), repeatable=True)
-
-
-def _every(runs: Sequence[tuple[Target, Callable[[], Any]]]) -> dict[Target, Any]:
-    found = {}
-    with pool.gathered() as attempt:
-        for target, run in runs:
-            with attempt():
-                found[target] = run()
-    return found
+    return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
 
 
 def _of(module: str, compiled: Compiled) -> Compiled:
