@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -32,6 +33,17 @@ _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
 # Which of the two launch paths the tests go, and whether they go with a compiler that may become a tested one.
 _KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR", "AOTCUDA_UNTESTED")
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
+
+
+def pytest_collection_finish() -> None:
+    """What has been collected stays: nobody has to look through seven thousand tests for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """But for the end of the process, when compilers look for what they have lost."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,10 @@ from environments import ROOT, check_machine, environment, make, run, say
 PARALLEL = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
+# What is installed beside brings plugins along: whatever belongs to one of them is rewritten as tests are, in each of
+# the processes, all of Hypothesis among it.
+PLUGINS = ("-p", "xdist", "-p", "_hypothesis_pytestplugin")
+
 # What the first release of numba-cuda needs of what it requires, where the environment has a later one.
 BESIDE_OLDEST = ("cuda-core<1", "llvmlite<0.48")
 
@@ -43,11 +47,14 @@ def main() -> None:
         if not (where := python.parents[1] / folder).is_dir():
             run(*pip, "--target", where, *packages)
     os.chdir(ROOT)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # Tests start Python many thousand times, some of them where it writes no bytecode.
+    run(python, "-m", "compileall", "-q", "aotcuda", "hatch_plugin", "setuptools_plugin")
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
         run(make("libraries", "--editable", f"{ROOT}[libraries]"), "-m", "pytest", "-q", *OF_LIBRARIES)
     say("pytest")
-    os.execve(python, [str(python), "-m", "pytest", *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
+    os.execve(python, [str(python), "-m", "pytest", *PLUGINS, *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration import projects
+from aotcuda.builder.worker import process
+from integration import forked, projects, zygotes
 from support import front_ends
 from support.stand_in import cuda, stand_in_library
 
@@ -33,6 +34,25 @@ __all__ = [
     "stand_in_library",
     "wheelhouse",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Workers of builds whose start no test is about are forked, in whichever of the session's processes."""
+    base = tmp_path_factory.getbasetemp()
+    several = "PYTEST_XDIST_WORKER" in os.environ
+    python = zygotes.settle((base.parent if several else base) / "zygotes", os.getppid() if several else os.getpid())
+    start = process._start
+
+    def start_by(*given: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "executable", str(python))
+            return start(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forked.Workers, "python", str(python))
+        patch.setattr(process, "_start", start_by)  # of builds in this process
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -18,11 +18,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from integration import zygotes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ _TESTS = str(Path(__file__).parents[1])
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from integration import forked; forked.serve()"
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 """What the names of variables begin with that are read when Python starts."""
+_PATH = "PYTHONPATH"
 
 _BY_ALL = ("aotcuda.builder.backend", "aotcuda.builder.worker.interrupt", "packaging.requirements", "zipfile")
 _MODULES = {
@@ -48,18 +50,34 @@ _MODULES = {
 """What is imported before, for modules that Python is to run and for code."""
 
 
+class Workers:
+    """What starts workers in the place of Python (`zygotes.settle`); tests set it for a session."""
+
+    python = ""
+
+
 def serves(environ: Mapping[str, str]) -> bool:
-    """Whether a process that is forked is what one would be that starts with these variables."""
-    return _read_at_start(environ) == _read_at_start(os.environ)
+    """Whether a process that is forked may be what one would be that starts with these variables."""
+    return {**_read_at_start(environ), _PATH: ""} == {**_read_at_start(os.environ), _PATH: ""}
 
 
-def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
-    """Run `command`, a Python with `-m` or `-c`, in `folder`; its exit status, and what it writes."""
+def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str] | None:
+    """Run `command`, a Python with `-m` or `-c`, in `folder`; its exit status, and what it writes.
+
+    None where other modules would be found by PYTHONPATH than those that are there: Python has to be started.
+    """
     place = next(place for place, word in enumerate(command) if word in _MODULES)
     server = _server((*command[:place], *command[place : place + 1]), tuple(sorted(_read_at_start(os.environ).items())))
-    request = {"folder": str(folder), "arguments": command[place + 1 :], "environ": {**environ}}
+    request = {
+        "folder": str(folder),
+        "arguments": command[place + 1 :],
+        "environ": {**environ},
+        "workers": Workers.python,
+    }
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        status = server.ask(json.dumps(request).encode(), [out.fileno(), err.fileno()])
+        status = server.ask(request, [out.fileno(), err.fileno()])
+        if status is None:
+            return None
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -85,12 +103,11 @@ class _Server:
             subprocess.run(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, check=True)
         atexit.register(self._socket.close)
 
-    def ask(self, request: bytes, descriptors: list[int]) -> int:
-        """Have a request answered, with what it writes going to `descriptors`; the exit status."""
+    def ask(self, request: dict[str, Any], descriptors: list[int]) -> int | None:
+        """Have a request answered, with what it writes going to `descriptors`; the exit status, if any."""
         with self._one_at_a_time:
-            socket.send_fds(self._socket, [len(request).to_bytes(8, "big")], descriptors)
-            self._socket.sendall(request)
-            return int(self._socket.recv(16))
+            zygotes.send(self._socket, request, descriptors)
+            return json.loads(self._socket.recv(16))
 
 
 @functools.cache
@@ -109,20 +126,32 @@ def serve() -> None:
     for name in _MODULES[kind]:
         with suppress(ImportError):
             import_module(name)
-    while (head := socket.recv_fds(server, 8, 2))[0]:
-        size, (out, err) = int.from_bytes(head[0], "big"), head[1]
-        request = b""
-        while len(request) < size:
-            request += server.recv(size - len(request))
+    own = _searched(os.environ)
+    rest = [path for path in sys.path if path not in own]
+    taken = {name.partition(".")[0] for name in sys.modules}.union(zygotes.NEVER_BEFORE)
+    while received := zygotes.receive(server, 2):
+        request, (out, err) = received
+        searched = _searched(request["environ"])
+        if not {*own} <= {*searched} or any(zygotes.has(path, taken) for path in searched if path not in own):
+            os.close(out)
+            os.close(err)
+            server.sendall(b"null")
+            continue
+        sys.path[:] = [*searched, *rest]
         if (pid := os.fork()) == 0:
             server.close()
             os.dup2(out, 1)
             os.dup2(err, 2)
-            _python(kind, json.loads(request))
+            _python(kind, request)
         os.close(out)
         os.close(err)
         _, status = os.waitpid(pid, 0)
         server.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _searched(environ: Mapping[str, str]) -> list[str]:
+    """The folders in which modules are searched before any others."""
+    return [str(Path(path).absolute()) for path in environ.get(_PATH, "").split(os.pathsep) if path]
 
 
 def _python(kind: str, request: dict[str, Any]) -> NoReturn:
@@ -130,9 +159,10 @@ def _python(kind: str, request: dict[str, Any]) -> NoReturn:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environ"])
+    sys.executable = request["workers"] or sys.executable
     what, *arguments = request["arguments"]
-    status: object = 0
-    try:
+
+    def run() -> None:
         if kind == "-m":
             sys.path.insert(0, request["folder"])
             sys.argv = [what, *arguments]
@@ -141,15 +171,5 @@ def _python(kind: str, request: dict[str, Any]) -> NoReturn:
             sys.path.insert(0, "")
             sys.argv = ["-c", *arguments]
             exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
-    except SystemExit as end:
-        status = end.code
-    except BaseException:  # noqa: BLE001 (as Python does)
-        traceback.print_exc()
-        status = 1
-    if isinstance(status, str):
-        print(status, file=sys.stderr)
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status if isinstance(status, int) else 1 if status else 0)
+
+    zygotes.ended(run)

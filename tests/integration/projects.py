@@ -163,14 +163,30 @@ def environment(environ: dict[str, str]) -> dict[str, str]:
 
 def _built(project: Path, given: tuple[str | Path, ...], environ: dict[str, str]) -> Done:
     """`run`, by the back end where no command is given: of its start nothing is tested then."""
-    if given or not forked.serves(environment(environ)):
-        return run(project, *(given or command()), **environ)
-    return Done(*forked.run(project, command(), environment(environ)))
+    return run(project, *given, **environ) if given else _forked(project, command(), environ)
 
 
 def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
     """`run`, for a command that has to succeed."""
     return _succeeded(run(project, *command, **environ), command)
+
+
+def back_end(project: Path, *, editable: bool = False, **environ: str) -> Done:
+    """Have the back end make a wheel, which has to succeed; of its start nothing is tested."""
+    made = command(editable=editable)
+    return _succeeded(_forked(project, made, environ), made)
+
+
+def aotcuda(project: Path, *arguments: str | Path, **environ: str) -> Done:
+    """Run `aotcuda` with these arguments, which has to succeed; of its start nothing is tested."""
+    made = (sys.executable, "-m", "aotcuda", *map(str, arguments))
+    return _succeeded(_forked(project, made, environ), made)
+
+
+def _forked(project: Path, command: tuple[str, ...], environ: dict[str, str]) -> Done:
+    """`run`, of a Python that is forked where that is the same."""
+    served = forked.serves(environment(environ)) and forked.run(project, command, environment(environ))
+    return Done(*served) if served else run(project, *command, **environ)
 
 
 def _succeeded(done: Done, command: tuple[str | Path, ...]) -> Done:

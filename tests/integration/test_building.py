@@ -61,7 +61,7 @@ def f(x):
 
 def test_a_source_that_asks_whether_there_is_a_gpu_is_told_that_there_is(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
-    done = projects.succeed(project, *projects.HATCHLING)
+    done = projects.back_end(project)
     said = [line for line in (done.out + done.err).splitlines() if "asked a GPU" in line]
     assert "aotcuda: pkg/_k.py:6 asked a GPU for cuda.is_available() and was told True" in said
     assert "aotcuda: pkg/_k.py:11 asked a GPU for MAX_THREADS_PER_BLOCK and was told 1024" in said
@@ -75,7 +75,7 @@ def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp
     project = write(tmp_path / "project", source(text), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     log = tmp_path / "driver.jsonl"
     environ = {"LD_LIBRARY_PATH": str(driver), "FAKE_CUDA_LOG": str(log)}
-    projects.succeed(project, *projects.HATCHLING, **environ)
+    projects.back_end(project, **environ)
     log.unlink(missing_ok=True)
     asks = source("from numba import cuda\nprint(cuda.is_available())\n")
     assert projects.succeed(project, sys.executable, "-c", asks, **environ).out == "True\n"
@@ -85,7 +85,7 @@ def test_a_driver_that_is_there_is_never_asked(front_end: str, driver: Path, tmp
 def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str, tmp_path: Path) -> None:
     arch = 'arch = ["sm_75", "sm_90", "sm_90a", "compute_90", "compute_120"]'
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda=arch)
-    done = projects.succeed(project, *COMMAND, "out")
+    done = projects.aotcuda(project, "build", "--out", "out")
     assert (done.out + done.err).count("imported\n") == 3, "once for each compute capability"
     assert (
         "pkg/_k.py:6 asked a GPU for compute_capability and was told (7, 5) or (9, 0) or (12, 0), by the target; "
@@ -127,7 +127,7 @@ def f(x):
 @pytest.mark.front_end("numba-cuda")
 def test_warnings_of_sources_and_compilers_are_told_once_at_the_end(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(WARNS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
-    done = projects.succeed(project, *projects.HATCHLING, **projects.SHOWN)
+    done = projects.back_end(project, **projects.SHOWN)
     *said, summary = [line for line in done.err.splitlines() if line.startswith("aotcuda: ")]
     first, second = [line for line in said if "UserWarning" in line]
     assert first == "aotcuda: pkg/_k.py:6: UserWarning: about the source"
@@ -141,7 +141,7 @@ def test_warnings_of_sources_and_compilers_are_told_once_at_the_end(front_end: s
 
 def test_a_source_that_depends_on_the_gpu_is_imported_once_for_one_target(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(DEPENDS), module=KERNEL, aotcuda='arch = ["sm_90", "sm_90a"]')
-    done = projects.succeed(project, *COMMAND, "out", "--sbom", "made/k.cdx.json")
+    done = projects.aotcuda(project, "build", "--out", "out", "--sbom", "made/k.cdx.json")
     assert (done.out + done.err).count("imported\n") == 1
     assert "and was told (9, 0)\n" in done.err
     assert done.out.splitlines()[-1] == "made/k.cdx.json"

@@ -159,7 +159,7 @@ class TestTheWheel:
         assert build_wheel(wheel.parents[1]).read_bytes() == before
 
     def test_inspect_shows_them(self, wheel: Path) -> None:
-        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        done = projects.aotcuda(wheel.parent, "inspect", "--json", wheel)
         (module,) = [item for item in json.loads(done.out)["modules"] if item["name"] == "cudacpp.raw"]
         symbols = {(item["name"], item["kind"], item["abi"]) for item in module["symbols"]}
         assert {("scale", "kernel", "c"), ("damped", "function", "c")} <= symbols
@@ -247,7 +247,7 @@ def test_an_error_in_a_file_is_the_compilers_with_its_place(project: Path) -> No
 
 
 def test_an_editable_build_depends_on_the_files(project: Path) -> None:
-    projects.succeed(project, *projects.command(editable=True))
+    projects.back_end(project, editable=True)
     manifest = json.loads((project / "cudacpp/raw.aotcuda/manifest.json").read_text())
     paths = {source["path"] for source in manifest["sources"]}
     assert {RAW, MORE, "csrc/include/factor.h", "pyproject.toml#tool.aotcuda"} <= paths

@@ -22,7 +22,7 @@ UDF = projects.CHECKOUT / "examples" / "udf"
 def built(project: Path, folder: Path) -> Path:
     """A folder to import the modules of `project` from."""
     copy = shutil.copytree(project, folder / "project", ignore=shutil.ignore_patterns("__pycache__", "dist", "build"))
-    projects.succeed(copy, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "site")
+    projects.aotcuda(copy, "build", ".", "--out", folder / "site")
     return folder / "site"
 
 

@@ -66,7 +66,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     text = (project / "pyproject.toml").read_text().replace("pkg", "a")
     (project / "pyproject.toml").write_text(text)
     (project / "pkg").rename(project / "a")
-    projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "site")
+    projects.aotcuda(project, "build", ".", "--out", folder / "site")
     return folder / "site"
 
 
@@ -148,7 +148,7 @@ def packaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packaged")
     made = projects.copy("devicefunctions", folder / "project")
     project = front_ends.port(made, front_ends.absent("devicefunctions"))
-    projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", folder / "site")
+    projects.aotcuda(project, "build", ".", "--out", folder / "site")
     hooks = (project / "devicefunctions" / "_hooks.py").read_bytes()
     (folder / "site/devicefunctions/_hooks.py").write_bytes(hooks)
     (folder / "site/devicefunctions/__init__.py").touch()

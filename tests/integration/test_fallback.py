@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from integration import projects
+from integration import forked, projects
 from support import front_ends
 
 pytestmark = [pytest.mark.alike, pytest.mark.usefixtures("front_end")]
@@ -70,6 +70,7 @@ LAUNCH = """\
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import os
+sys.executable = os.environ.pop("WORKERS") or sys.executable
 import aotcuda
 from aotcuda.runtime import driver
 driver.LIBRARY = os.environ["STAND_IN"]  # found by name it would be found by NVRTC too, which asks more of it
@@ -89,13 +90,18 @@ print(json.dumps({"heavy": heavy, "tiers": tiers, "images": images}))
 
 
 class Machine:
-    """A machine with the stand-in driver and a cache of its own."""
+    """A machine with the stand-in driver and a cache of its own.
+
+    Attributes:
+        workers: What starts the workers of late builds; Python itself if it is empty.
+    """
 
     def __init__(self, cuda, tmp_path):
         self.cuda = cuda
         self.log = tmp_path / "builds"
         self.cache = tmp_path / "cache"
         self.root = cuda.packages
+        self.workers = forked.Workers.python
 
     @property
     def builds(self):
@@ -104,6 +110,7 @@ class Machine:
 
     def environment(self, **variables):
         own = {"BUILDS": str(self.log), "AOTCUDA_CACHE_DIR": str(self.cache), "PYTHONPATH": self.path}
+        own["WORKERS"] = self.workers
         return {**os.environ, **own, "STAND_IN": str(self.cuda.library), **variables}
 
     @property
@@ -361,6 +368,7 @@ def test_an_edited_editable_install_gives_the_new_code(machine, edit):
 
 @NUMBA_ALONE  # locks and files of the cache, which know no compiler
 def test_of_many_processes_that_start_cold_one_compiles(installed):
+    installed.workers = ""
     processes = [installed.start("scaled:<f8") for _ in range(64)]
     results = [said(process) for process in processes]
     assert all(result == {**results[0], "heavy": result["heavy"]} for result in results)
@@ -388,6 +396,7 @@ def test_no_front_end_is_said_with_what_to_install(installed, front_end):
 @NUMBA_ALONE  # likewise
 def test_killed_processes_leave_nothing_that_a_later_one_trips_over(installed, tmp_path):
     """Processes killed at any moment of a late build and its write; the next one is right."""
+    installed.workers = ""
     for number in range(6):
         process = installed.start("scaled:<f8")
         while process.poll() is None and installed.builds <= number and not list(installed.cache.rglob("entry.json")):

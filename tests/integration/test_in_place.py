@@ -118,7 +118,7 @@ print(s.has_gpu(), [name for name in ("numba", "numpy", "llvmlite", "re") if nam
 
 
 def test_a_command_reads_it_as_any_module(installed: Path) -> None:
-    done = projects.succeed(installed, sys.executable, "-m", "aotcuda", "inspect", str(installed / "inplace"))
+    done = projects.aotcuda(installed, "inspect", str(installed / "inplace"))
     assert "inplace.solver" in done.out
     assert "scale" in done.out
 
@@ -211,7 +211,7 @@ print(np.array_equal(out, expected), numbers.tolist())
 
 def test_an_editable_install_launches_what_was_built_until_the_source_is_edited(cuda: StandIn, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
-    projects.succeed(project, *projects.HATCHLING[:-1], "wheel:editable")
+    projects.back_end(project, editable=True)
     source = project / "src"
     code = "s.launch_all(Array(), Array(), Array())\nprint(s.__aotcuda__.editable, 'numba' in sys.modules)"
     assert run(cuda, source, code, "-S") == "True False\n"
@@ -231,7 +231,7 @@ def test_a_source_that_lists_its_folder_is_not_out_of_date_because_it_was_built(
     source = project / "src" / "inplace" / "solver.py"
     source.write_text("import os\n\nFILES = os.listdir(os.path.dirname(__file__))\n" + source.read_text())
     for _ in range(2):
-        projects.succeed(project, *projects.HATCHLING[:-1], "wheel:editable")
+        projects.back_end(project, editable=True)
         code = "s.launch_all(Array(), Array(), Array())\nprint(s.__aotcuda__.editable)"
         assert run(cuda, project / "src", code, "-S", AOTCUDA_FALLBACK="error") == "True\n"
     (source.parent / "more.py").touch()
@@ -243,7 +243,7 @@ def test_a_source_that_lists_its_folder_is_not_out_of_date_because_it_was_built(
 def test_what_an_editable_install_leaves_is_no_part_of_a_wheel_and_can_be_removed(built: Path, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
     before = projects.tree(project)
-    projects.succeed(project, *projects.HATCHLING[:-1], "wheel:editable")
+    projects.back_end(project, editable=True)
     (wheel,) = (built / "dist").glob("*.whl")
     assert projects.build_wheel(project).read_bytes() == wheel.read_bytes()
     (project / "dist").joinpath(wheel.name).unlink()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from integration import cuda_cpp, projects
-from integration.projects import build_wheel, content, manifest_of, refused, succeed, write
+from integration.projects import build_wheel, content, manifest_of, refused, write
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
@@ -115,10 +114,10 @@ def test_the_manifest_tells_what_was_linked_and_from_which_sources(files: dict[s
 
 def test_what_an_earlier_build_left_in_the_tree_is_not_linked(tmp_path: Path, files: dict[str, bytes]) -> None:
     project = make(tmp_path, source=SOURCE.replace("x + 7", "x + 8"))
-    build = (sys.executable, "-m", "aotcuda", "build", ".", "--out", ".")
-    succeed(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
+    build = ("build", ".", "--out", ".")
+    projects.aotcuda(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
     (project / "pkg" / "_k.py").write_text(projects.source(SOURCE))
-    succeed(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
+    projects.aotcuda(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
     built = (project / "pkg" / "user.aotcuda" / "kernels.fatbin").read_bytes()
     assert built == files["pkg/user.aotcuda/kernels.fatbin"]
 

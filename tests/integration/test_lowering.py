@@ -73,7 +73,8 @@ def project(name: str, front_end: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("front_end", "name"),
     [
-        *itertools.product([front_ends.NUMBA], ["features", "foreign", "gpufeatures", "mixed", "bench"]),
+        *itertools.product([front_ends.NUMBA], ["features", "foreign", "mixed"]),
+        *(pytest.param(front_ends.NUMBA, name, marks=pytest.mark.matrix) for name in ("gpufeatures", "bench")),
         *itertools.product(front_ends.ALL, ["devicefunctions", "debug", "lineinfo"]),
         (front_ends.MLIR, "features"),
     ],

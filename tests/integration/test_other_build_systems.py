@@ -123,7 +123,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     project = write(tmp_path_factory.mktemp("expected") / "project", "flit_core", "flit_core.buildapi")
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace('version = "1.0"', 'version = "1.0"\ndescription = "A package"'))
-    succeed(project, sys.executable, "-m", "aotcuda", "build", "--out", ".")
+    projects.aotcuda(project, "build", "--out", ".")
     return tree(project)
 
 

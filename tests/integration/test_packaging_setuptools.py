@@ -78,7 +78,6 @@ def edit(project: Path, old: str, new: str, file: str = "pyproject.toml") -> Non
     path.write_text(path.read_text().replace(old, new))
 
 
-@pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("version", ["oldest", pytest.param("before 70.1", marks=pytest.mark.matrix), "newest"])
 def test_each_version_makes_the_same_wheel_from_the_checkout_and_from_the_sdist(
     version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
@@ -308,7 +307,7 @@ def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, tmp_path: Path
         project = projects.copy("flat", tmp_path / name / "flat")
         edit(project, "[tool.aotcuda]\n", '[tool.setuptools.package-data]\nflat = ["**/*"]\n\n[tool.aotcuda]\n')
         if name == "used":
-            succeed(project, *projects.command(editable=before == "editable"))
+            projects.back_end(project, editable=before == "editable")
         edit(project, "flat.kernels", "flat.other")
         built.append(content(build_wheel(project, **THEN)))
     fresh, used = built
@@ -318,7 +317,7 @@ def test_a_wheel_has_nothing_of_the_builds_before_it(before: str, tmp_path: Path
 
 def test_what_people_wrote_is_packaged_whatever_it_is_called(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     """A module that another project's build made and this one carries along is what somebody wrote, too."""
-    succeed(flat, *projects.command(editable=True))
+    projects.back_end(flat, editable=True)
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools.package-data]\nflat = ["**/*"]\n\n[tool.aotcuda]\n')
     names = ["flat/editable.py", "flat/data.aotcuda/table.bin", "flat/built.aotcuda/manifest.json", "flat/kernels.txt"]
     ours = {name: data for name, data in by_hatchling.items() if name.startswith("flat/")}
@@ -333,7 +332,7 @@ def test_what_people_wrote_is_packaged_whatever_it_is_called(flat: Path, by_hatc
 
 def test_clean_removes_what_was_generated_and_nothing_else(flat: Path) -> None:
     before = projects.own(flat)
-    succeed(flat, *projects.command(editable=True))
+    projects.back_end(flat, editable=True)
     assert generated(flat) == GENERATED
     succeed(flat, sys.executable, "-c", "import setuptools; setuptools.setup()", "clean")
     assert {name: data for name, data in projects.own(flat).items() if not name.startswith("dist/")} == before
@@ -371,7 +370,7 @@ def test_commands_that_pyproject_toml_replaces_are_extended_too(flat: Path, by_h
     table = '[tool.setuptools]\npackages = ["flat"]\n[tool.setuptools.cmdclass]\n{}\n\n[tool.aotcuda]\n'
     edit(flat, "[tool.aotcuda]\n", table.format('build = "own_commands.Build"\nbuild_py = "own_commands.BuildPy"'))
     assert gained(build_wheel(flat)) == by_hatchling
-    succeed(flat, *projects.command(editable=True))
+    projects.back_end(flat, editable=True)
     assert generated(flat) == GENERATED
 
 
@@ -390,7 +389,7 @@ def test_packages_in_any_folder_are_found(flat: Path, by_hatchling: dict[str, by
     (flat / "flat").rename(flat / "python" / "flat")
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools.packages.find]\nwhere = ["python"]\n\n[tool.aotcuda]\n')
     assert {*gained(build_wheel(flat))} == {*by_hatchling}
-    succeed(flat, *projects.command(editable=True))
+    projects.back_end(flat, editable=True)
     assert (flat / "python" / "flat" / "kernels.aotcuda" / "manifest.json").is_file()
     succeed(flat, sys.executable, "-c", "import setuptools; setuptools.setup()", "clean")
     assert not [name for name in projects.own(flat) if "kernels.aotcuda" in name]
@@ -427,7 +426,7 @@ setuptools.setup(cmdclass={"install_headers": Later}, headers=["pyproject.toml"]
 def built_before(flat: Path) -> Iterator[Path]:
     """A project that was built as editable, was edited since, and whose next build does not come to its end."""
     edit(flat, "[tool.aotcuda]\n", '[tool.setuptools]\npackages = ["flat"]\n\n[tool.aotcuda]\n')
-    succeed(flat, *projects.command(editable=True))
+    projects.back_end(flat, editable=True)
     (flat / "setup.py").write_text(FAILING)
     edit(flat, "float32[::1])", "float32[:])")
     before = projects.own(flat)

@@ -232,7 +232,7 @@ def test_a_forgotten_hook_is_said_by_whatever_looks_at_the_project_or_the_wheel(
         assert done.status == 1
         assert table in done.err
         assert done.err.count("\n") == 1
-    built = succeed(flat, sys.executable, "-m", "aotcuda", "build")
+    built = projects.aotcuda(flat, "build")
     assert table in built.err
     assert built.err.count("\n") == 1
 
@@ -262,7 +262,7 @@ def editable(project: Path, folder: str = ".", **environ: str) -> str:
     explicit = f'\n[tool.hatch.build]\ndev-mode-dirs = ["{folder}"]\n'  # otherwise hatchling needs one more package
     if explicit not in config.read_text():
         config.write_text(config.read_text() + explicit)
-    return succeed(project, *HATCHLING[:-1], "wheel:editable", **environ).err
+    return projects.back_end(project, editable=True, **environ).err
 
 
 def test_an_editable_build_of_a_src_layout_writes_beside_the_package(tmp_path: Path) -> None:

@@ -101,8 +101,12 @@ CASES = [
             point,
             number,
             id=f"{command[-1]}-{point}-{number.name}",
-            # It goes the way of SIGTERM.
-            marks=[pytest.mark.matrix] * (number == signal.SIGHUP and point != "importing"),
+            # It goes the way of SIGTERM; and what a process that is killed was for, no other process is told.
+            marks=[pytest.mark.matrix]
+            * (
+                (number == signal.SIGHUP and (point, command) != ("importing", COMMAND))
+                or (number == signal.SIGKILL and command != COMMAND and point == "importing")
+            ),
         )
         for command, point in CASES
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)

@@ -37,8 +37,14 @@ WORDS = {
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(projects.copy("mixed", tmp_path_factory.mktemp("mixed") / "mixed"))
+def cached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A build cache of the module's own, for builds of the same by other ways."""
+    return {"AOTCUDA_BUILD_CACHE": str(tmp_path_factory.mktemp("cache"))}
+
+
+@pytest.fixture(scope="module")
+def wheel(cached: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(projects.copy("mixed", tmp_path_factory.mktemp("mixed") / "mixed"), **cached)
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +93,12 @@ class TestManifests:
             assert own.get("frontend", OLD) == FRONT_ENDS[name]
 
     def test_inspect_shows_them(self, wheel: Path, manifests: dict[str, Manifest]) -> None:
-        text = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", wheel).out
+        text = projects.aotcuda(wheel.parent, "inspect", wheel).out
         blocks = dict(re.findall(r"^mixed\.(\w+)\n((?:.+\n|\n(?!mixed\.))*)", text, re.MULTILINE))
         assert {name: re.findall(r"front end +(\S+)", block) for name, block in blocks.items()} == {
             name: [front_end] for name, front_end in FRONT_ENDS.items()
         }
-        done = projects.succeed(wheel.parent, sys.executable, "-m", "aotcuda", "inspect", "--json", wheel)
+        done = projects.aotcuda(wheel.parent, "inspect", "--json", wheel)
         modules = {module["name"]: module for module in json.loads(done.out)["modules"]}
         assert {name: modules[f"mixed.{name}"]["toolchain"] for name in FRONT_ENDS} == {
             name: manifest["toolchain"] for name, manifest in manifests.items()
@@ -142,9 +148,9 @@ class TestBuilds:
         assert [name for name, data in content(wheel).items() if content(other)[name] != data] == []
         assert other.read_bytes() == wheel.read_bytes()
 
-    def test_it_is_the_same_by_way_of_an_sdist(self, wheel: Path, tmp_path: Path) -> None:
+    def test_it_is_the_same_by_way_of_an_sdist(self, wheel: Path, cached: dict[str, str], tmp_path: Path) -> None:
         project = projects.copy("mixed", tmp_path / "mixed")
-        assert build_wheel(project, *BUILD).read_bytes() == wheel.read_bytes()
+        assert build_wheel(project, *BUILD, **cached).read_bytes() == wheel.read_bytes()
         assert list((project / "dist").glob("*.tar.gz"))
 
     def test_modules_are_what_they_would_be_without_those_that_link_them(
@@ -251,7 +257,7 @@ def test_another_packages_functions_are_linked_whoever_compiled_them(
     config = library / "pyproject.toml"
     config.write_text(config.read_text().replace("pkg", "library"))
     (library / "pkg").rename(library / "library")
-    projects.succeed(library, sys.executable, "-m", "aotcuda", "build", ".", "--out", tmp_path / "site")
+    projects.aotcuda(library, "build", ".", "--out", tmp_path / "site")
     monkeypatch.setattr(projects.FrontEnd, "name", caller)
     module = 'link = [{ module = "library.k" }]\nkernels.k = "void(float32[::1])"'
     project = projects.write(tmp_path / "project", CALLER, module=module)

@@ -59,6 +59,8 @@ class StandIn:
         self.packages = folder / "packages"
         self._monkeypatch = monkeypatch
         self._log = folder / "calls.jsonl"
+        self._calls: list[dict[str, Any]] = []
+        self._read = 0
         self._fake = ctypes.CDLL(str(library))
         self._fake.fake_allocate.restype = ctypes.c_uint64
         self._fake.fake_reset()
@@ -78,9 +80,13 @@ class StandIn:
 
     def calls(self, *names: str) -> list[dict[str, Any]]:
         """The calls that were logged so far, of all functions or of those named."""
-        lines = self._log.read_text().splitlines() if self._log.exists() else []
-        calls = [json.loads(line) for line in lines]
-        return [call for call in calls if not names or call["call"] in names]
+        if self._log.exists():
+            with self._log.open("rb") as file:
+                file.seek(self._read)
+                data = file.read()
+            self._read += len(data)
+            self._calls += map(json.loads, data.splitlines())
+        return [call for call in self._calls if not names or call["call"] in names]
 
     def launches(self) -> list[dict[str, Any]]:
         """The launches so far."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
@@ -37,22 +38,29 @@ LOSING = {
 }
 
 
+@functools.cache
 def ltoir(source: str, target: str, options: Options) -> LinkInput:
     item = LinkInput(kind="cu", name="k.cu", data=source.replace("__C__", '"C"').encode())
     return LinkInput(kind="ltoir", name="k", data=nvrtc.compile_source(item, parse(target), options, [], lto=True))
 
 
+@functools.cache
+def in_one_step(target: str, options: Options) -> Linked:
+    code = [ltoir(source, target, options) for source in KERNELS.values()]
+    return nvjitlink.link("m", code, parse(target), options, [])
+
+
+@functools.cache
 def both_ways(target: str, options: Options, size: int) -> tuple[Linked, Linked]:
     """The kernels linked in one step, and in groups of a size; and what each spilled."""
     code = [ltoir(source, target, options) for source in KERNELS.values()]
-    whole = nvjitlink.link("m", code, parse(target), options, [])
     groups = [code[start : start + size] for start in range(0, len(code), size)]
     made = [nvjitlink.relocatable("m", group, parse(target), options, []) for group in groups]
     assert all(data for data, _ in made)
     linked, _ = nvjitlink.link(
         "m", [LinkInput(kind="cubin", name="k", data=data) for data, _ in made], parse(target), options, []
     )
-    return whole, (linked, {name: size for _, spills in made for name, size in spills.items()})
+    return in_one_step(target, options), (linked, {name: size for _, spills in made for name, size in spills.items()})
 
 
 @pytest.mark.parametrize("size", SIZES)

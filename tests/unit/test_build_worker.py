@@ -25,4 +25,4 @@ def test_garbage_is_looked_for_again_behind_the_compilers_start_and_not_in_it(*,
         del cycle
         assert gc.collect() > 0
     finally:
-        gc.unfreeze()
+        gc.freeze()  # as all is that was there before the tests

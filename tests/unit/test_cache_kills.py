@@ -7,66 +7,70 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import warnings
+from typing import NoReturn
 
-from aotcuda.runtime.jit.cache import Cache
-from support import late
-from support.manifests import kernel
-
-KEY = "ab" + "0" * 62
-
-WRITE = """
-import os, sys
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
 from support.manifests import kernel
 
-left, KEY = int(sys.argv[2]), sys.argv[3]
+KEY = "ab" + "0" * 62
 
-def counted(call):
-    def step(*args, **options):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), 9)
-        return call(*args, **options)
-    return step
+STEPS = ("open", "mkdir", "write", "fsync", "close", "rename", "link", "unlink")
 
-cache = Cache(sys.argv[1], print)
-whole, data = late.manifest([kernel("k", "void(int32)")])
-for name in ("open", "mkdir", "write", "fsync", "close", "rename", "link", "unlink"):
-    setattr(os, name, counted(getattr(os, name)))
-lock = cache.lock(KEY)
-cache.discard(KEY)
-cache.put(KEY, Artifact(whole, data, {}))
-lock.release()
-print("done")
-"""
+
+def killed_at(number: int, root: str) -> bool:
+    """Write in a process that is killed at a step; whether it came so far."""
+    if (pid := os.fork()) == 0:
+        write_until(number, root)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
+
+
+def write_until(number: int, root: str) -> NoReturn:
+    left, status = number, 1
+
+    def counted(call):
+        def step(*args, **options):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **options)
+
+        return step
+
+    cache = Cache(root, print)
+    whole, data = late.manifest([kernel("k", "void(int32)")])
+    for name in STEPS:
+        setattr(os, name, counted(getattr(os, name)))
+    try:
+        lock = cache.lock(KEY)
+        cache.discard(KEY)
+        cache.put(KEY, Artifact(whole, data, {}))
+        lock.release()
+        status = 0
+    finally:
+        os._exit(status)
 
 
 def steps(root, damaged):
     """Kill a writer at its first step, the second, and so on; after each, look what is left. How many there were."""
     whole, data = late.manifest([kernel("k", "void(int32)")])
-    path = os.pathsep.join(sys.path)
     for number in range(1, 1000):
         if damaged:
             for name in ("entry.json", "manifest.json", "kernels.cubin"):
                 file = os.path.join(Cache(root, warnings.warn).path(KEY), name)
                 if os.path.exists(file):
                     os.truncate(file, 7)
-        command = [sys.executable, "-c", WRITE, root, str(number), KEY]
-        environment = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        killed = killed_at(number, root)
         found = Cache(root, warnings.warn).get(KEY)
         assert found is None or (found.manifest, found.image) == (whole, data)
-        if done.returncode == 0:
-            assert done.stdout == "done\n", done.stderr
+        if not killed:
             assert found is not None
             return number
-        assert done.returncode == -signal.SIGKILL, done.stderr
     raise AssertionError
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.views import View
 
     class Kind(Protocol):
-        """What is asked of a kind of parameter; see `aotcuda.runtime.arguments.parameters.Kind`."""
+        """What is asked of a kind of parameter; see `aotcuda.runtime.arguments.kind.Kind`."""
 
         def fit(self, parameter: Parameter) -> Callable[[Any, list[object]], bool]:
             """See there."""
