@@ -387,6 +387,19 @@ def test_what_has_it_otherwise_in_memory_is_asked(
     assert np.frombuffer(cuda.parameters(), "<i8")[4] == state.address
 
 
+def test_more_sizes_than_lie_in_a_tensor_are_asked(cuda, installed, extension_module, monkeypatch, tensors_in_memory):
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    k = cuda.package(kernel("k", "void(float32[:,:,:,:,:,:])")).k
+    state, other = in_rows((2, 3, 1, 2, 3, 4)), in_rows((7, 7, 7, 7, 7, 7))
+    for _ in range(2):
+        k[1, 1](tensors_in_memory(state))
+    found = cuda.parameters()
+    libraries.EXCHANGED[0] = 0
+    k[1, 1](tensors_in_memory(other, state))
+    assert libraries.EXCHANGED[0] == 1
+    assert cuda.parameters() == found
+
+
 def test_a_tensor_of_no_elements_has_no_address_as_pytorch_tells(
     cuda, installed, extension_module, monkeypatch, tensors_in_memory
 ):
@@ -421,7 +434,7 @@ def test_where_arrays_have_their_members_is_asked_after_many_launches(
     monkeypatch.setattr(extension, "_found", [extension_module])
     asked = []
     monkeypatch.setattr(cupy_layout, "tell", lambda _module, array: asked.append(array) or len(asked) > 1)
-    monkeypatch.setattr(torch_layout, "tell", lambda _module, array: asked.append(array))
+    monkeypatch.setattr(torch_layout, "tell", lambda _module, array: asked.append(array) or True)
     k = cuda.package(kernel("k", "void(float32[::1],float32[::1])")).k
     counts = []
     for _ in range(100):
@@ -429,6 +442,23 @@ def test_where_arrays_have_their_members_is_asked_after_many_launches(
         counts.append(len(asked))
     assert counts[:30] == [0] * 30
     assert counts[-1] == {"exchange": 1, "cupy": 2}[library]
+
+
+def test_nothing_is_found_with_a_tensor_that_a_launch_refuses(cuda, installed, extension_module, monkeypatch):
+    """Tensors like it, which lie in the host's memory, would be launched with from then on."""
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    monkeypatch.setattr(torch_layout, "_asked", [])
+    asked = []
+    monkeypatch.setattr(torch_layout, "find_bits", lambda: asked.append(True))
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    k[1, 1](array("exchange", F4))
+    for _ in range(100):
+        with pytest.raises(ArgumentError):
+            k[1, 1](array("exchange", F4._replace(odd=(("is_cuda", False),))))
+    assert asked == []
+    for _ in range(100):
+        k[1, 1](array("exchange", F4))
+    assert asked == [True]
 
 
 @pytest.mark.usefixtures("installed")

@@ -6,6 +6,7 @@ import ctypes
 import logging
 import subprocess
 import sys
+import types
 import warnings
 
 import pytest
@@ -320,6 +321,29 @@ def test_what_tensors_tell_is_where_it_was_found_and_others_are_asked():
         torch.ones(3)
     )
     assert seen == [None, None]
+
+
+def test_places_are_found_with_a_tensor_on_a_gpu_alone(monkeypatch):
+    monkeypatch.setattr(torch_layout, "_asked", [])
+    told = []
+    module = types.SimpleNamespace(
+        set_torch_bits=lambda *_bits: None, set_torch_layout=lambda *found: told.append(found)
+    )
+    assert not torch_layout.tell(module, torch.ones(2))
+    assert not torch_layout.tell(module, torch.ones(2, device="meta"))
+    assert told == []
+    on_gpu = types.SimpleNamespace(is_cuda=True, device=torch.device("cpu"))
+    assert torch_layout.tell(module, on_gpu)
+    assert torch_layout.tell(module, on_gpu)
+    assert len(told) == 1
+
+
+def test_what_is_found_in_inference_mode_is_what_is_found_outside():
+    bits = torch_layout.find_bits()
+    found = torch_layout.find(bits, torch.ones(2))
+    with torch.inference_mode():
+        assert torch_layout.find_bits() == bits
+        assert torch_layout.find(bits, torch.ones(2)) == found
 
 
 def test_dtypes_have_the_numbers_that_were_found():

@@ -310,8 +310,7 @@ def _find_places(array: object) -> bool:
         return not cupy_layout.tell(in_use(), array)
     from aotcuda.runtime.fast import torch_layout  # noqa: PLC0415 (only with PyTorch)
 
-    torch_layout.tell(in_use(), array)
-    return False
+    return not torch_layout.tell(in_use(), array)
 
 
 def _use_cupy() -> None:

@@ -1857,7 +1857,7 @@ static void free_shape(const Shape *shape) {
     PyMem_Free(shape->memory);
 }
 
-/* How arrays of a type are read; gives the kind, which is another one where the type has not what it takes. */
+/* How arrays of a type are read; gives the kind, which is another one where the type has not what it takes. -1: an error. */
 static int make_access(Access *access, PyObject *array, int kind) {
     access->type = Py_TYPE(array);
     if (kind == EXCHANGE && !(access->exchange = exchange_of(access->type)))
@@ -1872,14 +1872,14 @@ static int make_access(Access *access, PyObject *array, int kind) {
         access->waiting = LOOK_AFTER;
 #ifdef Py_GIL_DISABLED /* threads that share it would have to count together */
     access->waiting = access->waiting && kind == EXCHANGE;
-    if (access->waiting)
-        (void)look_closer(array, access);
+    if (access->waiting && !look_closer(array, access))
+        return -1;
     access->waiting = 0;
 #endif
     return kind == CUPY_LAYOUT ? CUPY : kind;
 }
 
-/* NULL, and an error, without memory. */
+/* NULL: an error. */
 static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssize_t count) {
     void *memory;
     Shape *shape = in_lines(sizeof(Shape) + (size_t)count * (sizeof(PyTypeObject *) + sizeof(Reader)), &memory);
@@ -1911,7 +1911,11 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
             reader->kind = same->kind;
         } else {
             reader->access = &shape->access[i];
-            reader->kind = (unsigned char)make_access(reader->access, args[i], kind);
+            if ((kind = make_access(reader->access, args[i], kind)) < 0) {
+                free_shape(shape);
+                return NULL;
+            }
+            reader->kind = (unsigned char)kind;
         }
     }
     shape->numbers_count = (short)(number - shape->readers - shape->arrays_count);

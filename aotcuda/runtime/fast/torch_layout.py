@@ -35,9 +35,15 @@ DIMENSIONS = 5
 _asked: list[bool] = []
 
 
-def tell(module: Any, tensor: Any) -> None:
-    """Tell the extension the places, as far as they can be found; asked once."""
-    if not _asked:
+def tell(module: Any, tensor: Any) -> bool:
+    """Tell the extension the places, as far as they can be found; asked once, of a tensor on a GPU.
+
+    Another one is an argument that a launch is about to refuse: what is found with it would be said of tensors like it.
+
+    Returns:
+        Whether it was asked by now.
+    """
+    if not _asked and _is_on_gpu(tensor):
         _asked.append(True)
         bits = find_bits()
         if bits is not None:
@@ -45,6 +51,16 @@ def tell(module: Any, tensor: Any) -> None:
             places = find(bits, tensor)
             if places is not None:
                 module.set_torch_layout(*places)
+    return bool(_asked)
+
+
+def _is_on_gpu(tensor: Any) -> bool:
+    try:
+        return tensor.is_cuda is True
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (a tensor that has changed since it was accepted)
+        return False
 
 
 def find_bits() -> tuple[type, int, int, int] | None:
@@ -90,7 +106,8 @@ def find(bits: tuple[type, int, int, int], tensor: Any) -> tuple[Any, ...] | Non
     """
     try:
         torch: Any = sys.modules["torch"]
-        plain = torch.empty(0, device=tensor.device)
+        with torch.inference_mode(mode=False):  # whatever the launch is in
+            plain = torch.empty(0, device=tensor.device)
         with torch.inference_mode():
             fewer = _keys(torch, torch.empty(0, device=tensor.device))
         buffer = torch.frombuffer(bytearray(2048), dtype=torch.uint8)
