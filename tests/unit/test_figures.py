@@ -50,13 +50,15 @@ def of_the_package():
         *beyond("numba-cuda, cache=True"),
     )
     arrays = ("cupy, default", "torch, default", "numba, default")
+    own = over_c(dict.fromkeys(arrays, KEPT), [f"aotcuda, C, {of}" for of in ("cupy", "torch", "numba")])
     yield (
         "README.md",
-        "over C's own | {:.1f} to {:.1f} µs | Triton {:.0f} to {:.0f} µs, Numba-CUDA {:.0f} to {:.0f} µs",
-        *over_c(dict.fromkeys(arrays, KEPT), [f"aotcuda, C, {of}" for of in ("cupy", "torch", "numba")]),
+        "over C's own | {:.1f} to {:.1f} µs | Triton {:.1f} to {:.1f} µs, Numba-CUDA {:.1f} to {:.1f} µs",
+        *own,
         *over_c({"torch, default": "Triton"}, ["Triton, torch"]),
         *over_c({"numba, default": NUMBA}, ["numba-cuda, numba"]),
     )
+    yield "docs/features.md", "[{:.1f} to {:.1f} µs over C](results/README.md)", *own
     without = result("streams_python")["figures"]
     yield "docs/features.md", "{:.1f} to {:.1f} without it", *ends(without[case][KEPT]["over_c"] for case in arrays)
     yield "README.md", "{:.2f} s | Numba's JIT {:.2f} s", *seconds
@@ -143,9 +145,50 @@ def of_states():
             )
 
 
+def of_starts():
+    """Likewise, of first results and imports, in turn with those of an older state."""
+    figures = result("in_process_h200_turns")["figures"]
+    for label, size, library in (
+        ("1 kernel", "one", "none"),
+        ("200 kernels", "two_hundred", "none"),
+        ("1 kernel, after CuPy", "one", "cupy"),
+    ):
+        ways = [f"{size}, {load}, {library}, " for load in ("first-use", "import", "import alone")]
+        said = (
+            figures[way + state][of] for way in ways for of in ("wall", "least wall") for state in ("before", "after")
+        )
+        cells = " | ".join(["{:.1f} → {:.1f} ({:.1f} → {:.1f})"] * len(ways))
+        yield "docs/results/README.md", f"| {label} | {cells} |", *said
+
+
+def of_builds():
+    """Likewise, of builds."""
+    before, now, editable = (result(f"build_time{of}") for of in ("_before", "", "_editable"))
+    seconds = [{name: found["median"] for name, found in state["figures"].items()} for state in (before, now, editable)]
+    nvcc, cold, edited, again = "fifty, nvcc", "fifty, cold", "fifty, one kernel edited", "fifty, again"
+    for label, case in (("nvcc", nvcc), ("one kernel edited", edited)):
+        yield "docs/results/README.md", f"| {label} | {{:.1f}} | {{:.1f}} |", *(state[case] for state in seconds[:2])
+    beside = [state[cold] / state[nvcc] for state in (seconds[1], seconds[0])]
+    told = "| cold, no cache | {:.1f} | {:.1f} | {:.1f} times nvcc, before {:.1f};"
+    yield "docs/results/README.md", told, seconds[0][cold], seconds[1][cold], *beside
+    alone = seconds[1]["fifty, the back end alone"]
+    told = "| nothing changed | {:.2f} | {:.2f} | {:.2f} beyond the back end's own {:.2f};"
+    quicker = (seconds[0][again], seconds[1][again], seconds[1][again] - alone, alone)
+    yield "docs/results/README.md", told, *quicker
+    memory = (state["memory_bytes"][cold] / 2**20 for state in (before, now))
+    yield "docs/results/README.md", "| memory at most, cold | {:.0f} MiB | {:.0f} MiB |", *memory
+    after, once_more = (seconds[2][f"fifty, editable, launched {when}"] for when in ("after an edit", "again"))
+    told = "launched after an edit | | {:.1f} | {:.1f} beyond the {:.1f} of one that was not edited"
+    yield "docs/results/README.md", told, after, after - once_more, once_more
+    thousand = result("build_thousand")
+    many, theirs = (thousand["figures"][f"thousand, {of}"] for of in ("cold", "nvcc"))
+    told = "of fifty | | {:.0f} | {:.1f} times nvcc's {:.0f},"
+    yield "docs/results/README.md", told, many, many / theirs, theirs
+
+
 QUOTED = [
     (page, text, figures)
-    for said in (of_the_package(), of_front_ends(), of_libraries(), of_states())
+    for said in (of_the_package(), of_front_ends(), of_libraries(), of_states(), of_starts(), of_builds())
     for page, text, *figures in said
 ]
 STREAMS = {
