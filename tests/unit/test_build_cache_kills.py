@@ -6,9 +6,7 @@ Every step that the write asks of the system is tried in turn. `bench/build_cach
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -17,9 +15,7 @@ from aotcuda.builder.build_cache.settings import Settings
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.cache import entries
 from aotcuda.cache.entries import Files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from support.killed import killed_at
 
 NAMES = ("ab" + "0" * 62, "ab" + "1" * 62)
 VALUE = {"kernels.cubin": b"\x7fELF" * 1000, "about": (1, "two", [3])}
@@ -35,34 +31,6 @@ def put(folder: Path) -> None:
     store(folder).put(dict.fromkeys(NAMES, VALUE), "step", dict.fromkeys(NAMES, "a step"))
 
 
-def killed_at(number: int, folder: Path) -> bool:
-    """Write in a process that is killed at a step; whether it came so far."""
-    if (pid := os.fork()) == 0:
-        write_until(number, folder)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-
-
-def write_until(number: int, folder: Path) -> NoReturn:
-    left = number
-
-    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args, **options)
-
-        return step
-
-    for name in STEPS:
-        setattr(os, name, counted(getattr(os, name)))
-    try:
-        put(folder)
-    finally:
-        os._exit(0)
-
-
 @pytest.mark.parametrize("damaged", [False, True], ids=["made", "replaced"])
 def test_what_a_killed_build_leaves_is_whole_or_missing(tmp_path: Path, damaged: bool) -> None:
     folder = tmp_path / "cache"
@@ -72,7 +40,7 @@ def test_what_a_killed_build_leaves_is_whole_or_missing(tmp_path: Path, damaged:
             put(folder)
             for name in NAMES:
                 os.truncate(Path(Files(str(folder)).path(name), entries.ENTRY), 7)
-        killed = killed_at(number, folder)
+        killed = killed_at(number, STEPS, lambda: put(folder))
         later = store(folder)
         found = later.get(NAMES)
         assert all(value == VALUE for value in found.values())

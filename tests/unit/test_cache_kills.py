@@ -6,13 +6,12 @@ Every step that the write asks of the system is tried in turn. `bench/cache_kill
 from __future__ import annotations
 
 import os
-import signal
 import warnings
-from typing import NoReturn
 
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
+from support.killed import killed_at
 from support.manifests import kernel
 
 KEY = "ab" + "0" * 62
@@ -20,40 +19,13 @@ KEY = "ab" + "0" * 62
 STEPS = ("open", "mkdir", "write", "fsync", "close", "rename", "link", "unlink")
 
 
-def killed_at(number: int, root: str) -> bool:
-    """Write in a process that is killed at a step; whether it came so far."""
-    if (pid := os.fork()) == 0:
-        write_until(number, root)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert status in (0, -signal.SIGKILL)
-    return status != 0
-
-
-def write_until(number: int, root: str) -> NoReturn:
-    left, status = number, 1
-
-    def counted(call):
-        def step(*args, **options):
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args, **options)
-
-        return step
-
+def write(root: str) -> None:
     cache = Cache(root, print)
     whole, data = late.manifest([kernel("k", "void(int32)")])
-    for name in STEPS:
-        setattr(os, name, counted(getattr(os, name)))
-    try:
-        lock = cache.lock(KEY)
-        cache.discard(KEY)
-        cache.put(KEY, Artifact(whole, data, {}))
-        lock.release()
-        status = 0
-    finally:
-        os._exit(status)
+    lock = cache.lock(KEY)
+    cache.discard(KEY)
+    cache.put(KEY, Artifact(whole, data, {}))
+    lock.release()
 
 
 def steps(root, damaged):
@@ -65,7 +37,7 @@ def steps(root, damaged):
                 file = os.path.join(Cache(root, warnings.warn).path(KEY), name)
                 if os.path.exists(file):
                     os.truncate(file, 7)
-        killed = killed_at(number, root)
+        killed = killed_at(number, STEPS, lambda: write(root))
         found = Cache(root, warnings.warn).get(KEY)
         assert found is None or (found.manifest, found.image) == (whole, data)
         if not killed:
