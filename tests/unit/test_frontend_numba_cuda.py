@@ -8,7 +8,7 @@ import pytest
 
 from aotcuda.arch import parse
 from aotcuda.builder.config.model import Options
-from aotcuda.builder.frontends.numba_cuda import compiler
+from aotcuda.builder.frontends.numba_cuda import compiler, patches
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink
 
@@ -108,3 +108,39 @@ def test_what_is_wrong_is_found_for_each_target() -> None:
     for target in ("sm_75", "sm_80"):
         with pytest.raises(compiler.nvvm.nvvmError):
             compiler._compile([wrong], settings(target), parse(target))
+
+
+class Registered:
+    """A registry, and a context that has it installed, which registers a lowering as it meets something new."""
+
+    registry_items = ("items",)
+
+    def __init__(self) -> None:
+        self.items = ["attribute"]
+        self.installed: list[str] = []
+        self._registries = {self: self}
+
+    def refresh(self) -> None:
+        new = self.items[len(self.installed) :]
+        self.installed += new
+        self.items += [f"lowering of {one}" for one in new if one == "attribute"]
+
+
+class Apart:
+    """A context that nothing is registered for."""
+
+    def refresh(self) -> None:
+        pass
+
+
+def test_what_is_registered_while_registries_are_looked_through_is_found_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, kind in (("CUDATargetContext", Registered), ("CUDATypingContext", Apart)):
+        monkeypatch.setattr(kind, "refresh", kind.refresh)  # which is put back
+        monkeypatch.setattr(patches.target, name, kind)
+    patches._refresh_when_there_is_something_new()
+    context = Registered()
+    context.refresh()
+    context.refresh()
+    assert context.installed == ["attribute", "lowering of attribute"]
