@@ -34,6 +34,8 @@ entry:
   ret void
 }}
 
+@llvm.used = appending global [1 x i8*] [i8* bitcast (void (float*, float, i64)* @"{name}" to i8*)], \
+section "llvm.metadata"
 !nvvm.annotations = !{{ !0 }}
 !0 = !{{ void (float*, float, i64)* @"{name}", !"kernel", i32 1 }}
 !nvvmir.version = !{{ !1 }}
@@ -58,13 +60,15 @@ def test_the_linker_makes_the_same_of_code_without_a_library_that_it_does_not_ca
         made.append((code, nvjitlink.relocatable("m", [item], parse(target), Options(), [])))
     assert made[0][0] != made[1][0]  # what wheels have of device functions, the library's marks included
     assert made[0][1] == made[1][1]
+    assert b".text.k" in made[0][1][0]
 
 
 def test_what_calls_the_library_gets_it() -> None:
-    called = text(declared='declare float @"__nv_sinf"(float)', called='%"s" = call float @"__nv_sinf"(float %"d")')
+    sine = '%"s" = call float @"__nv_sinf"(float %"d")\n  store volatile float %"s", float* %"p"'
+    called = text(declared='declare float @"__nv_sinf"(float)', called=sine)
     code = compiler._compile([text("other"), called], settings("sm_90"), parse("sm_90"))
     item = LinkInput(kind="ltoir", name="code of k", data=code)
-    assert nvjitlink.link("m", [item], parse("sm_90"), Options(), [])[0]
+    assert b".text.k" in nvjitlink.link("m", [item], parse("sm_90"), Options(), [])[0]
 
 
 @pytest.mark.parametrize(
