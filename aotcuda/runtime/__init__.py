@@ -25,7 +25,8 @@ An import with `load = "first-use"` reads `module` alone; everything else is imp
 # arguments/          what an argument means, written once; the package itself: how one is read, by its type alone
 #     arrays, dlpack  device arrays of every library; views: what any of them may say of itself; overlap: whether two do
 #     scalars         which Python values count as scalars, and which parameters take them; values: all other values
-#     parameters      the kinds of parameters, and what each takes; other_parameters: those beside numbers and arrays
+#     parameters      the kinds of parameters, and what each takes; other_parameters: those beside numbers and arrays;
+#                     kind: what any of them does
 #     overloads       which overload the arguments select, and how they lie in its parameter block
 #     signature       the signature that arguments ask for, which the JIT fallback compiles
 #     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch

@@ -143,7 +143,7 @@ class Loader:
         self._launched: Outline | None = None
         self._edits: Edits | None = None
         self._fallback: Fallback | None = None
-        self._making_fallback = RLock()  # not the lock above, which a thread holds while it compiles
+        self._making = RLock()  # not the lock above, which a thread holds while it compiles
         self._kept: dict[str, Kept] = {}
 
     @property
@@ -175,7 +175,7 @@ class Loader:
         if self._fallback is None:
             from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (see above)
 
-            with self._making_fallback:
+            with self._making:
                 self._fallback = self._fallback or Fallback(self.source)
         return self._fallback
 
@@ -184,7 +184,7 @@ class Loader:
         if self._edits is None:
             from aotcuda.runtime.edits import Edits  # noqa: PLC0415 (wheels have none)
 
-            with self._lock:
+            with self._making:
                 self._edits = self._edits or Edits(self.source, self.fallback)
         return self._edits
 

@@ -8,7 +8,7 @@ import pytest
 
 from aotcuda.arch import parse
 from aotcuda.builder.config.model import Options
-from aotcuda.builder.frontends.numba_cuda import compiler
+from aotcuda.builder.frontends.numba_cuda import compiler, patches
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink
 
@@ -34,6 +34,8 @@ entry:
   ret void
 }}
 
+@llvm.used = appending global [1 x i8*] [i8* bitcast (void (float*, float, i64)* @"{name}" to i8*)], \
+section "llvm.metadata"
 !nvvm.annotations = !{{ !0 }}
 !0 = !{{ void (float*, float, i64)* @"{name}", !"kernel", i32 1 }}
 !nvvmir.version = !{{ !1 }}
@@ -58,13 +60,15 @@ def test_the_linker_makes_the_same_of_code_without_a_library_that_it_does_not_ca
         made.append((code, nvjitlink.relocatable("m", [item], parse(target), Options(), [])))
     assert made[0][0] != made[1][0]  # what wheels have of device functions, the library's marks included
     assert made[0][1] == made[1][1]
+    assert b".text.k" in made[0][1][0]
 
 
 def test_what_calls_the_library_gets_it() -> None:
-    called = text(declared='declare float @"__nv_sinf"(float)', called='%"s" = call float @"__nv_sinf"(float %"d")')
+    sine = '%"s" = call float @"__nv_sinf"(float %"d")\n  store volatile float %"s", float* %"p"'
+    called = text(declared='declare float @"__nv_sinf"(float)', called=sine)
     code = compiler._compile([text("other"), called], settings("sm_90"), parse("sm_90"))
     item = LinkInput(kind="ltoir", name="code of k", data=code)
-    assert nvjitlink.link("m", [item], parse("sm_90"), Options(), [])[0]
+    assert b".text.k" in nvjitlink.link("m", [item], parse("sm_90"), Options(), [])[0]
 
 
 @pytest.mark.parametrize(
@@ -108,3 +112,39 @@ def test_what_is_wrong_is_found_for_each_target() -> None:
     for target in ("sm_75", "sm_80"):
         with pytest.raises(compiler.nvvm.nvvmError):
             compiler._compile([wrong], settings(target), parse(target))
+
+
+class Registered:
+    """A registry, and a context that has it installed, which registers a lowering as it meets something new."""
+
+    registry_items = ("items",)
+
+    def __init__(self) -> None:
+        self.items = ["attribute"]
+        self.installed: list[str] = []
+        self._registries = {self: self}
+
+    def refresh(self) -> None:
+        new = self.items[len(self.installed) :]
+        self.installed += new
+        self.items += [f"lowering of {one}" for one in new if one == "attribute"]
+
+
+class Apart:
+    """A context that nothing is registered for."""
+
+    def refresh(self) -> None:
+        pass
+
+
+def test_what_is_registered_while_registries_are_looked_through_is_found_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, kind in (("CUDATargetContext", Registered), ("CUDATypingContext", Apart)):
+        monkeypatch.setattr(kind, "refresh", kind.refresh)  # which is put back
+        monkeypatch.setattr(patches.target, name, kind)
+    patches._refresh_when_there_is_something_new()
+    context = Registered()
+    context.refresh()
+    context.refresh()
+    assert context.installed == ["attribute", "lowering of attribute"]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tomllib
+from threading import Thread
 
 import pytest
 
@@ -66,6 +67,17 @@ def test_an_edit_is_noticed_at_the_next_launch(cuda, project):
     project.source.write_text("def k(x): return\n")
     refused(project, f"{project.source} was edited")
     assert len(cuda.launches()) == 1
+
+
+def test_a_module_is_shown_while_another_thread_loads_or_compiles_it(project):
+    module = project.module.__aotcuda__
+    assert module.manifest  # a module that was not read says no more
+    shown = []
+    thread = Thread(target=lambda: shown.append(repr(module)), daemon=True)
+    with module._loader._lock:  # which that thread has meanwhile
+        thread.start()
+        thread.join(60)
+        assert "out of date" not in shown[0]
 
 
 def test_an_edit_of_the_same_size_is_noticed_by_its_time(cuda, project):

@@ -72,7 +72,7 @@ def wanted(args: tuple[object, ...], overloads: Sequence[Takes] = ()) -> list[in
 
     Args:
         args: The arguments.
-        overloads: Those of the kernel; where one of them takes a record by value, none is copied.
+        overloads: Those of the kernel; what one of them takes as a record by value is not copied.
 
     Raises:
         ConfigError: `AOTCUDA_HOST_ARRAYS` has an unknown value.

@@ -257,12 +257,13 @@ def _refresh_when_there_is_something_new() -> None:
         original = context.refresh
 
         def refresh(self: Any, *, _original: Any = original) -> None:
-            if _registered(self) == self.__dict__.get("_aotcuda_registered"):
+            found = _registered(self)  # before: templates that are made meanwhile register more
+            if found == self.__dict__.get("_aotcuda_registered"):
                 if typing_context := getattr(self, "typing_context", None):
                     typing_context.refresh()
                 return
             _original(self)
-            self._aotcuda_registered = _registered(self)
+            self._aotcuda_registered = found
 
         context.refresh = refresh
 
