@@ -285,8 +285,11 @@ class Loader:
 
         with self._lock:
             leaving, self.leaving = self.leaving, []  # to which a teardown callback may add
-            staying, error = unloading.take_out(leaving)
-            self.leaving += staying
+            staying: list[unloading.Leaving] = []
+            try:
+                error = unloading.take_out(leaving, staying)
+            finally:
+                self.leaving += staying + leaving  # the latter is what an interrupt has left
             if error is not None:
                 raise error
             return not self.leaving

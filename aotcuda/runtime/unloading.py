@@ -9,7 +9,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import LoadedLibrary
@@ -21,20 +21,25 @@ _PATIENCE = 100
 """Milliseconds that an unload waits for launches of other threads."""
 
 
-def take_out(leaving: Sequence[Leaving]) -> tuple[list[Leaving], Exception | None]:
-    """Take out of the driver what no launch has any more: what stays, and the first error of what went all the same."""
-    staying: list[Leaving] = []
+def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None:
+    """Take out of the driver what no launch has any more, and give the first error of what went all the same.
+
+    Args:
+        leaving: What is to go; each is removed as it is looked at, so that the rest is there after an interrupt.
+        staying: Where that is added which launches have still.
+    """
     error: Exception | None = None
-    for libraries, users in leaving:
+    while leaving:
+        libraries, users = item = leaving.pop(0)
         if not all([each.is_idle() for each in libraries] + [each.is_idle() for each in users]):
-            staying.append((libraries, users))
+            staying.append(item)
             continue
         for library in libraries:
             try:
                 library.unload()
             except Exception as problem:  # noqa: BLE001 (raised by who asked: the others must go too)
                 error = error or problem
-    return staying, error
+    return error
 
 
 def persist(sweep: Callable[[], bool]) -> None:

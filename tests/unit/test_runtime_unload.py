@@ -17,6 +17,7 @@ from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images import callbacks
+from aotcuda.runtime.loader import Loader
 from support import loaded
 from support.manifests import kernel
 
@@ -426,3 +427,29 @@ def test_threads_launch_while_another_unloads_over_and_over(cuda, module):
     assert values == [1000 * thread + number for thread in range(4) for number in range(300)]
     assert "crash" not in names(cuda)
     assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
+
+
+def test_an_interrupt_of_a_teardown_callback_forgets_no_images():
+    went = []
+
+    class Images:
+        def __init__(self, *, idle=True, interrupted=False):
+            self.idle, self.interrupted = idle, interrupted
+
+        def is_idle(self):
+            return self.idle
+
+        def unload(self):
+            if self.interrupted:
+                raise KeyboardInterrupt
+            went.append(self)
+
+    busy, torn_down, later = Images(idle=False), Images(interrupted=True), Images()
+    loader = Loader(types.SimpleNamespace(is_editable=False))
+    loader.leaving = [([images], []) for images in (busy, torn_down, later)]
+    with pytest.raises(KeyboardInterrupt):
+        loader.sweep()
+    assert [libraries for libraries, _ in loader.leaving] == [[busy], [later]]
+    busy.idle = True
+    assert loader.sweep()
+    assert went == [busy, later]
