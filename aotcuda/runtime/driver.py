@@ -263,7 +263,7 @@ class Driver:
         """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
         function = self.call[name]
         kind: Any = type(function)
-        made: Callable[..., int] = kind(ctypes.c_void_p.from_address(ctypes.addressof(function)).value)  # type: ignore[arg-type]
+        made: Callable[..., int] = kind(address(function))
         return made
 
     def check(self, code: int, problem: str) -> None:
@@ -345,6 +345,11 @@ def get() -> Driver:
             _driver = Driver()
             system.after_fork(_after_fork)
         return _driver
+
+
+def address(function: Any) -> int:
+    """Where one of the driver's functions is, for who calls it otherwise."""
+    return ctypes.c_void_p.from_address(ctypes.addressof(function)).value or 0
 
 
 def is_installed() -> bool:

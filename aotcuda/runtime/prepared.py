@@ -171,7 +171,7 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
         number = _numbers.get(key)
         if number is None:
             functions = ("cuLaunchKernel", "cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-            addresses = [ctypes.c_void_p.from_address(ctypes.addressof(call[each])).value for each in functions]
+            addresses = [drivers.address(call[each]) for each in functions]
             cells = ctypes.addressof(mark.flights), ctypes.addressof(mark.retired)
             number = _numbers[key] = module.xla_prepare(
                 where, identity, *addresses, kernel, dimensions, *cells, *counts, packed, holes, starts

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from support.stand_in import DeviceArray
 
 LIBRARIES = ("cupy", "torch", "exchange", "numba", "interface", "instance", "dlpack", "versioned", "old")
-TRUTHFUL = (
-    "cupy",
-    "torch",
-    "exchange",
-    "numba",
-)  # whose attributes are their own library's: they agree with each other
 CURRENT = {"cupy": 0, "torch": 0}  # their current streams
 EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
 _TORCH = {text: name for name, text in arrays.TORCH.items()}

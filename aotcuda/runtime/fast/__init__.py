@@ -226,18 +226,18 @@ def learn(
     system.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
-    current = 0 if library.device >= 0 else _address(driver.call["cuCtxGetCurrent"])
+    current = 0 if library.device >= 0 else drivers.address(driver.call["cuCtxGetCurrent"])
     learnt: bool = kept.table.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple([(overload, *_launched(kernel)) for overload, kernel in zip(overloads, kernels, strict=True)]),
         group.live,
         device,
-        _address(driver.call["cuLaunchKernel"]),
+        drivers.address(driver.call["cuLaunchKernel"]),
         current,
-        _address(driver.call["cuPointerGetAttribute"]),
-        _address(driver.call["cuStreamGetCtx"]),
-        (*[_address(driver.call[name]) for name in _RARE], _address(driver.launch)),
+        drivers.address(driver.call["cuPointerGetAttribute"]),
+        drivers.address(driver.call["cuStreamGetCtx"]),
+        (*[drivers.address(driver.call[name]) for name in _RARE], drivers.address(driver.launch)),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(kernels, shared),
         arrays.element,
@@ -318,7 +318,3 @@ def _use_cupy() -> None:
     functions = getattr(sys.modules.get("cupy_backends.cuda.stream"), "__pyx_capi__", {})
     in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
     in_use().set_cupy_stream(*in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
-
-
-def _address(function: Any) -> int:
-    return ctypes.c_void_p.from_address(ctypes.addressof(function)).value or 0
