@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from aotcuda.errors import ArgumentError
 from support import argument_fuzz, libraries
-from support.argument_fuzz import Case
+from support.argument_fuzz import Case, Made
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
 
@@ -45,6 +46,21 @@ def test_the_paths_agree(fuzz):
     for path in ("python", "extension"):
         assert fuzz.taken[path][path] > 50
     assert fuzz.errors > 50
+
+
+TYPES = ("bool", "int32", "int64", "uint64", "float64", "complex128")
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["adopting", "exact"])
+@pytest.mark.parametrize(
+    "types", [*itertools.permutations(TYPES, 2), *[(type_,) for type_ in TYPES]], ids=lambda types: "-".join(types)
+)
+def test_what_a_number_is_taken_for_depends_on_no_other(fuzz, types, exact):
+    """Whatever number came first: `Fuzz.run` holds each against a kernel that nothing was launched with."""
+    overloads = [argument_fuzz.overload([("scalar", type_)], at, exact=exact) for at, type_ in enumerate(types)]
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": overloads}
+    numbers = [(Made(name),) for name in argument_fuzz.NUMBERS if name.startswith(("int ", "uint64 ", "bool "))]
+    fuzz.run(Case(record, [*numbers, *reversed(numbers)], 0))
 
 
 PROTOCOLS = [library for library in libraries.LIBRARIES if library != "exchange"]
