@@ -146,12 +146,11 @@ def _digest(file: str) -> str:
 
 
 def _table_digest(file: str) -> str | None:
-    """The digest of the `[tool.aotcuda]` table as canonical JSON, None if the file cannot be parsed."""
-    import tomllib  # noqa: PLC0415 (only editable installs come here)
+    """The digest of the `[tool.aotcuda]` table as canonical JSON, None if the file cannot be read."""
+    from aotcuda import project_file  # noqa: PLC0415 (only editable installs come here)
 
-    with open(file, "rb") as stream:
-        try:
-            table = tomllib.load(stream).get("tool", {}).get("aotcuda", {})
-        except ValueError:
-            return None
-    return dependencies.table_digest(table)
+    try:
+        found = project_file.read(file)
+    except project_file.UnreadableError:
+        return None
+    return None if found is None else dependencies.table_digest(project_file.table(found[1], "tool", "aotcuda"))
