@@ -1,6 +1,7 @@
 """The run time: load -> choose -> select -> launch, with the standard library alone; docs/design.md draws the ways.
 
 An import with `load = "first-use"` reads `module` alone; everything else is imported by what first needs it.
+What is called `ctypes` here is that package where a program has imported it, else the little of it in `c_types`.
 """
 
 # module              what a generated module calls: `load`, and `Module` with what it exports
@@ -38,3 +39,23 @@ An import with `load = "first-use"` reads `module` alone; everything else is imp
 # jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
 #                     recipe: what to build from; sources: whether it has changed; cache_key, cache, cache_files,
 #                     cache_lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes as ctypes
+else:
+
+    def __getattr__(name: str) -> object:
+        if name != "ctypes":
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        import sys  # noqa: PLC0415 (once)
+
+        found = sys.modules.get(name)
+        if found is None:
+            try:
+                from aotcuda.runtime import c_types as found  # noqa: PLC0415 (not where ctypes is there)
+            except (ImportError, TypeError):  # its C half has other names, as that of Python 3.14
+                import ctypes as found  # noqa: PLC0415
+        # Types of the two do not mix: of threads that come here at once, all take what the first has found.
+        return globals().setdefault(name, found)

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+import sys
 from _thread import RLock
 
 from aotcuda import lazy_errors as errors
-from aotcuda import system
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import CudaError
 
-LIBRARY = system.DRIVER
+LIBRARY = "libcuda.so.1"
+"""As the dynamic linker knows it."""
+
 LOWEST = (12, 0)
 """The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
 
@@ -37,6 +39,7 @@ forked = False
 _lock = RLock()
 _driver: Driver | None = None
 _marks: set[Mark] = set()
+_after_forks: set[Callable[[], None]] = set()
 
 _CELLS = 256
 """Of a mark's `flights`: 16 cells, each with a cache line of its own. The extension counts on it."""
@@ -203,7 +206,7 @@ class Driver:
     """
 
     def __init__(self) -> None:
-        if (problem := system.why_not("launches kernels")) is not None:
+        if (problem := _why_not_here()) is not None:
             raise errors.NoDriverError(problem)
         try:
             self._library = ctypes.CDLL(LIBRARY)
@@ -343,7 +346,7 @@ def get() -> Driver:
     with _lock:
         if _driver is None:
             _driver = Driver()
-            system.after_fork(_after_fork)
+            after_fork(_after_fork)
         return _driver
 
 
@@ -388,6 +391,23 @@ def retire(mark: Mark) -> None:
     """Empty a mark that `live_mark` gave."""
     mark.retire()
     _marks.discard(mark)
+
+
+def _why_not_here() -> str | None:
+    if sys.platform == "linux":
+        return None
+    from aotcuda import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
+
+    return system.why_not("launches kernels")
+
+
+def after_fork(function: Callable[[], None]) -> None:
+    """Have `function` called in processes that this one forks: once in each, however often this was asked for."""
+    if sys.platform == "linux" and function not in _after_forks:  # what Python was told to call cannot be taken back
+        import os  # noqa: PLC0415 (once)
+
+        _after_forks.add(function)
+        os.register_at_fork(after_in_child=function)
 
 
 def _after_fork() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.loaded_library import again
 

@@ -11,7 +11,7 @@ import struct
 from _thread import RLock
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import parameters

@@ -28,8 +28,7 @@ from __future__ import annotations
 import _struct as struct
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import arguments
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import arguments, ctypes
 from aotcuda.runtime.arguments import arrays, parameters
 
 TYPE_CHECKING = False

@@ -13,8 +13,7 @@ import os
 import sys
 from _thread import allocate_lock
 
-from aotcuda import system
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 
@@ -103,6 +102,8 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
+        from aotcuda import system  # noqa: PLC0415 (where there is an extension nothing asks)
+
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
@@ -223,7 +224,7 @@ def learn(
     if "torch" in families:
         in_use().set_torch_stream(arrays.torch_stream())
     in_use().set_finder(_find_places)
-    system.after_fork(in_use().disable)
+    drivers.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
     current = 0 if library.device >= 0 else drivers.address(driver.call["cuCtxGetCurrent"])
