@@ -71,7 +71,6 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuKernelGetFunction": (_out, _pointer),
     "cuKernelGetAttribute": (_out, _int, _pointer, _int),
     "cuKernelSetAttribute": (_int, _int, _pointer, _int),
-    "cuLaunchKernel": (),  # for the extension, which takes its address
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_out, _pointer, _int, _size),
     "cuOccupancyMaxPotentialClusterSize": (_out, _pointer, _out),
     "cuCtxGetStreamPriorityRange": (_out, _out),
@@ -254,20 +253,29 @@ class Driver:
         try:
             function = getattr(self._library, name)
         except AttributeError:
-            message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
-            raise errors.DriverTooOldError(message) from None
+            raise self._lacks(name) from None
         function.restype = _int
         if types:
             function.argtypes = types
         result: Callable[..., int] = function
         return result
 
+    def _lacks(self, name: str) -> Exception:
+        message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
+        return errors.DriverTooOldError(message)
+
     def without_types(self, name: str) -> Callable[..., int]:
         """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
-        function = self.call[name]
-        kind: Any = type(function)
-        made: Callable[..., int] = kind(address(function))
+        kind: Any = type(self.launch)
+        made: Callable[..., int] = kind(self.address(name))
         return made
+
+    def address(self, name: str) -> int:
+        """Where one of its functions is, for who calls it otherwise."""
+        try:
+            return ctypes.addressof(_pointer.in_dll(self._library, name))
+        except ValueError:
+            raise self._lacks(name) from None
 
     def check(self, code: int, problem: str) -> None:
         """Raise a CudaError that begins with `problem` unless `code` means success."""
@@ -348,11 +356,6 @@ def get() -> Driver:
             _driver = Driver()
             after_fork(_after_fork)
         return _driver
-
-
-def address(function: Any) -> int:
-    """Where one of the driver's functions is, for who calls it otherwise."""
-    return ctypes.c_void_p.from_address(ctypes.addressof(function)).value or 0
 
 
 def is_installed() -> bool:

@@ -164,14 +164,14 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
     identity = crc32(repr((loaded.outline.head["files"], where, symbol, dimensions, packed, holes)).encode())
-    call: dict[str, Any] = loaded.library.driver.call
+    driver = loaded.library.driver
     mark = loaded.live
     with _lock:
         key = mark, described
         number = _numbers.get(key)
         if number is None:
             functions = ("cuLaunchKernel", "cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-            addresses = [drivers.address(call[each]) for each in functions]
+            addresses = [driver.address(each) for each in functions]
             cells = ctypes.addressof(mark.flights), ctypes.addressof(mark.retired)
             number = _numbers[key] = module.xla_prepare(
                 where, identity, *addresses, kernel, dimensions, *cells, *counts, packed, holes, starts

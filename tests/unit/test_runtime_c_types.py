@@ -35,8 +35,8 @@ def packaged(cuda):
 
 def test_where_ctypes_was_imported_they_are_its_own(packaged):
     """In a process of its own: which of the two is imported first in this one, the tests before this one decide."""
-    code = "import ctypes, sys\nfrom aotcuda import runtime\n"
-    assert packaged.run(f"{code}print(runtime.ctypes is ctypes, 'aotcuda.runtime.c_types' in sys.modules)") == "True False\n"
+    code = "import ctypes, sys\nfrom aotcuda import runtime\nown = 'aotcuda.runtime.c_types'\n"
+    assert packaged.run(f"{code}print(runtime.ctypes is ctypes, own in sys.modules)") == "True False\n"
 
 
 def test_whoever_asks_first_has_decided_for_all(packaged):

@@ -227,18 +227,18 @@ def learn(
     drivers.after_fork(in_use().disable)
     driver = library.driver
     device = kernels[0].device.index if len(driver.devices) > 1 else -1
-    current = 0 if library.device >= 0 else drivers.address(driver.call["cuCtxGetCurrent"])
+    current = 0 if library.device >= 0 else driver.address("cuCtxGetCurrent")
     learnt: bool = kept.table.learn(
         args,
         bytes(kind for kind in kinds if kind is not None),
         tuple([(overload, *_launched(kernel)) for overload, kernel in zip(overloads, kernels, strict=True)]),
         group.live,
         device,
-        drivers.address(driver.call["cuLaunchKernel"]),
+        driver.address("cuLaunchKernel"),
         current,
-        drivers.address(driver.call["cuPointerGetAttribute"]),
-        drivers.address(driver.call["cuStreamGetCtx"]),
-        (*[drivers.address(driver.call[name]) for name in _RARE], drivers.address(driver.launch)),
+        driver.address("cuPointerGetAttribute"),
+        driver.address("cuStreamGetCtx"),
+        (*[driver.address(name) for name in _RARE], driver.address("cuLaunchKernelEx")),
         ctypes.addressof(group.live.flights),  # the record keeps `live`
         _limits(kernels, shared),
         arrays.element,
