@@ -13,11 +13,11 @@ What is called `ctypes` here is that package where a program has imported it, el
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
 # kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
 # device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
-# loader              which images are launched now: loading and replacing them; those of a wheel
+# loader              which images are launched now, with the overloads of their kernels: loading and replacing them;
+#                     those of a wheel
 # edits               what is launched for sources that were edited; unloading: how images leave the driver
 # origins             where others come from: an editable install's, or those of a tree that was never built;
 #                     source: what a loader asks of any of them
-# loaded              the images that are launched now, with the overloads of their kernels
 # loaded_library      images in the driver, and their kernels on each GPU
 # driver              libcuda; driver_errors: what its errors mean
 # streams             streams of every library, their order; `AOTCUDA_SYNCHRONIZE`: launches that wait

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.fast import Records
     from aotcuda.runtime.fast.python import Bind, FastPath
     from aotcuda.runtime.launch_config import Configuration, Dimensions
-    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import DeviceKernel
-    from aotcuda.runtime.loader import Loader
+    from aotcuda.runtime.loader import Loaded, Loader
 
 _MOST_KEPT = 64
 
