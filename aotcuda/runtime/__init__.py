@@ -52,13 +52,12 @@ else:
             raise AttributeError(message)
         import sys  # noqa: PLC0415 (once)
 
-        found = None
-        if name not in sys.modules:
-            try:
-                from aotcuda.runtime import c_types as found  # noqa: PLC0415 (not where ctypes is there)
-            except (ImportError, TypeError):  # its C half has other names, as that of Python 3.14
-                pass
-        if found is None:
-            import ctypes as found  # noqa: PLC0415 (which waits for a thread that is in the midst of this)
+        try:
+            if name in sys.modules:
+                import ctypes as found  # noqa: PLC0415 (which waits for a thread that is in the midst of this)
+            else:
+                from aotcuda.runtime import c_types as found  # noqa: PLC0415
+        except (ImportError, TypeError):  # its C half has other names, as that of Python 3.14
+            import ctypes as found  # noqa: PLC0415
         # Types of the two do not mix: of threads that come here at once, all take what the first has found.
         return globals().setdefault(name, found)
