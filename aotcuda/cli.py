@@ -278,7 +278,7 @@ def _build(arguments: argparse.Namespace) -> None:
 def _file(text: str) -> Path:
     """The path of a file that is to be written."""
     path = Path(text)
-    if not path.name or os.path.isdir(path):
+    if not path.name or os.path.isdir(path):  # noqa: PTH112 (pathlib raises where a name is too long)
         message = f"{text!r} is no path of a file"
         raise argparse.ArgumentTypeError(message)
     return path

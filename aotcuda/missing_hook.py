@@ -51,7 +51,8 @@ def table(folder: str) -> str | None:
 
 def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
     """The hooks that a project turns on for wheels, each with its table."""
-    hatch = _table(_table(project, "tool"), "hatch") | project_file.content(os.path.join(folder, "hatch.toml"))  # its keys win
+    own = project_file.content(os.path.join(folder, "hatch.toml"))
+    hatch = _table(project, "tool", "hatch") | own  # its keys win
     build = _table(hatch, "build")
     wheel = _table(_table(_table(build, "targets"), "wheel"), "hooks")
     return {name: f"[tool.hatch.build.hooks.{name}]" for name in _table(build, "hooks")} | {

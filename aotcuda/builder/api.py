@@ -345,7 +345,8 @@ def build_project(
     Raises:
         AotcudaError: As for `build`; nothing has been written.
     """
-    path = project if os.path.isfile(project) else project / project_file.FILE_NAME
+    is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
+    path = project if is_file else project / project_file.FILE_NAME
     try:
         read = project_file.read(path)
     except project_file.UnreadableError as error:

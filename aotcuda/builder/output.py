@@ -77,7 +77,7 @@ def write_bill(path: Path, content: bytes) -> list[Path]:
     Raises:
         BuildError: It cannot be written.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 (pathlib raises where a name is too long)
         replace(path, content)
         return [path]
     return write({path.name: content}, path.parent)

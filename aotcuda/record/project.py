@@ -67,8 +67,9 @@ def find(start: Path) -> Project:
     Raises:
         ConfigError: The pyproject.toml cannot be read, or is not valid TOML.
     """
-    start = Path(os.path.realpath(start))
-    root = next((folder for folder in (start, *start.parents) if os.path.isfile(folder / FILE_NAME)), start)
+    start = Path(os.path.realpath(start))  # pathlib raises for links in a circle
+    folders = (start, *start.parents)
+    root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (likewise)
     return read(root)
 
 

@@ -3,9 +3,9 @@
 A case is a kernel of some overloads, and tuples of arguments that are launched one after the other. Each path has a
 kernel of its own, and objects that are made from the same descriptions: `general` learns nothing, `python` and
 `extension` learn as they do anywhere. All have to launch the same overload with the same bytes after waiting as
-often, or raise the same ArgumentError, and all have to do what the general path does where nothing was launched before. Where an object changes
-from reading to reading, a path has to do what the general one does with an object that is one of its states for good, or
-raise an ArgumentError.
+often, or raise the same ArgumentError, and all have to do what the general path does where nothing was launched
+before. Where an object changes from reading to reading, a path has to do what the general one does with an object that
+is one of its states for good, or raise an ArgumentError.
 """
 
 from __future__ import annotations
@@ -269,10 +269,12 @@ class _Void(ctypes.c_void_p):
 _PLAIN: dict[str, Any] = {
     f"{type(value).__name__} {value}": value
     for value in [
-        True, False, 0, 1, -1, 2, 16, 48, -32, 127, 128, -129, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, -(2**31) - 1, 2**32,
+        True, False, 0, 1, -1, 2, 16, 48, -32, 127, 128, -129, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, -(2**31) - 1,
+        2**32,
         2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64 - 1, 2**64, 0.0, -0.0, 1.0, 0.1, 1.5, 65504.0,
         65520.0, 1e-45, 1e39, 3.4028235e38, 3.4028235677973366e38, 1e308, float("inf"), float("-inf"), float("nan"),
-        1j, 1.5 - 2j, 1e39j, None, "text", "relu", b"bytes", np.bool_(True), np.bool_(False), np.int8(-5), np.uint8(200),
+        1j, 1.5 - 2j, 1e39j, None, "text", "relu",
+        b"bytes", np.bool_(True), np.bool_(False), np.int8(-5), np.uint8(200),
         np.int16(-300), np.uint16(9), np.int32(-7), np.uint32(2**31), np.int64(2**40), np.int64(-1),
         np.uint64(2**63), np.float16(0.5), np.float32(0.1), np.float32(1e38), np.float64(0.1), np.float64(1e300),
         np.longdouble(1.5), np.complex64(1 + 2j), np.complex128(0.5j), np.clongdouble(1j), np.datetime64(5, "ns"),
@@ -353,7 +355,16 @@ _FITTING = {
     "complex": ["complex 1j", "float 1.5", "complex64 (1+2j)", "complex128 0.5j", "int 2", "complex with __complex__"],
     "pointer": ["int 1", "int 256", "void", "null"],
     "datetime": ["int 2", *[name for name in _PLAIN if name.startswith("datetime64")]],
-    "constant": ["int 1", "bool True", "float 1.0", "str relu", "NoneType None", "int 16", "float -0.0", "int 9223372036854775808"],
+    "constant": [
+        "int 1",
+        "bool True",
+        "float 1.0",
+        "str relu",
+        "NoneType None",
+        "int 16",
+        "float -0.0",
+        "int 9223372036854775808",
+    ],
     "struct": ["record", "record", "record", "other record", "packed record"],
     "type": ["class float32", "dtype float32", "class float64", "class float"],
 }
@@ -409,7 +420,18 @@ def _parameter(draw: Any, depth: int = 0) -> Any:
     return "scalar", draw(st.sampled_from(_SCALAR_TYPES))
 
 
-_VARIANT_KINDS = ("elements", "elements", "number", "number", "constant", "constant", "buffer", "promised", "struct", "type")
+_VARIANT_KINDS = (
+    "elements",
+    "elements",
+    "number",
+    "number",
+    "constant",
+    "constant",
+    "buffer",
+    "promised",
+    "struct",
+    "type",
+)
 
 
 @st.composite

@@ -21,10 +21,7 @@ _GAP = rb"(?:[ \t\v\f\r]|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 _DIRECTIVE = rb"(?:^(?:\xef\xbb\xbf)?|\*/)" + _GAP + rb"(?:\#|%:|\?\?=)" + _GAP
 _INCLUDE = re.compile(_DIRECTIVE + rb"include(?:_next)?" + _GAP + rb"""(?:"([^"\n]+)"|<([^>\n]+)>)""", re.MULTILINE)
 _HIDDEN = re.compile(
-    _DIRECTIVE
-    + rb"(?:include_next|include\b"
-    + _GAP
-    + rb"[^\"<\\]|embed\b|import\b)|__has_(?:include|embed)|\?\?/",
+    _DIRECTIVE + rb"(?:include_next|include\b" + _GAP + rb"[^\"<\\]|embed\b|import\b)|__has_(?:include|embed)|\?\?/",
     re.MULTILINE,
 )
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
@@ -79,7 +76,8 @@ class _Search:
 
     def follow(self, text: bytes, folders: list[Path]) -> None:
         """Look for what a text includes."""
-        for quoted, angled in dict.fromkeys(found for reading in _readings(text) for found in _INCLUDE.findall(reading)):
+        includes = [found for reading in _readings(text) for found in _INCLUDE.findall(reading)]
+        for quoted, angled in dict.fromkeys(includes):
             name = (quoted or angled).decode(errors="replace")
             places = [folder / name for folder in folders]
             path = next((path for path in places if path.is_file()), None)

@@ -10,8 +10,8 @@
 # have gives.
 #
 # A parameter that is `exact`, of a kernel that is packaged in place, takes those numbers alone that Numba compiles to
-# its very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are. Beyond int64 a Python
-# int is a uint64: `told_apart` gives it a type of its own, since what the type decides is kept for later launches.
+# its very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are. Beyond int64 a
+# Python int is a uint64: `told_apart` gives it a type of its own, since what types decide is kept for later launches.
 #
 # Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
 # float64 before float32, signed before unsigned).
