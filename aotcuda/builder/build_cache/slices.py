@@ -190,7 +190,8 @@ def _compilers(tree: ast.Module, nodes: Sequence[ast.AST]) -> frozenset[str]:
         for alias in node.names
         if alias.name == "cuda"
     }
-    bound: list[str | None] = [node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    bound: list[str | None] = [node.id for node in names if not isinstance(node.ctx, ast.Load)]
     bound += [node.name for node in nodes if isinstance(node, _BINDING)]
     bound += [node.rest for node in nodes if isinstance(node, ast.MatchMapping)]
     for node in nodes:
