@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 16
+_VERSION = 17
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -222,6 +222,8 @@ def learn(
         _use_cupy()
     if "torch" in families:
         in_use().set_torch_stream(arrays.torch_stream())
+    if "numba" in families:
+        _use_numba({type(arg) for arg, family in zip(args, families, strict=True) if family == "numba"})
     in_use().set_finder(_find_places)
     system.after_fork(in_use().disable)
     driver = library.driver
@@ -303,11 +305,17 @@ def _has_exchange(tensor: object) -> bool:
 
 
 def _find_places(array: object) -> bool:
-    """Let it be found where arrays of CuPy's or PyTorch's have their members; whether to ask again with another one."""
-    if arrays.family(array) == "cupy":
+    """Let it be found where arrays of a library have their members; whether to ask again with another one."""
+    library = arrays.family(array)
+    if library == "cupy":
         from aotcuda.runtime.fast import cupy_layout  # noqa: PLC0415 (only with CuPy)
 
         return not cupy_layout.tell(in_use(), array)
+    if library == "numba":
+        from aotcuda.runtime.fast import numba_layout  # noqa: PLC0415 (only with Numba)
+
+        numba_layout.tell(in_use(), array)
+        return False
     from aotcuda.runtime.fast import torch_layout  # noqa: PLC0415 (only with PyTorch)
 
     return not torch_layout.tell(in_use(), array)
@@ -318,3 +326,11 @@ def _use_cupy() -> None:
     functions = getattr(sys.modules.get("cupy_backends.cuda.stream"), "__pyx_capi__", {})
     in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
     in_use().set_cupy_stream(*in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
+
+
+def _use_numba(kinds: set[type]) -> None:
+    """Say which memory of Numba's has its address in its view, for arrays of these classes."""
+    for owner in map(arrays.numba_owner, kinds):
+        if owner is not None:
+            with _lock:
+                in_use().add_numba_owner(owner)
