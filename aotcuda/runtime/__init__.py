@@ -32,7 +32,7 @@ An import with `load = "first-use"` reads `module` alone; everything else is imp
 #     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
 #     mismatch        the texts of errors: why nothing fits; problems: of one parameter; names: what types are called
 # fast/               the same once more, fast: python writes functions, the package itself tells the C extension what
-#                     it learns; cupy_layout, torch_layout: where arrays have in memory what they tell
+#                     it learns; cupy_layout, numba_layout, torch_layout: where arrays have in memory what they tell
 # images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
 #                     debug_exceptions: what debug kernels raise
 # jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;

@@ -2522,19 +2522,28 @@ static Launcher *at_hand(const Configurations *self, const Written *written) {
     return NULL;
 }
 
-/* The same for one that is written with the same objects; `handle` is that of a stream object, else NULL. */
-static Launcher *at_hand_as_written(const Configurations *self, PyObject *key, const uint64_t *handle) {
-    PyObject *parts[PARTS] = {NULL};
-    Py_ssize_t count = PyTuple_Size(key);
-    for (Py_ssize_t i = 0; i < count && i < PARTS; i++)
-        parts[i] = PyTuple_GetItem(key, i);
-    if (handle)
-        parts[2] = NULL;
-    for (int i = 0; i < MOST_WRITTEN && count <= PARTS; i++)
-        if (self->at_hand[i].found && memcmp(self->at_hand[i].parts, parts, sizeof parts) == 0 &&
-            (parts[2] || self->at_hand[i].written.is_given == (handle != NULL)) &&
-            (!handle || self->at_hand[i].written.stream == *handle))
+/* The objects that a configuration is written with, NULL for what is left out; 0 if they are too few or too many. */
+static int read_parts(PyObject *key, PyObject *parts[PARTS]) {
+    Py_ssize_t count = PyTuple_CheckExact(key) ? PyTuple_Size(key) : 0;
+    if (count < 2 || count > PARTS)
+        return 0;
+    parts[0] = PyTuple_GetItem(key, 0);
+    parts[1] = PyTuple_GetItem(key, 1);
+    parts[2] = count > 2 ? PyTuple_GetItem(key, 2) : NULL;
+    parts[3] = count > 3 ? PyTuple_GetItem(key, 3) : NULL;
+    return 1;
+}
+
+/* The launcher at hand for one that is written with the same objects, but for that of a stream, whose handle is given then. */
+static Launcher *at_hand_as_written(const Configurations *self, PyObject *const parts[PARTS], const uint64_t *handle) {
+    PyObject *stream = handle ? NULL : parts[2];
+    for (int i = 0; i < MOST_WRITTEN; i++) {
+        PyObject *const *kept = self->at_hand[i].parts;
+        const Written *written = &self->at_hand[i].written;
+        if (kept[0] == parts[0] && kept[1] == parts[1] && kept[2] == stream && kept[3] == parts[3] &&
+            (stream || written->is_given == (handle != NULL)) && (!handle || written->stream == *handle))
             return self->at_hand[i].found;
+    }
     return NULL;
 }
 
@@ -2573,9 +2582,9 @@ static PyObject *kept_for_handle(const Configurations *self, PyObject *key, PyOb
 }
 
 /* For a stream object: a launcher like the one for its handle, which keeps the object alive. */
-static PyObject *configurations_held(Configurations *self, PyObject *key, PyObject *stream) {
+static PyObject *configurations_held(Configurations *self, PyObject *key, PyObject *const parts[PARTS]) {
     Written written;
-    PyObject *handle = handle_of(stream), *object, *held = NULL;
+    PyObject *stream = parts[2], *handle = handle_of(stream), *object, *held = NULL;
     if (!handle) {
         if (!PyErr_Occurred())
             PyErr_SetObject(PyExc_KeyError, key);
@@ -2584,7 +2593,7 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, PyObje
     uint64_t number = PyLong_AsUnsignedLongLong(handle);
     int is_plain = !(number == (uint64_t)-1 && PyErr_Occurred()); /* else none of a stream's */
     PyErr_Clear();
-    Launcher *ready = is_plain ? at_hand_as_written(self, key, &number) : NULL;
+    Launcher *ready = is_plain ? at_hand_as_written(self, parts, &number) : NULL;
     if (!ready && is_plain && (is_plain = read_written(key, &written, &object))) {
         written.stream = number;
         ready = at_hand(self, &written);
@@ -2604,14 +2613,12 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, PyObje
 
 static PyObject *configurations_subscript(Configurations *self, PyObject *key) {
     Written written;
-    PyObject *object;
+    PyObject *object, *parts[PARTS];
     int is_plain = 0;
-    if (PyTuple_CheckExact(key)) {
-        Py_ssize_t parts = PyTuple_Size(key);
-        PyObject *stream = parts == 3 || parts == 4 ? PyTuple_GetItem(key, 2) : Py_None;
-        if (stream != Py_None && !PyLong_Check(stream))
-            return configurations_held(self, key, stream);
-        Launcher *ready = at_hand_as_written(self, key, NULL);
+    if (read_parts(key, parts)) {
+        if (parts[2] && parts[2] != Py_None && !PyLong_Check(parts[2]))
+            return configurations_held(self, key, parts);
+        Launcher *ready = at_hand_as_written(self, parts, NULL);
         if (!ready && (is_plain = read_written(key, &written, &object)))
             ready = at_hand(self, &written);
         if (ready)

@@ -77,29 +77,29 @@ def find(kind: type) -> tuple[Any, ...] | None:
 def _members(form: int, number: int, kind: type, names: Sequence[str]) -> Members | None:
     """Where the objects of a class have attributes of these names, which the class itself must not have."""
     version = _number_of(kind, number)
-    if any(name in base.__dict__ for base in kind.__mro__ for name in names):
-        return None
-    if kind.__getattribute__ is not object.__getattribute__ or not _has_row(form, kind):
+    if not _has_row(form, kind) or any(
+        name in base.__dict__ for base in kind.__mro__[:-1] for name in (*names, "__getattribute__")
+    ):
         return None
     probes: list[Any] = [object.__new__(kind) for _ in range(2)]
     kept = [[object() for _ in names] for _ in probes]
     for probe, values in zip(probes, kept, strict=True):
         for name, value in zip(names, values, strict=True):
             object.__setattr__(probe, name, value)
-    rows = [_row(form, probe) for probe in probes]
-    if None in rows:
+    first, second = (_row(form, probe) for probe in probes)
+    if not first or not second:
         return None  # its objects have too many attributes, or they are kept otherwise
-    first, second = rows
     places = [_place(first, value) for value in kept[0]]
-    if None in places or [_word(second + at) for at in places] != [id(value) for value in kept[1]]:
+    found = [at for at in places if at is not None]
+    if len(found) < len(names) or [_word(second + at) for at in found] != [*map(_address, kept[1])]:
         return None
     object.__delattr__(probes[0], names[0])  # what is not there is empty
-    probes[1].__dict__ = {}  # and a dictionary of the user's own is not in the row
-    if _row(form, probes[0]) != first or _word(first + places[0]) or _row(form, probes[1]) is not None:
+    object.__setattr__(probes[1], "__dict__", {})  # and a dictionary of the user's own is not in the row
+    if _row(form, probes[0]) != first or _word(first + found[0]) or _row(form, probes[1]):
         return None
     if not version or _number_of(kind, number) != version:
         return None
-    return kind, version, kind.__basicsize__, b"".join(at.to_bytes(4, "little") for at in places)
+    return kind, version, kind.__basicsize__, b"".join(at.to_bytes(4, "little") for at in found)
 
 
 def _has_row(form: int, kind: type) -> bool:
@@ -108,21 +108,25 @@ def _has_row(form: int, kind: type) -> bool:
     return bool(flags & 1 << 4 and flags & 1 << 14 and (form != _INLINE or flags & 1 << 2))
 
 
-def _row(form: int, thing: object) -> int | None:
-    """The address of an object's row; None if its attributes are kept in a dictionary."""
-    address = id(thing)
+def _row(form: int, thing: object) -> int:
+    """The address of an object's row; 0 if its attributes are kept in a dictionary."""
+    address = _address(thing)
     if form == _POINTED:
-        return _word(address - 32) or None
+        return _word(address - 32)
     if form == _TAGGED:
         word = _word(address - 24)
-        return word + 1 if word & 1 else None
+        return word + 1 if word & 1 else 0
     row = address + type(thing).__basicsize__
-    return row if ctypes.c_uint8.from_address(row + 3).value else None
+    return row if ctypes.c_uint8.from_address(row + 3).value else 0
 
 
 def _place(row: int, value: object) -> int | None:
     """Where a row has an object, in bytes; it is read no further than that."""
-    return next((8 * at for at in range(_MOST + 1) if _word(row + 8 * at) == id(value)), None)
+    return next((at for at in range(0, 8 * _MOST + 8, 8) if _word(row + at) == _address(value)), None)
+
+
+def _address(thing: object) -> int:
+    return ctypes.c_void_p.from_buffer(ctypes.py_object(thing)).value or 0
 
 
 def _word(address: int) -> int:
@@ -131,7 +135,7 @@ def _word(address: int) -> int:
 
 def _number_of(kind: type, place: int) -> int:
     getattr(kind, "any", None)  # it gets its number when it is looked into
-    return ctypes.c_uint32.from_address(id(kind) + place).value
+    return ctypes.c_uint32.from_address(_address(kind) + place).value
 
 
 def _place_of_number() -> int | None:
@@ -143,8 +147,11 @@ def _place_of_number() -> int | None:
     class Probe(Base):
         pass
 
+    classes: Any = type
+
     def read() -> tuple[int, ...]:
-        return (*(ctypes.c_uint32 * (type.__basicsize__ // 4)).from_address(id(Probe)),)
+        text = ctypes.string_at(_address(Probe), classes.__basicsize__ // 4 * 4)
+        return (*memoryview(text).cast("I"),)
 
     def looked_into() -> tuple[int, ...]:
         getattr(Probe, "any", None)
@@ -163,21 +170,21 @@ def _place_of_number() -> int | None:
 
 def _place_of_referent(kind: type) -> int | None:
     """Where a proxy has the address of its object, in bytes: that of None if there is none any more."""
-    things = [object.__new__(kind) for _ in range(2)]
+    things: list[Any] = [object.__new__(kind) for _ in range(2)]
     proxies = [*map(weakref.proxy, things)]
     places = range(16, weakref.ProxyType.__basicsize__, 8)
-    found = [at for at in places if [_word(id(proxy) + at) for proxy in proxies] == [*map(id, things)]]
+    found = [at for at in places if [_word(_address(proxy) + at) for proxy in proxies] == [*map(_address, things)]]
     things.clear()
-    left = [at for at in found if all(_word(id(proxy) + at) == id(None) for proxy in proxies)]
+    left = [at for at in found if all(_word(_address(proxy) + at) == _address(None) for proxy in proxies)]
     return left[0] if len(left) == 1 else None
 
 
 def _place_of_address(pointer: Any) -> int | None:
     """Where an object that holds an address has the address of that, in bytes."""
     probes = [pointer(1 << 40), pointer()]
-    ctypes.c_uint64.from_address(probes[1].getPtr()).value = 3 << 40  # as Numba makes one
+    ctypes.memmove(probes[1].getPtr(), (3 << 40).to_bytes(8, "little"), 8)  # as Numba makes one
     if [*map(int, probes)] != [1 << 40, 3 << 40] or any(_word(probe.getPtr()) != int(probe) for probe in probes):
         return None
     places = range(0, pointer.__basicsize__, 8)
-    found = [at for at in places if all(_word(id(probe) + at) == probe.getPtr() for probe in probes)]
+    found = [at for at in places if all(_word(_address(probe) + at) == probe.getPtr() for probe in probes)]
     return found[0] if len(found) == 1 else None
