@@ -282,7 +282,7 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, data = element(array.dtype), array.stream, array.gpu_data
         if type(data) is numba_owner(type(array)):
-            data = data._view  # noqa: SLF001 (there is no public name)
+            data = data._view  # type: ignore[attr-defined]  # noqa: SLF001 (there is no public name)
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
             _wait(int(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
