@@ -1,7 +1,8 @@
-"""What the run time takes of the operating system that others have not, or have otherwise: all that is Linux's alone.
+"""What the run time takes of the operating system that others have not, or have otherwise: what is Linux's alone.
 
-For another system this is the file to change. There an import works as far as Python has what it needs, and the first
-use of the driver is refused in one line. docs/systems.md says what was run where.
+For another system this is the file to change, and beside it `LIBRARY` and `after_fork` in `aotcuda.runtime.driver`.
+There an import works as far as Python has what it needs, and the first use of the driver is refused in one line.
+docs/systems.md says what was run where.
 """
 
 from __future__ import annotations
@@ -11,11 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
-
-DRIVER = "libcuda.so.1"
-"""The driver's library, as the dynamic linker knows it."""
 
 
 def why_not(what: str) -> str | None:
@@ -26,13 +23,6 @@ def why_not(what: str) -> str | None:
 
 
 if sys.platform == "linux":
-    _after_fork: set[Callable[[], None]] = set()
-
-    def after_fork(function: Callable[[], None]) -> None:
-        """Have `function` called in processes that this one forks: once in each, however often this was asked for."""
-        if function not in _after_fork:  # what Python was told to call cannot be taken back
-            _after_fork.add(function)
-            os.register_at_fork(after_in_child=function)
 
     def read_at(descriptor: int, start: int, size: int) -> bytes:
         """Up to `size` bytes of a file from `start` on, wherever other threads read."""

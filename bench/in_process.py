@@ -209,7 +209,8 @@ def _compile(source: Path, library: Path, *, functions: bool = False) -> Path:
     library.parent.mkdir()
     text = source.read_text(encoding="utf-8")
     if functions:
-        runtime = (_HERE.parent / "aotcuda" / "runtime" / "driver.py").read_text(encoding="utf-8")
+        files = (_HERE.parent / "aotcuda" / "runtime").rglob("*.py")
+        runtime = "".join([file.read_text(encoding="utf-8") for file in files])
         names = {*re.findall(r'"(cu[A-Z]\w+)"', runtime), *re.findall(r"\.(cu[A-Z]\w+)", _BARE_DATA)}
         lines = [f"FORWARD({name}, {int(name.startswith('cuLaunchKernel'))})" for name in sorted(names)]
         text = text.replace("/* @FUNCTIONS@ */", "\n".join(lines))

@@ -47,6 +47,14 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _learnt_at_once() -> Iterator[None]:
+    """Of launches in this process the first is learnt from: tests launch as few times as they can."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aotcuda.runtime.launcher.LEARNT_AT", 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _quiet_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [*os.environ]:

@@ -30,7 +30,7 @@ def main() -> None:
     run(python, "-m", "ruff", "format", "--check", ".")
     say("mypy")
     run(python, "-m", "mypy")
-    # What other systems lack, the run time asks of aotcuda/system.py alone.
+    # What other systems lack, the run time asks of aotcuda/system.py alone, and after forks of the driver.
     run(python, "-m", "mypy", "--platform", "win32", *RUN_TIME)
     say("zizmor")
     run(python.with_name("zizmor"), "--offline", "--quiet", ROOT / ".github")

@@ -1,6 +1,7 @@
 """The run time: load -> choose -> select -> launch, with the standard library alone; docs/design.md draws the ways.
 
 An import with `load = "first-use"` reads `module` alone; everything else is imported by what first needs it.
+What is called `ctypes` here is that package where a program has imported it, else the little of it in `c_types`.
 """
 
 # module              what a generated module calls: `load`, and `Module` with what it exports
@@ -12,11 +13,11 @@ An import with `load = "first-use"` reads `module` alone; everything else is imp
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
 # kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
 # device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
-# loader              which images are launched now: loading and replacing them; those of a wheel
+# loader              which images are launched now, with the overloads of their kernels: loading and replacing them;
+#                     those of a wheel
 # edits               what is launched for sources that were edited; unloading: how images leave the driver
 # origins             where others come from: an editable install's, or those of a tree that was never built;
 #                     source: what a loader asks of any of them
-# loaded              the images that are launched now, with the overloads of their kernels
 # loaded_library      images in the driver, and their kernels on each GPU
 # driver              libcuda; driver_errors: what its errors mean
 # streams             streams of every library, their order; `AOTCUDA_SYNCHRONIZE`: launches that wait
@@ -31,10 +32,32 @@ An import with `load = "first-use"` reads `module` alone; everything else is imp
 #     signature       the signature that arguments ask for, which the JIT fallback compiles
 #     host_arrays     `AOTCUDA_HOST_ARRAYS`: copies for one launch
 #     mismatch        the texts of errors: why nothing fits; problems: of one parameter; names: what types are called
-# fast/               the same once more, fast: python writes functions, the package itself tells the C extension what
-#                     it learns; cupy_layout, numba_layout, torch_layout: where arrays have in memory what they tell
+# fast/               the same once more, fast: python writes functions; the package itself has the extension in C,
+#                     learning tells it what it learns; cupy_layout, numba_layout, torch_layout: where
+#                     arrays have in memory what they tell
 # images/             what only some images need: choice: which one a GPU takes, and why; subset; callbacks;
 #                     debug_exceptions: what debug kernels raise
 # jit/                fallback: what was compiled, and what could not be; compile: from the cache or the builder;
 #                     recipe: what to build from; sources: whether it has changed; cache_key, cache, cache_files,
 #                     cache_lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes as ctypes
+else:
+
+    def __getattr__(name: str) -> object:
+        if name != "ctypes":
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        import sys  # noqa: PLC0415 (once)
+
+        try:
+            if name in sys.modules:
+                import ctypes as found  # noqa: PLC0415 (which waits for a thread that is in the midst of this)
+            else:
+                from aotcuda.runtime import c_types as found  # noqa: PLC0415
+        except (ImportError, TypeError):  # its C half has other names, as that of Python 3.14
+            import ctypes as found  # noqa: PLC0415
+        # Types of the two do not mix: of threads that come here at once, all take what the first has found.
+        return globals().setdefault(name, found)

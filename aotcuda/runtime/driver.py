@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+import sys
 from _thread import RLock
 
 from aotcuda import lazy_errors as errors
-from aotcuda import system
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import CudaError
 
-LIBRARY = system.DRIVER
+LIBRARY = "libcuda.so.1"
+"""As the dynamic linker knows it."""
+
 LOWEST = (12, 0)
 """The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
 
@@ -37,6 +39,7 @@ forked = False
 _lock = RLock()
 _driver: Driver | None = None
 _marks: set[Mark] = set()
+_after_forks: set[Callable[[], None]] = set()
 
 _CELLS = 256
 """Of a mark's `flights`: 16 cells, each with a cache line of its own. The extension counts on it."""
@@ -68,7 +71,6 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuKernelGetFunction": (_out, _pointer),
     "cuKernelGetAttribute": (_out, _int, _pointer, _int),
     "cuKernelSetAttribute": (_int, _int, _pointer, _int),
-    "cuLaunchKernel": (),  # for the extension, which takes its address
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_out, _pointer, _int, _size),
     "cuOccupancyMaxPotentialClusterSize": (_out, _pointer, _out),
     "cuCtxGetStreamPriorityRange": (_out, _out),
@@ -203,7 +205,7 @@ class Driver:
     """
 
     def __init__(self) -> None:
-        if (problem := system.why_not("launches kernels")) is not None:
+        if (problem := _why_not_here()) is not None:
             raise errors.NoDriverError(problem)
         try:
             self._library = ctypes.CDLL(LIBRARY)
@@ -251,20 +253,29 @@ class Driver:
         try:
             function = getattr(self._library, name)
         except AttributeError:
-            message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
-            raise errors.DriverTooOldError(message) from None
+            raise self._lacks(name) from None
         function.restype = _int
         if types:
             function.argtypes = types
         result: Callable[..., int] = function
         return result
 
+    def _lacks(self, name: str) -> Exception:
+        message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
+        return errors.DriverTooOldError(message)
+
     def without_types(self, name: str) -> Callable[..., int]:
         """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
-        function = self.call[name]
-        kind: Any = type(function)
-        made: Callable[..., int] = kind(address(function))
+        kind: Any = type(self.launch)
+        made: Callable[..., int] = kind(self.address(name))
         return made
+
+    def address(self, name: str) -> int:
+        """Where one of its functions is, for who calls it otherwise."""
+        try:
+            return ctypes.addressof(_pointer.in_dll(self._library, name))
+        except ValueError:
+            raise self._lacks(name) from None
 
     def check(self, code: int, problem: str) -> None:
         """Raise a CudaError that begins with `problem` unless `code` means success."""
@@ -343,13 +354,8 @@ def get() -> Driver:
     with _lock:
         if _driver is None:
             _driver = Driver()
-            system.after_fork(_after_fork)
+            after_fork(_after_fork)
         return _driver
-
-
-def address(function: Any) -> int:
-    """Where one of the driver's functions is, for who calls it otherwise."""
-    return ctypes.c_void_p.from_address(ctypes.addressof(function)).value or 0
 
 
 def is_installed() -> bool:
@@ -388,6 +394,23 @@ def retire(mark: Mark) -> None:
     """Empty a mark that `live_mark` gave."""
     mark.retire()
     _marks.discard(mark)
+
+
+def _why_not_here() -> str | None:
+    if sys.platform == "linux":
+        return None
+    from aotcuda import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
+
+    return system.why_not("launches kernels")
+
+
+def after_fork(function: Callable[[], None]) -> None:
+    """Have `function` called in processes that this one forks: once in each, however often this was asked for."""
+    if sys.platform == "linux" and function not in _after_forks:  # what Python was told to call cannot be taken back
+        import os  # noqa: PLC0415 (once)
+
+        _after_forks.add(function)
+        os.register_at_fork(after_in_child=function)
 
 
 def _after_fork() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import CudaError, ForkError, NoDeviceError
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.jit.fallback import Fallback
-    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.source import Source
 
@@ -38,25 +37,27 @@ class Edits:
             found = self._built = self._sources_of(self._outline().whole())
         return found.changed()
 
-    def in_place_of(self, loaded: Loaded) -> tuple[LoadedLibrary, Outline, Sources | None] | None:
+    def in_place_of(
+        self, loaded: LoadedLibrary, compiled_from: Sources | None
+    ) -> tuple[LoadedLibrary, Outline, Sources | None] | None:
         """What is to be launched for the sources as they are now, and the sources where it was compiled for an edit.
 
-        None if that is what is loaded.
+        None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
 
         Raises:
             StaleBuildError: The sources were edited, and the JIT fallback may not or cannot compile them.
         """
         changed = self.changed()
         if changed is None:
-            if loaded.sources is None:
+            if compiled_from is None:
                 return None
             library = self._aside or self._source.load(self._fallback)  # the edit was taken back
             self._fallback().forget()
             self._aside = None
             return library, self._outline(), None
-        if loaded.sources is None:
-            self._aside = loaded.library
-        elif loaded.sources.changed() is None:
+        if compiled_from is None:
+            self._aside = loaded
+        elif compiled_from.changed() is None:
             return None
         message = f"{self._source.name} was built before {changed}; build it again: pip install -e ."
         driver = drivers.get()

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.launcher import Launcher
-    from aotcuda.runtime.loaded import Loaded
-    from aotcuda.runtime.loader import Loader
+    from aotcuda.runtime.loader import Loaded, Loader
 
     class Kernel(Protocol):
         """What is launched: a kernel by its name, which configurations index; `aotcuda.runtime.kernel` has it."""

@@ -7,9 +7,8 @@ The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Executi
 from __future__ import annotations
 
 from aotcuda.errors import LaunchError
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes, occupancy
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import occupancy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

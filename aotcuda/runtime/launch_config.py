@@ -9,7 +9,7 @@ from __future__ import annotations
 from _operator import le
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

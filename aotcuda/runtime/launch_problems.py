@@ -6,7 +6,7 @@ A launch that succeeds on a machine with one GPU, of a module without callbacks,
 from __future__ import annotations
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import parameters
 

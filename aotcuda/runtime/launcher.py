@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.loaded_library import again
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from aotcuda.runtime.fast import Records
     from aotcuda.runtime.fast.python import Bind, FastPath
     from aotcuda.runtime.launch_config import Configuration, Dimensions
-    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import DeviceKernel
-    from aotcuda.runtime.loader import Loader
+    from aotcuda.runtime.loader import Loaded, Loader
 
 _MOST_KEPT = 64
+LEARNT_AT = 2
+"""Which launch with arguments of some kind is the first that is learnt from: many kernels are launched only once."""
 
 
 class Launcher:
@@ -147,7 +148,9 @@ class Launcher:
 
         `overload` was selected for `args`. Nothing is learnt from arguments that no selection has accepted.
         """
-        if not self._loader.asks and group.is_of(overload):
+        if self._loader.asks or not group.is_of(overload):
+            return
+        if group.count() >= LEARNT_AT:
             self._learn(loaded, group, args)
 
     def submit(self, loaded: Loaded, selection: Selection) -> None:
@@ -286,9 +289,9 @@ class Launcher:
         if kernels is None:
             return
         if self._records is not None and not any(map(self._is_for_python, kernels)):
-            from aotcuda.runtime import fast as extension  # noqa: PLC0415 (after the first launch)
+            from aotcuda.runtime.fast import learning  # noqa: PLC0415 (many kernels are launched once)
 
-            if extension.learn(self._records, library, group, kernels, args, self.shared):
+            if learning.learn(self._records, library, group, kernels, args, self.shared):
                 return
         factory = loaded.learn_fast_path(group, args, given=self.stream is not None)
         if factory is not None:

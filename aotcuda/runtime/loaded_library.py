@@ -12,7 +12,7 @@ from _thread import RLock
 
 from aotcuda import lazy_errors as errors
 from aotcuda import manifest as manifests
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ import struct
 from _thread import RLock
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import parameters
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.overloads import Selection
-    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import DeviceKernel
-    from aotcuda.runtime.loader import Loader
+    from aotcuda.runtime.loader import Loaded, Loader
 
 NOWHERE = -1
 """The number of a launch that was traced where nothing can be launched: its program can be compiled, and not run."""
@@ -164,14 +163,14 @@ def _noted(module: Any, loaded: Loaded, described: tuple[Any, ...]) -> tuple[int
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
     identity = crc32(repr((loaded.outline.head["files"], where, symbol, dimensions, packed, holes)).encode())
-    call: dict[str, Any] = loaded.library.driver.call
+    driver = loaded.library.driver
     mark = loaded.live
     with _lock:
         key = mark, described
         number = _numbers.get(key)
         if number is None:
             functions = ("cuLaunchKernel", "cuStreamGetCtx", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-            addresses = [drivers.address(call[each]) for each in functions]
+            addresses = [driver.address(each) for each in functions]
             cells = ctypes.addressof(mark.flights), ctypes.addressof(mark.retired)
             number = _numbers[key] = module.xla_prepare(
                 where, identity, *addresses, kernel, dimensions, *cells, *counts, packed, holes, starts

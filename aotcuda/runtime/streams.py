@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False

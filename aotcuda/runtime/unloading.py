@@ -11,11 +11,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import LoadedLibrary
 
-    Leaving = tuple[list[LoadedLibrary], list[Loaded]]
-    """Images that are to go together, and those that had launches of them."""
+    Leaving = tuple[list[LoadedLibrary], list[Callable[[], bool]]]
+    """Images that are to go together, and who is asked whether launches of them have ended."""
 
 _PATIENCE = 100
 """Milliseconds that an unload waits for launches of other threads."""
@@ -30,8 +29,8 @@ def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None
     """
     error: Exception | None = None
     while leaving:
-        libraries, users = item = leaving.pop(0)
-        if not all([each.is_idle() for each in libraries] + [each.is_idle() for each in users]):
+        libraries, are_over = item = leaving.pop(0)
+        if not all([each.is_idle() for each in libraries] + [is_over() for is_over in are_over]):
             staying.append(item)
             continue
         for library in libraries:

@@ -197,7 +197,7 @@ def test_nothing_of_the_compiler_is_imported_for_a_launch(cuda, k) -> None:
     assert (
         cuda.run(f"""
 import sys
-import aotcuda.runtime.c_types
+import aotcuda.runtime.driver
 from cutilekernels import kernels
 
 class Array:

@@ -169,7 +169,7 @@ def sections_of(image: bytes) -> dict[str, bytes]:
 
 ARRAY = """
 import sys
-import aotcuda.runtime.c_types
+import aotcuda.runtime.driver
 from tritonkernels import kernels
 
 class Array:

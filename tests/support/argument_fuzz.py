@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from aotcuda import manifest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
+from aotcuda.runtime import launcher
 from aotcuda.runtime.arguments import views
 from aotcuda.runtime.fast import numba_layout
 from aotcuda.runtime.kernel import Kernel
@@ -176,8 +177,9 @@ _submitted = [0]
 
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
-    """Lets the general path's kernel learn nothing, and counts what goes that way."""
+    """Lets the general path's kernel learn nothing, the others from the first launch, and counts what goes that way."""
     settle, submit, found = Launcher.settle, Launcher.submit, [*fast_extension._found]
+    learnt_at, launcher.LEARNT_AT = launcher.LEARNT_AT, 1
 
     def settle_some(self: Any, *args: Any) -> None:
         if _learning[0]:
@@ -194,6 +196,7 @@ def patched() -> Iterator[None]:
             yield
     finally:
         Launcher.settle, Launcher.submit = settle, submit  # type: ignore[method-assign]
+        launcher.LEARNT_AT = learnt_at
         fast_extension._found[:] = found
 
 

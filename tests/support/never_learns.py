@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import fast as extension
 from aotcuda.runtime import launcher
+from aotcuda.runtime.fast import learning
 
 
 def pytest_configure() -> None:
-    extension.learn = lambda *_args: False
+    learning.learn = lambda *_args: False
     launcher.Launcher._learn = lambda *_args: None  # type: ignore[method-assign]

@@ -7,11 +7,10 @@ import ctypes
 
 import pytest
 
-from aotcuda.runtime import c_types
 from support import manifests
 from support.manifests import kernel
 
-TYPES = [name for name in c_types._NAMES if name.startswith("c_")]
+TYPES = ["c_char", "c_char_p", "c_int", "c_size_t", "c_uint", "c_uint64", "c_void_p"]
 FALLS_BACK = not hasattr(_ctypes, "POINTER")  # as from Python 3.14 on
 ARRAY = """
 class Array:
@@ -36,9 +35,42 @@ def packaged(cuda):
 
 def test_where_ctypes_was_imported_they_are_its_own(packaged):
     """In a process of its own: which of the two is imported first in this one, the tests before this one decide."""
-    code = "import ctypes\nfrom aotcuda.runtime import c_types\n"
-    same = "print(all(getattr(c_types, name) is getattr(ctypes, name) for name in c_types._NAMES))"
-    assert packaged.run(code + same) == "True\n"
+    code = "import ctypes, sys\nfrom aotcuda import runtime\nown = 'aotcuda.runtime.c_types'\n"
+    assert packaged.run(f"{code}print(runtime.ctypes is ctypes, own in sys.modules)") == "True False\n"
+
+
+def test_whoever_asks_first_has_decided_for_all(packaged):
+    """Types of the two do not mix."""
+    code = "from aotcuda import runtime\nfirst = runtime.ctypes\nimport ctypes\n"
+    code += f"from aotcuda.runtime import driver\n{LAUNCH}\n"
+    assert packaged.run(f"{code}print(driver.ctypes is first is runtime.ctypes)") == "True\n"
+    assert len(packaged.launches()) == 3
+
+
+def test_of_threads_that_ask_at_once_all_get_the_same(packaged):
+    """One is held up in the midst of it, while the other imports ctypes itself."""
+    code = """
+import builtins, threading
+from aotcuda import runtime
+plain, entered, go_on = builtins.__import__, threading.Event(), threading.Event()
+def slow(name, namespace=None, locals=None, names=(), level=0):
+    found = plain(name, namespace, locals, names, level)
+    if names and "c_types" in names:
+        entered.set()
+        go_on.wait(10)
+    return found
+builtins.__import__ = slow
+got = []
+thread = threading.Thread(target=lambda: got.append(runtime.ctypes))
+thread.start()
+entered.wait(10)
+import ctypes
+got.append(runtime.ctypes)
+go_on.set()
+thread.join()
+print(got[0] is got[1] is runtime.ctypes)
+"""
+    assert packaged.run(code if not FALLS_BACK else "print(True)") == "True\n"
 
 
 def test_without_it_a_launch_does_not_import_it_and_is_the_same(packaged):
@@ -51,7 +83,7 @@ def test_without_it_a_launch_does_not_import_it_and_is_the_same(packaged):
 
 def test_without_it_they_are_of_the_same_sizes_and_the_libraries_functions_answer(packaged):
     shown = packaged.run(
-        "import sys\nfrom aotcuda.runtime import c_types\nfrom _ctypes import sizeof\n"
+        "import sys\nfrom aotcuda.runtime import ctypes as c_types\nfrom _ctypes import sizeof\n"
         f"print([sizeof(getattr(c_types, name)) for name in {TYPES!r}])\n"
         "class Pair(c_types.Structure):\n    _fields_ = [('a', c_types.c_char * 3), ('b', c_types.c_void_p)]\n"
         "pair = Pair(b'xy', 7)\nprint(sizeof(Pair), pair.a, pair.b, c_types.pointer(pair).contents.b)\n"

@@ -18,7 +18,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays, parameters
-from aotcuda.runtime.fast import cupy_layout, numba_layout, torch_layout
+from aotcuda.runtime.fast import cupy_layout, learning, numba_layout, torch_layout
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
@@ -86,7 +86,7 @@ class TestWhatTheExtensionIsTaught:
 
         def teach(parameter, arg, code=None):
             plan = extension_module.Plan(64, (parameter,))
-            codes = bytes([extension._kind(arg) if code is None else code])
+            codes = bytes([learning._kind(arg) if code is None else code])
             rest = ([True], -1, 0, 0, 0, 0, (0,) * 6, 0, (1,) * 8, arrays.element)
             return extension_module.Records().learn((arg,), codes, ((plan, 1),), *rest)
 
@@ -627,7 +627,7 @@ def test_the_memory_of_cupys_arrays_is_looked_at_when_one_has_any(monkeypatch):
 
 
 def test_a_subclass_that_makes_others_of_what_is_read_is_asked():
-    assert {*cupy_layout.READ} < {*extension._READ_BY_LAYOUT}
+    assert {*cupy_layout.READ} < {*learning._READ_BY_LAYOUT}
 
 
 def test_words_of_what_is_no_array_are_refused(extension_module):

@@ -25,11 +25,11 @@ HEAVY = [
     "threading",
 ]
 FALLS_BACK = not hasattr(_ctypes, "POINTER")  # to ctypes, as from Python 3.14 on
-LAUNCH = """
+ARRAY = """
 class Array:
     __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
-mypkg.kernels.k[1, 32](2.0, Array())
 """
+LAUNCH = f"{ARRAY}mypkg.kernels.k[1, 32](2.0, Array())\n"
 
 
 @pytest.fixture
@@ -63,18 +63,15 @@ FIRST_LAUNCH = {
     "aotcuda.runtime.arguments.overloads",
     "aotcuda.runtime.arguments.parameters",
     "aotcuda.runtime.arguments.scalars",
-    "aotcuda.runtime.arguments.views",
     "aotcuda.runtime.c_types",
     "aotcuda.runtime.driver",
     "aotcuda.runtime.fast",
     "aotcuda.runtime.kernel",
     "aotcuda.runtime.launch_config",
     "aotcuda.runtime.launcher",
-    "aotcuda.runtime.loaded",
     "aotcuda.runtime.loaded_library",
     "aotcuda.runtime.loader",
     "aotcuda.runtime.module",
-    "aotcuda.system",
 }
 """What the first launch of a plain kernel imports of aotcuda, whichever its fast path: each more costs it 0.1 ms."""
 
@@ -85,12 +82,42 @@ def test_a_first_launch_imports_these_modules_and_no_more(packaged, load, extens
     cuda = packaged(load)
     code = f"import mypkg.kernels\n{LAUNCH}"
     found = imported(cuda, code, AOTCUDA_EXTENSION=extension)
-    in_python = {"aotcuda.runtime.fast.python", "aotcuda.runtime.stream_objects"}
-    path = in_python if extension == "0" else {"aotcuda.runtime.fast._launch"}
+    path = {"aotcuda.runtime.stream_objects" if extension == "0" else "aotcuda.runtime.fast._launch"}
     assert {name for name in found if name.startswith("aotcuda")} == FIRST_LAUNCH | path
     # Of the standard library only what is in C, and `__future__`; from Python 3.14 on ctypes, too.
     others = found - imported(cuda, "import ctypes") if FALLS_BACK else found
     assert [name for name in others if not name.startswith(("_", "aotcuda", "mypkg"))] == []
+
+
+@pytest.mark.parametrize("extension", ["0", "1"])
+@pytest.mark.parametrize("launched", ["k[1, 32]", "k.forall(8, 32)"])
+def test_what_is_launched_once_is_not_learnt_and_what_is_launched_again_is(packaged, extension, launched):
+    """However many kernels a program launches once, none of them pays for launches that never come."""
+    cuda = packaged("first-use")
+    code = f"""
+import sys
+from aotcuda.runtime import launcher
+general, learnt = [], []
+submit, learn = launcher.Launcher.submit, launcher.Launcher._learn
+def submitted(self, *args):
+    general.append(self)
+    submit(self, *args)
+def noted(self, *args):
+    learnt.append(len(general))
+    learn(self, *args)
+launcher.Launcher.submit, launcher.Launcher._learn = submitted, noted
+import mypkg.kernels
+{ARRAY}
+seen = []
+for _ in range(5):
+    mypkg.kernels.{launched}(2.0, Array())
+    imported = [name for name in ("learning", "python") if f"aotcuda.runtime.fast.{{name}}" in sys.modules]
+    seen.append((len(general), len(learnt), len(imported)))
+print(seen)
+"""
+    assert cuda.run(code, AOTCUDA_EXTENSION=extension) == f"{[(1, 0, 0), *[(2, 1, 1)] * 4]}\n"
+    first, *others = cuda.launches()
+    assert others == [first] * 4
 
 
 @pytest.mark.parametrize("load", ["import", "first-use"])
@@ -126,7 +153,12 @@ def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_
     found = imported(cuda, "import mypkg.kernels")
     launches = {"launcher", "kernel", "launch_config", "fast", "arguments"}
     assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
-    assert {"aotcuda.manifest", "aotcuda.runtime.loader", "aotcuda.runtime.loaded", "aotcuda.runtime.driver"} <= found
+    assert {
+        "aotcuda.manifest",
+        "aotcuda.runtime.loader",
+        "aotcuda.runtime.loaded_library",
+        "aotcuda.runtime.driver",
+    } <= found
 
 
 def test_an_import_that_loads_makes_no_error_of_a_driver_that_is_missing(packaged):

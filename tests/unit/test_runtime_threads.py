@@ -21,9 +21,10 @@ import numpy as np
 import pytest
 
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime import loaded as loaded_module
+from aotcuda.runtime import loader as loaded_module
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.fast import learning as extension_learning
 from support import threads
 from support.manifests import kernel
 
@@ -313,7 +314,7 @@ def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_mod
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     plain = cuda.array(np.zeros(9, "<f4"))
     learning = []
-    learn = extension.learn
+    learn = extension_learning.learn
 
     def noted(records, library, group, kernels, args, shared):
         learning.append(args)
@@ -327,7 +328,7 @@ def test_what_others_learn_while_an_argument_is_read_is_kept(cuda, extension_mod
                 at_once(lambda: [k[2, 1](plain) for _ in range(2)])
             return self.interface
 
-    monkeypatch.setattr(extension, "learn", noted)
+    monkeypatch.setattr(extension_learning, "learn", noted)
     interrupted = Interrupted(plain.address, np.zeros(9, "<f4"))
     k[1, 1](interrupted)
     assert len(learning) == 3
@@ -373,7 +374,7 @@ def test_launches_wait_for_other_streams_while_others_learn(cuda, path, monkeypa
 
     def learn():
         if path == "extension":
-            extension._use_cupy()  # what matters here of all that learning does
+            extension_learning._use_cupy()  # what matters here of all that learning does
         else:
             k[1, 1, 77](0, type("ndarray", (Streamed.ndarray,), {})(plain))
 

@@ -48,7 +48,7 @@ def test_what_is_to_be_called_after_forks_is_noted_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "register_at_fork", lambda *, after_in_child: noted.append(after_in_child))
     here = [].clear
     for _ in range(3):
-        system.after_fork(here)
+        driver.after_fork(here)
     assert noted == [here]
 
 

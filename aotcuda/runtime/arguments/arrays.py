@@ -5,7 +5,8 @@
 # must happen before or be kept alive until the launch goes into `pending`: a stream that the data is on, as a
 # `aotcuda.runtime.streams.Ready`, or a DLPack capsule.
 #
-# What any array may say of itself is held to the rules of `aotcuda.runtime.arguments.views`.
+# What any array may say of itself is held to the rules of `aotcuda.runtime.arguments.views`, which has the few to look
+# into whose elements, shape or strides are not of the plainest.
 #
 # CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch,
 # and bfloat16 tensors and those that require gradients have none. Everything else is read through
@@ -23,7 +24,6 @@ from __future__ import annotations
 import sys
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime.arguments.views import canonical, number, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,9 +51,13 @@ TORCH = {
     "torch.complex64": "<c8",
     "torch.complex128": "<c16",
 }
+_PLAIN = {name: (name, 2 if name == "bfloat16" else int(name[2:])) for name in TORCH.values()}
+"""Type strings as they are written here, each with the bytes of an element."""
+
 _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.devicearray")
 """Where the class `DeviceNDArray` is whose attributes are known; its subclasses' memory may be another."""
 
+_MOST_DIMENSIONS = 64  # as there
 _torch_types: dict[object, str] = {}  # torch.dtype -> type string, filled as they are met
 _families: dict[type, str] = {}  # likewise; "" for types that are no arrays
 _MOST_FAMILIES = 256  # programs that make classes as they go must not fill the memory
@@ -150,7 +154,8 @@ def identity(array: Any) -> tuple[object, int] | None:
 def element(name: Any) -> str:
     """The type string, byte order as NumPy writes it, of what `identity` gives; or of DLPack's code and bits."""
     if isinstance(name, str):
-        return canonical(name)
+        known = _PLAIN.get(name)
+        return known[0] if known is not None else _views().canonical(name)
     if isinstance(name, tuple):
         text: str = _dlpack().typestr(*name)
         return text
@@ -163,6 +168,12 @@ def element(name: Any) -> str:
     from aotcuda.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
 
     return structured(typestr, name.descr)
+
+
+def item_bytes(typestr: str) -> int:
+    """Bytes of one element, as `views.item_bytes` has it."""
+    known = _PLAIN.get(typestr)
+    return known[1] if known is not None else _views().item_bytes(typestr)
 
 
 def current_stream(args: Iterable[object], device: int | None) -> int:
@@ -244,14 +255,14 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         message = "has a mask, which no kernel sees; pass the array without it"
         raise errors.UnreadableError(message)
     if ready is not None:
-        handle = number(ready, "stream")
+        handle: int = ready if type(ready) is int else _views().number(ready, "stream")
         if not 0 <= handle < 1 << 64:
             message = f"is on stream {errors.shown(handle)}, which is no handle"
             raise errors.UnreadableError(message)
         _wait(handle, pending, stream, mutual=True)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
-    return view(typestr, address, shape, strides, readonly=bool(readonly))
+    return _view(typestr, address, shape, strides, readonly=bool(readonly))
 
 
 def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
@@ -259,7 +270,7 @@ def _read_cupy(array: Any, pending: list[object], stream: int) -> View | None:
     if cupy_says_stream():
         _wait(cupy_stream()().ptr, pending, stream, mutual=True)
     strides = None if array._c_contiguous else array.strides  # noqa: SLF001 (flags makes an object for each question)
-    return view(element(name), array.data.ptr, array.shape, strides, readonly=False)
+    return _view(element(name), array.data.ptr, array.shape, strides, readonly=False)
 
 
 def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
@@ -275,7 +286,7 @@ def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
     if not tensor.is_contiguous():
         itemsize = tensor.element_size()
         strides = tuple([step * itemsize for step in tensor.stride()])
-    return view(name, tensor.data_ptr(), tensor.shape, strides, readonly=False)
+    return _view(name, tensor.data_ptr(), tuple(tensor.shape), strides, readonly=False)
 
 
 def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
@@ -286,7 +297,7 @@ def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
             _wait(int(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
-        return view(name, int(data.device_pointer), array.shape, array.strides, readonly=False)
+        return _view(name, int(data.device_pointer), array.shape, array.strides, readonly=False)
     except (AttributeError, TypeError):  # another version's, made otherwise
         return _read_interface(array, pending, stream)
 
@@ -299,6 +310,28 @@ def numba_owner(kind: type) -> type | None:
     driver = sys.modules.get(f"{kind.__module__.rpartition('.')[0]}.driver")
     found: type | None = getattr(driver, "OwnedPointer", None)
     return found
+
+
+def _view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:
+    """What `views.view` gives; it is asked where a glance does not tell that all of its rules hold."""
+    known = _PLAIN.get(typestr)
+    if known is not None and strides is None and type(shape) is tuple and len(shape) <= _MOST_DIMENSIONS:
+        typestr, size = known
+        for extent in shape:
+            if type(extent) is not int or extent < 0:
+                break
+            size *= extent or 1
+        else:
+            if size < 1 << 63 and type(address) is int and 0 <= address < 1 << 64:
+                return typestr, address, shape, None, readonly
+    found: View = _views().view(typestr, address, shape, strides, readonly=readonly)
+    return found
+
+
+def _views() -> Any:
+    from aotcuda.runtime.arguments import views  # noqa: PLC0415 (most arrays are contiguous)
+
+    return views
 
 
 def _dlpack() -> Any:

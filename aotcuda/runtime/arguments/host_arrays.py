@@ -10,7 +10,7 @@ import os
 import sys
 
 from aotcuda.errors import ConfigError, HostArrayWarning
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False

@@ -28,8 +28,7 @@ from __future__ import annotations
 import _struct as struct
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import arguments
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import arguments, ctypes
 from aotcuda.runtime.arguments import arrays, parameters
 
 TYPE_CHECKING = False
@@ -174,11 +173,17 @@ class Group:
         live: As `OverloadTable.live`, of the loaded images that the overloads are of.
     """
 
-    __slots__ = ("live", "overloads")
+    __slots__ = ("_launches", "live", "overloads")
 
     def __init__(self, overloads: list[PackedOverload], live: Mark) -> None:
         self.overloads = overloads
         self.live = live
+        self._launches = 0
+
+    def count(self) -> int:
+        """Count one more launch that went the general way; how many there were."""
+        self._launches += 1  # of threads that count at once, one may be missed
+        return self._launches
 
     def is_only(self, overload: PackedOverload) -> bool:
         """Whether `overload` is all that is in the group."""

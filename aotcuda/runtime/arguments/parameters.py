@@ -15,7 +15,7 @@ import _struct as struct
 from _operator import itemgetter
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime.arguments import arrays, scalars, views
+from aotcuda.runtime.arguments import arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,11 +99,13 @@ class Array:
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
-        writable, itemsize = not parameter.get("readonly", False), views.item_bytes(parameter["dtype"])
+        writable, itemsize = not parameter.get("readonly", False), arrays.item_bytes(dtype)
         counts_elements = in_elements(parameter)
         names = _names(ndim)
         pick = _picker([names.index(word) for word in (*parameter["words"], *sizes(parameter))])
         is_line = ndim == 1 and layout != "A"
+        if not is_line:
+            from aotcuda.runtime.arguments import views  # noqa: PLC0415 (many kernels take nothing else)
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
         first = -len(parameter.get("sizes", ()))
 
@@ -174,7 +176,7 @@ class Array:
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
         words = bytes(map(word_code, parameter["words"]))
-        itemsize = views.item_bytes(dtype)
+        itemsize = arrays.item_bytes(dtype)
         layout, ndim = parameter["layout"], parameter["ndim"]
         divisor = parameter.get("divisor", 1)
         return (

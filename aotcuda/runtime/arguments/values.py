@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from aotcuda.dtypes import structured
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime.arguments import scalars
 
 TYPE_CHECKING = False

@@ -17,7 +17,7 @@ the slot is taken: who unloads empties `live` first, and then waits for the slot
 from __future__ import annotations
 
 from aotcuda import lazy_errors as errors
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ import atexit
 from _thread import RLock
 
 from aotcuda.errors import CallbackError, DependencyError, text_of
-from aotcuda.runtime import c_types as ctypes
+from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False

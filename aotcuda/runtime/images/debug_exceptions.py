@@ -10,8 +10,7 @@ from __future__ import annotations
 import builtins
 
 from aotcuda.errors import DeviceError
-from aotcuda.runtime import c_types as ctypes
-from aotcuda.runtime import streams
+from aotcuda.runtime import ctypes, streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,57 @@
+"""What a glance at an array gives, and what the rules in full give: the same, or the same error."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from aotcuda.errors import UnreadableError
+from aotcuda.runtime.arguments import arrays, views
+
+
+class Text(str):
+    """Equal to a type string, and another object."""
+
+    __slots__ = ()
+
+
+class Number(int):
+    """Equal to an int, and an object of another type."""
+
+
+NUMBERS = st.sampled_from([0, 1, 2, 3, 7, 2**16, 2**31, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -1, -8])
+LIKE_NUMBERS = st.one_of(NUMBERS, NUMBERS.map(Number), st.booleans(), st.sampled_from([None, 1.0, "3"]))
+TYPES = st.sampled_from([*arrays.TORCH.values(), "=f4", "<f1", "|u2", ">f4", "<U3", "|V8", "f4", "", "|S3", "=i1"])
+SHAPES = st.lists(LIKE_NUMBERS, max_size=4).map(tuple) | st.sampled_from([None, [3], (1,) * 64, (1,) * 65, 3])
+STRIDES = st.none() | st.lists(LIKE_NUMBERS, max_size=4).map(tuple) | st.just([4])
+
+
+def outcome(function, *args, **named) -> object:
+    try:
+        typestr, *rest = function(*args, **named)
+    except UnreadableError as error:
+        return str(error)
+    return typestr, [type(item) for item in rest], rest
+
+
+@given(TYPES | TYPES.map(Text), LIKE_NUMBERS, SHAPES, STRIDES)
+@example("<f4", 2**64 - 1, (2**61 - 1,), None)
+@example("<f4", 2**64, (3,), None)
+@example("<f4", 0, (2**61,), None)
+@example("<f4", True, (3,), None)
+@example(Text("<f4"), 4096, (Number(3),), None)
+@settings(max_examples=1000)
+def test_a_glance_gives_what_the_rules_give(typestr: str, address: object, shape: object, strides: object) -> None:
+    interface = {"typestr": typestr, "data": (address, False), "shape": shape, "strides": strides, "version": 3}
+    array = SimpleNamespace(__cuda_array_interface__=interface)
+    read = arrays.reader(array)
+    found = outcome(read, array, [], 0)
+    assert found == outcome(views.view, typestr, address, shape, strides, readonly=False)
+
+
+@given(TYPES | TYPES.map(Text))
+def test_so_do_elements(typestr: str) -> None:
+    assert arrays.item_bytes(typestr) == views.item_bytes(typestr)
+    assert arrays.element(typestr) == views.canonical(typestr)
