@@ -142,7 +142,8 @@ def again(data: bytes, name: str) -> bytes:
     """The machine code in a fatbin, packed as wheels of CUDA 13 are."""
     entries = [entry for entry in fatbin.read(data, name) if entry.kind == "sass"]
     found = [Image(parse(entry.arch), entry.content, (13, 0), (13, 0)) for entry in entries]
-    return nvfatbin.joined([pack() for pack in nvfatbin.packing(found, name)])
+    given = nvfatbin.options(image.cuda for image in found)
+    return nvfatbin.joined([nvfatbin.packed(name, given, image.target, image.data) for image in found])
 
 
 if __name__ == "__main__":

@@ -160,8 +160,11 @@ def remove(files: Files, key: str) -> None:
         os.rename(files.path(key), os.path.join(aside, "removed"))
 
 
-def trim(files: Files, cap: int, spare: str = "") -> None:
-    """Remove what was not used for longest until the entries take `cap` bytes at most; the entry `spare` stays."""
+def trim(files: Files, cap: int, spare: str = "") -> int:
+    """Remove what was not used for longest until the entries take `cap` bytes at most; the entry `spare` stays.
+
+    Returns the bytes that they take then.
+    """
     found = sorted(_sizes(files), key=lambda entry: (entry.key == spare, entry.used))
     total = sum(entry.bytes for entry in found)
     for entry in found:
@@ -170,6 +173,7 @@ def trim(files: Files, cap: int, spare: str = "") -> None:
         remove(files, entry.key)
         total -= entry.bytes
     _sweep(files)
+    return total
 
 
 def entries(files: Files) -> list[Entry]:

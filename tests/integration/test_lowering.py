@@ -87,6 +87,72 @@ def test_code_is_the_same_as_that_of_each_target_by_itself(front_end: str, name:
     assert found["differ"] == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("features", "devicefunctions"),
+        *(
+            pytest.param(name, marks=pytest.mark.matrix)
+            for name in ("foreign", "mixed", "debug", "lineinfo", "gpufeatures", "bench")
+        ),
+    ],
+)
+@pytest.mark.front_end(front_ends.NUMBA)
+def test_code_is_the_same_in_a_process_that_has_compiled_others(front_end: str, name: str, tmp_path: Path) -> None:
+    found = lowered(project(name, front_end, tmp_path / "project"), "rows", front_end, AOTCUDA_ARCH="sm_75;sm_120")
+    assert found["differ"] == []
+    assert sum(found["rows"]) > 0
+
+
+ROW = """
+import math
+from numba import cuda, float32
+
+@cuda.jit(device=True)
+def helper(x):
+    return x * 2
+
+@cuda.jit
+def a(x):
+    x[0] = math.sin(x[1])
+
+@cuda.jit
+def b(x):
+    tile = cuda.shared.array(32, dtype=float32)
+    tile[cuda.threadIdx.x] = x[0]
+    cuda.syncthreads()
+    x[0] = tile[0]
+
+@cuda.jit
+def c(x):
+    x[0] = helper(x[1])
+
+@cuda.jit
+def d(x):
+    other = cuda.shared.array(64, dtype=float32)
+    other[cuda.threadIdx.x] = x[0]
+    cuda.syncthreads()
+    x[0] = other[0]
+
+@cuda.jit
+def e(x):
+    x[0] = helper(x[1]) + 1
+"""
+
+
+@pytest.mark.front_end(front_ends.NUMBA)
+def test_a_helper_ends_a_row(front_end: str, tmp_path: Path) -> None:
+    table = "\n".join(f'kernels.{name} = "void(float32[::1])"' for name in "abcde")
+    made = projects.write(tmp_path / "project", ROW, module=table)
+    assert lowered(made, "rows", front_end) == {"rows": [3, 2, 1, 2, 2], "differ": []}
+
+
+def test_whoever_extends_the_compiler_ends_each_row(asking: Path) -> None:
+    found = lowered(asking, "rows", front_ends.NUMBA, AOTCUDA_ARCH="sm_75;sm_120")
+    assert found["differ"] == []
+    assert set(found["rows"]) == {1}
+
+
 SOURCE = '''
 import math
 from numba import cuda, float32, float64, int32

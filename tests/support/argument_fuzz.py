@@ -27,6 +27,7 @@ from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
 from aotcuda.runtime import launcher
 from aotcuda.runtime.arguments import views
+from aotcuda.runtime.fast import numba_layout
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launcher import Launcher
 from aotcuda.runtime.loader import Loader
@@ -101,6 +102,7 @@ class Fuzz:
         library.fake_last.restype = ctypes.c_void_p
         self._last = _Last.from_address(library.fake_last())
         self._extension = extension
+        self._says_places = False
         self._submitted = 0
         self.taken: dict[str, dict[str, int]] = {path: dict.fromkeys(PATHS, 0) for path in PATHS}
         self.errors = self.tuples = 0
@@ -108,6 +110,11 @@ class Fuzz:
     def run(self, case: Case) -> None:
         """Raise DifferenceError if the paths differ in a case."""
         libraries.CURRENT.update(cupy=case.cupy, torch=case.torch)
+        if not self._says_places:  # in a program it is looked for after some launches
+            self._says_places = True
+            found = numba_layout.find(type(libraries.make(Array("members", (State(),)))))
+            if found is not None:  # else another Python
+                self._extension.add_numba_layout(*found)
         launchers = {path: self.launcher(path, case) for path in PATHS}
         reference = None
         for number, described in enumerate(case.tuples):
@@ -615,7 +622,7 @@ def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> Sta
     )
     stream = draw(st.sampled_from((None, None, None, 1, 77))) if library in ("interface", "instance") else None
     address = draw(st.sampled_from((0x1000, 0x7FFF_0000_0000, 2**64 - 8)))
-    if typestr == "bfloat16" and library in ("cupy", "numba", "interface", "instance"):
+    if typestr == "bfloat16" and library in ("cupy", "numba", "members", "interface", "instance"):
         typestr = "<f4"
     return State(typestr, tuple(shape), None if strides is None else tuple(strides), address, readonly, stream)
 
@@ -657,6 +664,20 @@ _ODD_DIRECT = {
                "no strides": (False,),
                "capsule": (None, 5, "x"), "version": ((2, 0), (0, 5))},
 }  # fmt: skip
+
+
+class _Shape(tuple[int, ...]):
+    __slots__ = ()
+
+
+_ODD_DIRECT["members"] = {
+    **_ODD_DIRECT["numba"],
+    "memory": ("plain", "part", "freed", "in a dictionary"),
+    "shape": (*_ODD_DIRECT["numba"]["shape"], (np.int64(4),), (True,), (2**63,), (10**5000,), (4, 4, 4), _Shape((4,))),
+    "strides": (*_ODD_DIRECT["numba"]["strides"], (np.int64(4),), (True,), (4, 4, 4)),
+    "device_pointer": (*_ODD_DIRECT["numba"]["device_pointer"], 4096, ctypes.c_void_p(4096), libraries.CUdeviceptr()),
+    "stream": (*_ODD_DIRECT["numba"]["stream"], 1, 2, 0.0, True, False, np.int64(77), np.int64(0)),
+}
 _ODD_DIRECT["versioned"] = _ODD_DIRECT["old"] = _ODD_DIRECT["dlpack"]
 
 
@@ -665,7 +686,11 @@ def malformed(draw: Any, library: str, state: State) -> State:
     """A state in which something is wrong, or raises."""
     odd = _ODD_INTERFACE if library in ("interface", "instance") else _ODD_DIRECT[library]
     name = draw(st.sampled_from(tuple(odd)))
-    raises = library != "exchange" and name not in ("ndim", "code", "bits", "lanes") and draw(st.integers(0, 4)) == 0
+    raises = (
+        library not in ("exchange", "members")
+        and name not in ("ndim", "code", "bits", "lanes")
+        and draw(st.integers(0, 4)) == 0
+    )
     value = draw(_ERRORS) if raises else draw(st.sampled_from(odd[name]))
     return state._replace(odd=((name, value),))
 
@@ -674,7 +699,7 @@ def malformed(draw: Any, library: str, state: State) -> State:
 def _array(draw: Any, parameter: Any) -> Array:
     """An array that a parameter takes, or nearly."""
     _, typestr, ndim, layout, _, _ = parameter
-    library = draw(st.sampled_from(libraries.LIBRARIES[:6] * 4 + libraries.LIBRARIES[6:]))
+    library = draw(st.sampled_from(libraries.LIBRARIES[:7] * 4 + libraries.LIBRARIES[7:]))
     states = [draw(_state(typestr, ndim, layout, library))]
     subclass = ""
     what = draw(st.sampled_from(("plain",) * 15 + ("odd", "turns", "subclass")))

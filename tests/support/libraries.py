@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import types
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.stand_in import DeviceArray
 
-LIBRARIES = ("cupy", "torch", "exchange", "numba", "interface", "instance", "dlpack", "versioned", "old")
+LIBRARIES = ("cupy", "torch", "exchange", "numba", "members", "interface", "instance", "dlpack", "versioned", "old")
 CURRENT = {"cupy": 0, "torch": 0}  # their current streams
 EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
 _TORCH = {text: name for name, text in arrays.TORCH.items()}
@@ -317,6 +318,71 @@ class DeviceNDArray:
 DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
 
 
+class CUdeviceptr(ctypes.c_uint64):
+    """What is read of an address as Numba has it; a number of ctypes' has a pointer to it in memory, too."""
+
+    def getPtr(self) -> int:  # noqa: N802 (its name in cuda.bindings)
+        return ctypes.addressof(self)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+
+class MemoryPointer:
+    """What is read of memory that Numba did not allocate, or of a part."""
+
+    def __init__(self, pointer: Any) -> None:
+        self.context = None
+        self.device_pointer = pointer
+
+
+class AutoFreePointer(MemoryPointer):
+    """The same of what it did."""
+
+
+class OwnedPointer:
+    """What is read of the memory of most arrays of Numba's."""
+
+    def __init__(self, memory: Any) -> None:
+        self._mem = memory
+        self._view = memory
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+
+class _Members:
+    """An array of Numba's with attributes of its own, as it has in truth; it does not change by itself."""
+
+    def __init__(self, told: _Told) -> None:
+        self._told = told
+        state = told.next()
+        pointer, memory = told.odd("device_pointer", CUdeviceptr(state.address)), told.odd("memory", "owned")
+        self._kept = (MemoryPointer if memory in ("plain", "part") else AutoFreePointer)(pointer)
+        self.ndim = len(state.shape)
+        self.shape = told.odd("shape", state.shape)
+        self.strides = told.odd("strides", _strides(state))
+        self.dtype = told.odd("dtype", _numpy(state.typestr))
+        proxy = weakref.proxy(self._kept)
+        self.gpu_data = self._kept if memory == "plain" else OwnedPointer(self._kept if memory == "part" else proxy)
+        self.stream = told.odd("stream", state.stream or 0)
+        if memory == "freed":
+            del self._kept
+        if memory == "in a dictionary":
+            self.__dict__ = {**vars(self)}
+
+    device_ctypes_pointer = property(lambda self: ctypes.c_void_p(self._told.now().address))
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return _interface(self._told)
+
+
+_CUDADRV = "numba_cuda_mlir.numba_cuda.cudadrv"
+_Members.__name__ = "DeviceNDArray"
+_Members.__module__ = f"{_CUDADRV}.devicearray"
+
+
 def _interface(told: _Told) -> Any:
     state = told.next()
     found = {
@@ -405,6 +471,7 @@ _CLASSES: dict[str, type] = {
     "torch": Tensor,
     "exchange": ExchangeTensor,
     "numba": DeviceNDArray,
+    "members": _Members,
     "interface": Interface,
     "instance": Instance,
     "dlpack": Dlpack,
@@ -453,7 +520,8 @@ def of(library: str, array: DeviceArray, **odd: Any) -> Any:
 
 def installed() -> Iterator[None]:
     """The libraries' modules, as far as they are asked, while this goes on."""
-    before = {name: sys.modules.get(name) for name in ("cupy", "torch", "cupy_backends.cuda.stream")}
+    replaced = ("cupy", "torch", "cupy_backends.cuda.stream", f"{_CUDADRV}.driver")
+    before = {name: sys.modules.get(name) for name in replaced}
     cupy, torch = types.ModuleType("cupy"), types.ModuleType("torch")
     cupy._util = types.SimpleNamespace(CUDA_ARRAY_INTERFACE_EXPORT_VERSION=3)  # type: ignore[attr-defined]
     cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
@@ -463,6 +531,10 @@ def installed() -> Iterator[None]:
         _cuda_getCurrentRawStream=lambda _device: CURRENT["torch"], _disabled_torch_function_impl=object()
     )
     sys.modules["cupy"], sys.modules["torch"] = cupy, torch
+    driver = types.ModuleType(f"{_CUDADRV}.driver")
+    vars(driver).update({kind.__name__: kind for kind in (OwnedPointer, AutoFreePointer, MemoryPointer)})
+    driver.binding = types.SimpleNamespace(CUdeviceptr=CUdeviceptr)  # type: ignore[attr-defined]
+    sys.modules[driver.__name__] = driver
     sys.modules.pop("cupy_backends.cuda.stream", None)
     try:
         yield

@@ -1,6 +1,8 @@
 """Run in a project's folder, in a process of its own: its units compiled once for all targets, and for each by itself.
 
 `lowering.py both FRONT_END`: prints the units whose code differs, and how many were compiled.
+`lowering.py rows FRONT_END`: prints the units whose code differs when they are compiled one after the other in one
+process, as long as that may be, and how many were in each such process, in the units' order and from behind.
 `lowering.py served FRONT_END 7.5 9.0 ...`: prints for each kernel the targets that are served together; no code is
 made, so they may be any.
 """
@@ -46,10 +48,36 @@ def main() -> int:
         targets = [Target("sass", *map(int, number.split("."))) for number in numbers]
         tasks = [pool.Task(unit.name, lambda one=unit: served(front, one, units[one][0], targets)) for unit in units]
         found = dict(zip([unit.name for unit in units], pool.run(tasks, 2, lambda _: None), strict=True))
+    elif what == "rows":
+        found = in_rows(front, units)
     else:
         found = {"compiled": len(units), "differ": list(differing(front, units))}
     print(json.dumps(found))
     return 0
+
+
+def in_rows(front: Any, units: dict[Any, Any]) -> dict[str, list[Any]]:
+    """Units that differ from what a process of their own makes of them, and how many each process had."""
+    tasks = [pool.Task(unit.name, lambda unit=unit: front.compile_alike(unit, *units[unit])) for unit in units]
+    alone = dict(zip(units, pool.run(tasks, 2, lambda _: None), strict=True))
+    found: dict[str, list[Any]] = {"rows": [], "differ": []}
+    for waiting in ([*units], [*units][::-1]):
+        while waiting:
+            task = pool.Task("a row", lambda waiting=waiting: row_of(front, waiting, units))
+            (row,) = pool.run([task], 1, lambda _: None)
+            found["rows"].append(len(row))
+            found["differ"] += [unit.title for unit, built in row.items() if built != alone[unit]]
+            del waiting[: len(row)]
+    return found
+
+
+def row_of(front: Any, waiting: list[Any], units: dict[Any, Any]) -> dict[Any, Any]:
+    made = {}
+    for unit in waiting:
+        made[unit] = front.compile_alike(unit, *units[unit])
+        if not front.is_fresh():
+            break
+    return made
 
 
 def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[str]:

@@ -6,6 +6,7 @@ gives the same in both.
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
@@ -234,3 +235,15 @@ def test_the_property_is_about_something() -> None:
     before = "def a(x):\n    return 10 + 1\ndef b(x):\n    return 12 + 1\n"
     assert slice_of(before, "a") == slice_of(before.replace("12", "512"), "a")
     assert slice_of(before, "b") != slice_of(before.replace("12", "512"), "b")
+
+
+def test_many_units_take_the_text_of_each_function_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = "".join(f"@cuda.jit\ndef k{number}(x):\n    x[0] = helper(x[{number}])\n" for number in range(30))
+    slices = Slices({"k.py": f"{HEAD}def helper(x):\n    return x\n{functions}".encode()})
+    dumped: list[object] = []
+    original = ast.dump
+    monkeypatch.setattr(ast, "dump", lambda node, **given: dumped.append(node) or original(node, **given))
+    found = [slices.of([f"k{number}"], lines=False) for number in range(30)]
+    assert len({str(each) for each in found}) == 30
+    functions_dumped = [node for node in dumped if isinstance(node, ast.FunctionDef)]
+    assert len(functions_dumped) == 31

@@ -162,6 +162,32 @@ def test_the_cap_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(store.get(names)) == {names[0], names[4]}
 
 
+def test_entries_are_looked_at_when_they_may_be_too_many_or_once_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = where(tmp_path / "cache")
+    looked: list[int] = []
+    original = stores.entries.trim
+    monkeypatch.setattr(stores.entries, "trim", lambda *given: looked.append(1) or original(*given))
+    monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
+    store = opened(found)
+    for number in range(4):
+        put(store, f"{number:064x}", bytes(10_000))
+        stores.trim(found)
+    assert len(looked) == 3, "the first time, and twice because of what was written since"
+    put(store, OTHER, b"")
+    stores.trim(found)
+    assert len(looked) == 3
+    now = stores.time.time()
+    monkeypatch.setattr(stores.time, "time", lambda: now + 86_401)
+    stores.trim(found)
+    assert len(looked) == 4
+    (tmp_path / "cache" / "v1" / "written").write_bytes(b"damaged\n")
+    stores.trim(found)
+    assert len(looked) == 5
+    assert len(list(Files(str(tmp_path / "cache")).names())) == 3
+
+
 def test_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
     put(opened(where(tmp_path / "one", bucket, sends=True)))
     store = opened(where(tmp_path / "two", bucket))

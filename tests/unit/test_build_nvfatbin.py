@@ -22,7 +22,9 @@ def test_joined_is_what_the_packer_writes_of_all(
 ) -> None:
     made = [Image(parse(arch), images.numba_cubin(arch), cuda, cuda) for arch in archs]
     every = [*made, Image(parse("compute_75"), TEXT, cuda, cuda)]
-    joined = nvfatbin.joined([pack() for pack in nvfatbin.packing(every, "test")])
+    given = nvfatbin.options(image.cuda for image in every)
+    assert given == options
+    joined = nvfatbin.joined([nvfatbin.packed("test", given, image.target, image.data) for image in every])
     assert joined == images.pack([(one.target.kind, str(one.target), one.data) for one in every], *options)
 
 

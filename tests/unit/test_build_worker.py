@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -26,3 +29,27 @@ def test_garbage_is_looked_for_again_behind_the_compilers_start_and_not_in_it(*,
         assert gc.collect() > 0
     finally:
         gc.freeze()  # as all is that was there before the tests
+
+
+def threads(**environ: str) -> int:
+    script = """
+import os
+from aotcuda.builder.worker import main
+with main._one_thread():
+    import numpy
+assert os.environ.get("OPENBLAS_NUM_THREADS") == os.environ.get("WANTED")
+print(len(os.listdir("/proc/self/task")))
+"""
+    given = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=given | environ, capture_output=True, text=True, check=True
+    )
+    return int(done.stdout)
+
+
+def test_numpy_is_loaded_without_threads_and_sources_see_nothing_of_it() -> None:
+    assert threads() == 1
+
+
+def test_users_may_have_threads() -> None:
+    assert threads(OPENBLAS_NUM_THREADS="2", WANTED="2") in (1, 2), "as many as there are cores"

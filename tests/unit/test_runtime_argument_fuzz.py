@@ -124,7 +124,7 @@ class Speechless(Exception):  # noqa: N818
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("library", PROTOCOLS)
+@pytest.mark.parametrize("library", [library for library in PROTOCOLS if library != "members"])  # these run no code
 def test_what_an_object_raises_is_the_cause(fuzz, library):
     name = {"interface": "interface", "instance": "interface", "torch": "data_ptr", "cupy": "ptr", "numba": "shape"}
     odd = name.get(library, "capsule")

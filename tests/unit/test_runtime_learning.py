@@ -18,7 +18,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays, parameters
-from aotcuda.runtime.fast import cupy_layout, learning, torch_layout
+from aotcuda.runtime.fast import cupy_layout, learning, numba_layout, torch_layout
 from support import argument_fuzz, libraries
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
@@ -427,21 +427,24 @@ def test_lazy_negatives_are_told_by_the_word_that_says_so(
     assert len(cuda.launches()) == 3
 
 
-@pytest.mark.parametrize("library", ["exchange", "cupy"])
+@pytest.mark.parametrize("library", ["exchange", "cupy", "members"])
 def test_where_arrays_have_their_members_is_asked_after_many_launches(
     cuda, installed, extension_module, monkeypatch, library
 ):
     monkeypatch.setattr(extension, "_found", [extension_module])
     asked = []
     monkeypatch.setattr(cupy_layout, "tell", lambda _module, array: asked.append(array) or len(asked) > 1)
-    monkeypatch.setattr(torch_layout, "tell", lambda _module, array: asked.append(array) or True)
+    for layout in (torch_layout, numba_layout):
+        monkeypatch.setattr(layout, "tell", lambda _module, array: asked.append(array) or True)
+    kind = type(array("members", F4))  # one whose places the extension may have been told
+    monkeypatch.setitem(libraries._CLASSES, "members", type(kind.__name__, (kind,), {"__module__": kind.__module__}))
     k = cuda.package(kernel("k", "void(float32[::1],float32[::1])")).k
     counts = []
     for _ in range(100):
         k[1, 1](*[array(library, F4) for _ in range(2)])
         counts.append(len(asked))
     assert counts[:30] == [0] * 30
-    assert counts[-1] == {"exchange": 1, "cupy": 2}[library]
+    assert counts[-1] == {"exchange": 1, "cupy": 2, "members": 1}[library]
 
 
 def test_nothing_is_found_with_a_tensor_that_a_launch_refuses(cuda, installed, extension_module, monkeypatch):

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import struct
+import sys
+import types
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 
 from aotcuda import ArgumentError
-from aotcuda.runtime import launcher
+from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.fast import numba_layout
 from support.manifests import kernel
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from numba.cuda.cudadrv import devicearray
-    from numba.cuda.cudadrv import driver as numba_driver
 
 F4 = np.dtype("float32")
-
-
-@pytest.fixture
-def general(path, monkeypatch):
-    """The launches that went the general way."""
-    seen = []
-    original = launcher.Launcher.submit
-
-    def submit(self, *args):
-        seen.append(self)
-        original(self, *args)
-
-    monkeypatch.setattr(launcher.Launcher, "submit", submit)
-    return seen
 
 
 class Context:
@@ -49,17 +40,39 @@ class Stream:
         return self.handle
 
 
+@pytest.fixture(params=["owned", "part", "plain"])
+def memory(request):
+    """Whose the arrays' memory is: allocated by Numba, a part of such, or not Numba's."""
+    return request.param
+
+
 @pytest.fixture
-def make(cuda, path):
+def make(cuda, path, memory):
     """Makes an array of Numba's in the stand-in's memory."""
-    context = Context()
+    return maker(cuda, memory, devicearray.DeviceNDArray)
+
+
+def maker(cuda, memory, kind):
+    context, driver = Context(), sys.modules[f"{kind.__module__.rpartition('.')[0]}.driver"]
+    kept = []
 
     def make(shape=(8,), strides=None, dtype=F4, device=0, stream=0):
         strides = np.empty(shape, dtype).strides if strides is None else strides
-        pointer = numba_driver.binding.CUdeviceptr(cuda.allocate(4096, device))
-        memory = numba_driver.MemoryPointer(context=context, pointer=pointer, size=4096)
-        return devicearray.DeviceNDArray(shape, strides, dtype, stream=stream, gpu_data=memory)
+        pointer = driver.binding.CUdeviceptr(cuda.allocate(4096, device))
+        plain = driver.MemoryPointer(context=context, pointer=pointer, size=4096)
+        owner = driver.AutoFreePointer(context, pointer, 4096)
+        kept.append(owner)
+        of = {
+            "plain": lambda: plain,
+            "owned": owner.own,
+            "part": lambda: driver.OwnedPointer(weakref.proxy(owner), plain),
+        }
+        extents = tuple([extent or 1 for extent in shape])  # for one without elements Numba would ask the driver
+        array = kind(extents, strides, dtype, stream=stream, gpu_data=of[memory]())
+        array.shape = shape
+        return array
 
+    make.kept = kept
     return make
 
 
@@ -94,6 +107,16 @@ def test_each_launch_packs_its_own_arguments(cuda, make, general, layout):
         words = struct.unpack("<7q", cuda.parameters())
         assert words[2:] == (length, 4, address(array), length, 4)
     assert len(general) == 1
+
+
+@pytest.mark.parametrize("memory", ["owned", "part"])
+def test_an_owner_of_memory_is_not_asked_what_it_would_pass_on(cuda, make, monkeypatch):
+    made = [make() for _ in range(3)]
+    monkeypatch.delattr(sys.modules["numba.cuda.cudadrv.driver"].OwnedPointer, "__getattr__")
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for array in made:
+        k[1, 1](array)
+        assert struct.unpack("<7q", cuda.parameters())[4] == address(array)
 
 
 def test_two_dimensions_in_every_layout(cuda, make, general):
@@ -142,3 +165,246 @@ def test_an_array_on_another_gpu_is_refused(cuda, make):
         k[1, 1](make())
     with pytest.raises(ArgumentError, match=r"launched on GPU 0 .* lies on GPU 1"):
         k[1, 1](make(device=1))
+
+
+NUMBAS = ["numba.cuda.cudadrv", "numba_cuda_mlir.numba_cuda.cudadrv"]
+LAYOUTS = [
+    ((4,), None),
+    ((4,), (8,)),
+    ((4,), (-4,)),
+    ((1,), (400,)),
+    ((0,), None),
+    ((), None),
+    ((3, 5), None),
+    ((3, 5), (4, 12)),
+    ((3, 5), (40, 4)),
+    ((3, 5), (0, 4)),
+    ((1, 5), (999, 4)),
+    ((3, 0), (4, 400)),
+    ((2, 3, 4), None),
+]
+
+
+def in_rows(module):
+    """A class of Numba's arrays of which nothing is known yet, and where its objects have their attributes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = pytest.importorskip(f"{module}.devicearray")
+        importlib.import_module(f"{module}.driver")
+    kind = type("DeviceNDArray", (found.DeviceNDArray,), {"__module__": found.__name__})
+    if sys.version_info[:2] not in numba_layout._FORMS:
+        pytest.skip("where objects of this Python have their attributes is not known")
+    return kind, numba_layout.find(kind)
+
+
+@pytest.fixture(params=NUMBAS)
+def rows(request, extension_module, monkeypatch):
+    """The same, for launches by the extension, which is told."""
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    kind, found = in_rows(request.param)
+    extension_module.add_numba_layout(*found)
+    return kind, found
+
+
+def outcomes(cuda, k, *made):
+    """For each array the bytes that a launch hands over, and how often it waits; or the first line of its error."""
+    found = []
+    for array in made:
+        waits = len(cuda.calls("cuStreamWaitEvent"))
+        try:
+            k[1, 1](array)
+        except ArgumentError as error:
+            found.append(str(error).splitlines()[0].partition(": ")[2])
+        else:
+            found.append((cuda.parameters(), len(cuda.calls("cuStreamWaitEvent")) - waits))
+    return found
+
+
+def by_attributes(cuda, *made, signatures=("void(float32[::1])", "void(float32[:])", "void(float32[:,:])")):
+    """The same by kernels that have learnt nothing."""
+    packaged = (cuda.package(kernel("k", *signatures), name=f"new{at}.kernels").k for at in range(len(made)))
+    return [outcomes(cuda, k, array)[0] for k, array in zip(packaged, made, strict=True)]
+
+
+def note(monkeypatch, extension_module, found):
+    """Gives a list of the attributes that are asked for from now on, and says that the classes are as they were."""
+    asked = []
+    form, number, array, owner, *memories, proxy, referent, pointer, address = found
+
+    def noted(name):
+        return property(lambda thing: asked.append(name) or thing.__dict__[name])
+
+    for kind, names in ((array[0], numba_layout._ARRAY), (owner[0], ["_view"]), (memories[1][0], ["device_pointer"])):
+        for name in names:
+            monkeypatch.setattr(kind, name, noted(name), raising=False)
+    same = [(one[0], numba_layout._number_of(one[0], number), *one[2:]) for one in (array, owner, *memories)]
+    extension_module.add_numba_layout(form, number, *same, proxy, referent, pointer, address)
+    return asked
+
+
+@pytest.mark.parametrize(("shape", "strides"), LAYOUTS)
+@pytest.mark.parametrize("text", ["float32[::1]", "float32[:,::1]", "float32[::1,:]", "float32[:]", "float32[:,:]"])
+def test_arrays_are_read_from_their_rows_as_by_their_attributes(
+    cuda, rows, general, monkeypatch, extension_module, shape, strides, text
+):
+    kind, found = rows
+    make, signatures = maker(cuda, "owned", kind), (f"void({text})", "void(int32[:,:,::1])")
+    plain = (4,) if text.count(":,") + text.count(",:") == 0 else (3, 5)
+    order = np.empty(plain, F4, order="F" if text.endswith("1,:]") else "C").strides
+    arrays_made = [make(plain, order), make(plain, order), make(shape, strides), make(plain, order)]
+    expected = by_attributes(cuda, *arrays_made, signatures=signatures)
+    asked = note(monkeypatch, extension_module, found)
+    k = cuda.package(kernel("k", *signatures)).k
+    assert outcomes(cuda, k, arrays_made[0]) == expected[:1]
+    general.clear()
+    asked.clear()
+    assert outcomes(cuda, k, arrays_made[1]) == expected[1:2]
+    assert not general
+    assert not asked
+    assert outcomes(cuda, k, *arrays_made[2:]) == expected[2:]
+
+
+def changed(array, name, value):
+    """An array of which one attribute is another one."""
+    setattr(array, name, value)
+    return array
+
+
+def without(array, name):
+    delattr(array, name)
+    return array
+
+
+def asked_for_all(array):
+    """An array whose attributes are in a dictionary, since somebody has asked for that."""
+    vars(array)["shape"] = (3,)
+    return array
+
+
+def with_a_dictionary(array):
+    array.__dict__ = {**vars(array), "shape": (3,)}
+    return array
+
+
+def with_memory(array, change):
+    """An array whose memory is another one, or has another address."""
+    change(array.gpu_data)
+    return array
+
+
+class Line(tuple):
+    """A shape of a class of its own."""
+
+    __slots__ = ()
+
+
+CHANGES = {
+    "dtype": lambda array: changed(array, "dtype", np.dtype("float64")),
+    "equal dtype": lambda array: changed(array, "dtype", np.dtype([("x", "f4")])["x"]),
+    "no dtype": lambda array: changed(array, "dtype", None),
+    "shape": lambda array: changed(array, "shape", (3,)),
+    "list": lambda array: changed(array, "shape", [3]),
+    "shape of a class": lambda array: changed(array, "shape", Line((3,))),
+    "numpy's number": lambda array: changed(array, "shape", (np.int64(3),)),
+    "bool": lambda array: changed(array, "shape", (True,)),
+    "text": lambda array: changed(array, "shape", ("3",)),
+    "large": lambda array: changed(array, "shape", (2**64,)),
+    "negative": lambda array: changed(array, "shape", (-1,)),
+    "dimensions": lambda array: changed(changed(array, "shape", (2, 2)), "strides", (8, 4)),
+    "too many": lambda array: changed(changed(array, "shape", (1,) * 9), "strides", (4,) * 9),
+    "strides": lambda array: changed(array, "strides", (8,)),
+    "other strides": lambda array: changed(array, "strides", (8, 4)),
+    "stream": lambda array: changed(array, "stream", 77),
+    "bound": lambda array: changed(array, "stream", Stream(77)),
+    "bound to none": lambda array: changed(array, "stream", Stream(0)),
+    "false": lambda array: changed(array, "stream", False),
+    "no stream": lambda array: changed(array, "stream", None),
+    "shape is gone": lambda array: without(array, "shape"),
+    "stream is gone": lambda array: without(array, "stream"),
+    "memory is gone": lambda array: without(array, "gpu_data"),
+    "dictionary": asked_for_all,
+    "own dictionary": with_a_dictionary,
+    "address": lambda array: with_memory(
+        array, lambda data: changed(getattr(data, "_mem", data), "device_pointer", 0x7000)
+    ),
+    "address of ctypes": lambda array: changed(
+        array, "gpu_data", types.SimpleNamespace(device_pointer=ctypes.c_void_p(0x7000))
+    ),
+    "no memory": lambda array: changed(array, "gpu_data", None),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_array_that_is_changed_is_another_one(cuda, rows, memory, name):
+    make = maker(cuda, memory, rows[0])
+    made = [make(), make(), CHANGES[name](make()), make()]
+    k = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:])", "void(float32[:,:])")).k
+    found = outcomes(cuda, k, *made)
+    assert found == by_attributes(cuda, *made)
+    assert found[0] != found[2] != found[3]
+
+
+def test_memory_that_was_freed_is_an_error(cuda, rows):
+    make = maker(cuda, "owned", rows[0])
+    made = [make(), make(), make()]
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    first = outcomes(cuda, k, *made[:2])
+    make.kept.clear()
+    assert outcomes(cuda, k, made[2])[0].endswith(
+        "cannot be read: ReferenceError: weakly-referenced object no longer exists"
+    )
+    assert all(isinstance(one, tuple) for one in first)
+
+
+@pytest.mark.parametrize("name", ["dtype", "shape", "strides", "gpu_data", "stream", "_view", "device_pointer"])
+def test_a_class_that_has_changed_is_asked(cuda, rows, memory, monkeypatch, name):
+    kind, found = rows
+    make, signatures = maker(cuda, memory, kind), ("void(float32[::1])", "void(float32[:])")
+    made, other = [make() for _ in range(5)], make((3,), (16,), np.dtype("float64"), stream=9)
+    k = cuda.package(kernel("k", *signatures)).k
+    outcomes(cuda, k, *made[:3])
+    view = getattr(other.gpu_data, "_view", other.gpu_data)
+    others = {"_view": (found[3][0], view), "device_pointer": (found[5][0], view.device_pointer)}
+    changing, value = others[name] if name in others else (kind, getattr(other, name))
+    monkeypatch.setattr(changing, name, property(lambda _self: value), raising=False)
+    after = outcomes(cuda, k, *made[3:])
+    assert after == by_attributes(cuda, *made[3:], signatures=signatures)
+    if name in ("device_pointer", "gpu_data") or (name == "_view" and memory != "plain"):
+        assert after[0] == after[1]  # the address of the other
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("module", NUMBAS)
+def test_where_objects_have_their_attributes_is_found_of_plain_classes_alone(monkeypatch, module):
+    kind, found = in_rows(module)
+    assert found is not None
+    slotted = type("DeviceNDArray", (), {"__module__": kind.__module__, "__slots__": numba_layout._ARRAY})
+    others = [
+        type("DeviceNDArray", (kind,), {"__module__": kind.__module__, **own})
+        for own in (
+            {"shape": property(lambda _self: (3,))},
+            {"stream": 0},
+            {"__getattribute__": lambda _self, _name: None},
+            {"__slots__": ("dtype",)},
+        )
+    ]
+    assert [numba_layout.find(other) for other in (slotted, *others, int)] == [None] * 6
+    driver = sys.modules[f"{module}.driver"]
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.MemoryPointer, "device_pointer", property(lambda _self: 5), raising=False)
+        assert numba_layout.find(kind) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.binding, "CUdeviceptr", int)
+        assert numba_layout.find(kind) is None
+    monkeypatch.setattr(numba_layout, "_FORMS", {})
+    assert numba_layout.find(kind) is None
+
+
+def test_the_extension_is_told_once_for_each_class(monkeypatch):
+    monkeypatch.setattr(numba_layout, "_asked", [])
+    kinds, told = [in_rows(NUMBAS[0])[0] for _ in range(2)], []
+    for kind in (*kinds, *kinds):
+        numba_layout.tell(
+            types.SimpleNamespace(add_numba_layout=lambda *found: told.append(found[2][0])), object.__new__(kind)
+        )
+    assert told == kinds

@@ -51,7 +51,8 @@ def packed() -> bytes:
     made = [Image(arch.parse(name), images.numba_cubin(name), (12, 9), (12, 9)) for name in ("sm_75", "sm_80", "sm_90")]
     text = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
     every = [*made, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))]
-    return nvfatbin.joined([pack() for pack in nvfatbin.packing(every, "test")])
+    given = nvfatbin.options(image.cuda for image in every)
+    return nvfatbin.joined([nvfatbin.packed("test", given, image.target, image.data) for image in every])
 
 
 def test_a_part_of_a_fatbin_is_one_with_the_same_images(packed: bytes) -> None:

@@ -20,6 +20,8 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from aotcuda.builder.build_cache import names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -84,10 +86,13 @@ class Slices:
     def __init__(self, files: Mapping[str, bytes]) -> None:
         """`files` has the content of each by its name."""
         self._always: list[ast.AST] = []
-        self._hidden: dict[str, list[ast.FunctionDef]] = {}
+        self._hidden: dict[str, dict[str, ast.FunctionDef]] = {}
         self._aliases: dict[str, set[str]] = {}
         self._trees: dict[str, ast.Module] = {}
-        self._texts: dict[tuple[ast.stmt, bool | None], str] = {}
+        self._rest: dict[bool, str] = {}
+        self._texts: dict[tuple[str, bool], str] = {}
+        self._reached: dict[str, set[str]] = {}
+        self._base: set[str] = set()
         self._whole = False
         for name, content in files.items():
             try:
@@ -96,46 +101,55 @@ class Slices:
                 self._whole = True
                 continue
             self._trees[name] = tree
-            self._add(tree)
+            self._add(name, tree)
         self._base = self._spread(_mentioned(self._always))
 
-    def of(self, names: Iterable[str], *, lines: bool) -> dict[str, str] | None:
-        """What a unit may depend on, by file: text that is equal for equal code, with places in files if `lines`.
+    def of(self, called: Iterable[str], *, lines: bool) -> dict[str, str] | None:
+        """What a unit may depend on: equal for equal code, with places in files if `lines`.
 
-        `names` are what the unit is called. None if nothing can be left out.
+        The functions that it can reach, by file and place among the statements there, and under no name a digest of
+        all that every unit may depend on. `called` is what the unit is called. None if nothing can be left out.
         """
-        words = self._spread(self._base | {word for name in names for word in _WORD.findall(name)})
+        words = self._spread({word for name in called for word in _WORD.findall(name)})
         if self._whole or words & _DYNAMIC:
             return None
-        return {
-            name: "\n".join(self._text(statement, words, lines=lines) for statement in tree.body)
-            for name, tree in self._trees.items()
-        }
+        found = {"": self._of_all(lines=lines)}
+        for word in sorted(words & self._hidden.keys()):
+            for place, function in self._hidden[word].items():
+                if (place, lines) not in self._texts:
+                    self._texts[place, lines] = ast.dump(function, include_attributes=lines)
+                found[place] = self._texts[place, lines]
+        return found
 
-    def _text(self, statement: ast.stmt, words: set[str], *, lines: bool) -> str:
-        """A statement as text; of a function that no word names all but its body."""
-        function = statement if isinstance(statement, ast.FunctionDef) else None
-        if function is not None and (
-            function.name in words or all(hidden is not function for hidden in self._hidden.get(function.name, ()))
-        ):
-            function = None
-        form = (statement, lines if function is None else None)
-        if form not in self._texts:  # units have different ones of the same statements
-            self._texts[form] = ast.dump(statement, include_attributes=lines) if function is None else _head(function)
-        return self._texts[form]
+    def _of_all(self, *, lines: bool) -> str:
+        """A digest of all files, less the bodies of those functions that have to be reached."""
+        if lines not in self._rest:
+            hidden = {function for functions in self._hidden.values() for function in functions.values()}
+            self._rest[lines] = names.digest(
+                {
+                    name: [
+                        _head(statement)
+                        if isinstance(statement, ast.FunctionDef) and statement in hidden
+                        else ast.dump(statement, include_attributes=lines)
+                        for statement in tree.body
+                    ]
+                    for name, tree in self._trees.items()
+                }
+            )
+        return self._rest[lines]
 
-    def _add(self, tree: ast.Module) -> None:
+    def _add(self, file: str, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))  # as long as to parse it
         self._whole = self._whole or any(_is_own_jit(node) for node in nodes)
         compilers = _compilers(tree, nodes)
-        for statement in tree.body:
+        for number, statement in enumerate(tree.body):
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 for alias in statement.names:
                     self._aliases.setdefault(alias.asname or alias.name, set()).update(_WORD.findall(alias.name))
                 if any(word in _DYNAMIC for alias in statement.names for word in _WORD.findall(alias.name)):
                     self._always.append(statement)
             elif isinstance(statement, ast.FunctionDef) and _waits(statement, compilers):
-                self._hidden.setdefault(statement.name, []).append(statement)
+                self._hidden.setdefault(statement.name, {})[f"{file}:{number}"] = statement
                 for private in _PRIVATE.findall(statement.name):
                     self._aliases.setdefault(private, set()).add(statement.name)
                 self._always += [*statement.decorator_list, statement.args, *filter(None, [statement.returns])]
@@ -143,8 +157,8 @@ class Slices:
                 self._always.append(statement)
 
     def _spread(self, words: set[str]) -> set[str]:
-        """Those words and all that can be reached by them."""
-        found: set[str] = set()
+        """Those words and all that can be reached by them, and what every unit can reach."""
+        found = set(self._base)
         waiting = set(words)
         while waiting:
             word = waiting.pop()
@@ -152,7 +166,9 @@ class Slices:
                 continue
             found.add(word)
             waiting |= self._aliases.get(word, set())
-            waiting |= _mentioned(part for function in self._hidden.get(word, ()) for part in function.body)
+            if word in self._hidden and word not in self._reached:
+                self._reached[word] = _mentioned(part for one in self._hidden[word].values() for part in one.body)
+            waiting |= self._reached.get(word, set())
         return found
 
 
@@ -190,8 +206,8 @@ def _compilers(tree: ast.Module, nodes: Sequence[ast.AST]) -> frozenset[str]:
         for alias in node.names
         if alias.name == "cuda"
     }
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    bound: list[str | None] = [node.id for node in names if not isinstance(node.ctx, ast.Load)]
+    used = [node for node in nodes if isinstance(node, ast.Name)]
+    bound: list[str | None] = [node.id for node in used if not isinstance(node.ctx, ast.Load)]
     bound += [node.name for node in nodes if isinstance(node, _BINDING)]
     bound += [node.rest for node in nodes if isinstance(node, ast.MatchMapping)]
     for node in nodes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.build_cache import values
@@ -40,6 +42,7 @@ class Store:
         self._answers = True
         self.problems: list[str] = []
         self._usable = settings.folder is not None
+        self._written = 0
         if settings.folder is not None:
             problem = folder.problem(settings.folder, os.path.join(settings.folder, VERSION))
             if problem is not None:
@@ -62,6 +65,7 @@ class Store:
             for name, packed in fetched.items():
                 if _take(found, name, packed):
                     self._write(name, *packed)
+            self._tally()
         return found
 
     def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
@@ -83,6 +87,7 @@ class Store:
         if self._settings.writes:
             for name, (record, contents) in packed.items():
                 self._write(name, record, contents)
+            self._tally()
         if self._settings.sends and self._settings.url is not None and packed and self._answers:
             self._heard(self._send(self._settings.url, packed))
 
@@ -101,9 +106,17 @@ class Store:
             return
         try:
             entries.write(self._files, name, record, contents, lasting=False)
+            self._written += sum(map(len, contents.values())) + _RECORD
         except OSError as error:
             self._usable = False
             self._say(f"{self._settings.folder} cannot be written ({error.strerror or error})")
+
+    def _tally(self) -> None:
+        """Note what was written, for `trim`."""
+        written, self._written = self._written, 0
+        if written:
+            with suppress(OSError), open(_tally_of(self._settings.folder or ""), "ab") as file:
+                file.write(b"%d\n" % written)
 
     def _heard(self, problem: str | None) -> None:
         if problem is not None:
@@ -114,8 +127,33 @@ class Store:
         self.problems.append(f"the build cache is not used, and the build goes on without: {problem}")
 
 
+_RECORD = 512
+"""About how many bytes the record of an entry takes."""
+
+_DAY = 86400.0
+
+
+def _tally_of(folder: str) -> str:
+    """The file that has, in lines, when somebody last looked, the bytes of all entries then, those written since."""
+    return os.path.join(folder, VERSION, "written")
+
+
+def _may_be_full(folder: str, cap: int) -> bool:
+    """Whether the entries may take more bytes than that, or nobody has looked for a day."""
+    try:
+        with open(_tally_of(folder), "rb") as file:
+            looked, *sizes = map(int, file.read().split())
+    except (OSError, ValueError):
+        return True
+    return not 0 <= time.time() - looked < _DAY or sum(sizes) > cap
+
+
 def trim(settings: Settings) -> None:
-    """Remove what was not used for longest, if the cache on this machine has grown beyond its cap."""
+    """Remove what was not used for longest, if the cache on this machine has grown beyond its cap.
+
+    To look at every entry takes a second where there are tens of thousands, so it is done when what was written since
+    the last time may have filled the cache, and once a day.
+    """
     base = settings.folder
     if (
         base is not None
@@ -123,7 +161,14 @@ def trim(settings: Settings) -> None:
         and os.path.isdir(base)
         and folder.problem(base, os.path.join(base, VERSION)) is None
     ):
-        entries.trim(Files(base), entries.size_cap())
+        cap = entries.size_cap()
+        if _may_be_full(base, cap):
+            left = entries.trim(Files(base), cap)
+            tally = _tally_of(base)
+            with suppress(OSError):
+                with open(f"{tally}.{os.getpid()}", "wb") as file:
+                    file.write(b"%d\n%d\n" % (time.time(), left))
+                os.replace(file.name, tally)
 
 
 def _take(found: dict[str, Any], name: str, packed: Packed) -> bool:

@@ -364,6 +364,13 @@ class FrontEnd(Protocol):
         several targets has no need of it.
         """
 
+    def is_fresh(self) -> bool:
+        """Whether what was compiled in this process is nothing to what is compiled in it next.
+
+        Then several units are compiled one after the other in one process, which must make of each what a process of
+        its own would. A front end that cannot tell has no need of it.
+        """
+
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
         """One image of a module's kernels: a front end whose compiler has an assembler of its own makes it by that.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aotcuda.errors import ToolchainError
@@ -14,10 +13,9 @@ except ImportError:  # the extras of JIT builds, which pack nothing, do without 
     nvfatbin = None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from aotcuda.arch import Target
-    from aotcuda.builder.link.images import Image
 
 SMALL = ["-compress-mode=size"]
 """Zstandard: code shrinks to about a third. The first drivers for CUDA 12 do not read it, those for CUDA 13 do."""
@@ -34,14 +32,29 @@ def version() -> str:
     return ".".join(map(str, nvfatbin.version()))
 
 
-def packing(images: Sequence[Image], identifier: str) -> list[Callable[[], bytes]]:
-    """What packs each of some linked images, cubins for `sm_*` targets, PTX for `compute_*` ones; see `joined`.
+def options(versions: Iterable[tuple[int, int]]) -> list[str]:
+    """How the images of one fatbin are packed, by the CUDA versions that they are for: all their drivers read it."""
+    return READ_BY_ALL if any(version < (13, 0) for version in versions) else SMALL
 
-    The oldest driver that any of them is for can read it. Compressing takes a quarter of a second for fifty kernels and
-    five targets, so each image is packed by itself, on whatever core is free.
+
+def packed(identifier: str, given: list[str], target: Target, data: bytes) -> bytes:
+    """A linked image in a fatbin of its own, a cubin for an `sm_*` target, PTX for a `compute_*` one; see `joined`.
+
+    Compressing takes a quarter of a second for fifty kernels and five targets, so each image is packed by itself, in
+    the process that has linked it, or on whatever core is free.
     """
-    options = READ_BY_ALL if any(image.cuda < (13, 0) for image in images) else SMALL
-    return [partial(_packed, image, identifier, options) for image in images]
+    handle = nvfatbin.create(given, len(given))
+    try:
+        if target.kind == "sass":
+            nvfatbin.add_cubin(handle, data, len(data), target.number, identifier)
+        else:
+            nvfatbin.add_ptx(handle, data, len(data), target.number, identifier, "")
+        return _bytes(handle)
+    except nvfatbin.nvFatbinError as error:
+        message = f"{identifier}: the image for {target} cannot be packed ({error})"
+        raise ToolchainError(message) from None
+    finally:
+        nvfatbin.destroy(handle)
 
 
 def joined(packed: Sequence[bytes]) -> bytes:
@@ -60,22 +73,6 @@ def joined(packed: Sequence[bytes]) -> bytes:
         raise ToolchainError(message)
     entries = b"".join(data[_CONTAINER.size :] for data in packed)
     return _CONTAINER.pack(*heads.pop(), len(entries)) + entries
-
-
-def _packed(image: Image, identifier: str, options: list[str]) -> bytes:
-    handle = nvfatbin.create(options, len(options))
-    try:
-        target, data = image.target, image.data
-        if target.kind == "sass":
-            nvfatbin.add_cubin(handle, data, len(data), target.number, identifier)
-        else:
-            nvfatbin.add_ptx(handle, data, len(data), target.number, identifier, "")
-        return _bytes(handle)
-    except nvfatbin.nvFatbinError as error:
-        message = f"{identifier}: the image for {image.target} cannot be packed ({error})"
-        raise ToolchainError(message) from None
-    finally:
-        nvfatbin.destroy(handle)
 
 
 def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,7 @@ from aotcuda.builder.worker import imports
 from aotcuda.builder.worker.job import BuiltModule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel
@@ -80,8 +81,11 @@ class Finisher(Protocol):
     def sources(self) -> tuple[Source, ...]:
         """The project's Python files that were imported, as far as the manifest lists them without having seen why."""
 
-    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
-        """What packs each of a module's images, which children do; nothing if they stay as they are."""
+    def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
+        """What packs each image of a module, of such CUDA versions; None if they stay as they are. Children call it."""
+
+    def images(self, parts: Parts) -> tuple[Image, ...]:
+        """A module's images, of which each is packed for the wheel."""
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
         """The module as it leaves the worker, with what was `packed`."""
@@ -108,13 +112,13 @@ class WheelFinisher:
         """See Finisher."""
         return imports.project_files(self._job.import_roots, {*self._job.extensions.values()})
 
-    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
+    def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """See Finisher."""
-        images = self._images(parts)
-        return list(zip((image.target for image in images), nvfatbin.packing(images, parts.name), strict=True))
+        others = (image.cuda for image in self._job.images.get(module, ()))
+        return partial(nvfatbin.packed, module, nvfatbin.options([*versions, *others]))
 
-    def _images(self, parts: Parts) -> tuple[Image, ...]:
-        """A module's images, and those that other toolkits have made of it."""
+    def images(self, parts: Parts) -> tuple[Image, ...]:
+        """See Finisher; with those that other toolkits have made of it."""
         return (*parts.images, *self._job.images.get(parts.name, ()))
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
@@ -123,7 +127,7 @@ class WheelFinisher:
         root = Path(self._job.root)
         return BuiltModule(
             plan=parts.plan,
-            images=self._images(parts),
+            images=self.images(parts),
             kernels=parts.kernels,
             ltoir=ltoir,
             functions=parts.functions,
@@ -162,10 +166,14 @@ class JitFinisher:
         """See Finisher; the dependency trace has them."""
         return ()
 
-    def packing(self, parts: Parts) -> list[tuple[Target, Callable[[], bytes]]]:
+    def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """See Finisher."""
-        del parts
-        return []
+        del module, versions
+        return None
+
+    def images(self, parts: Parts) -> tuple[Image, ...]:
+        """See Finisher."""
+        return parts.images
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
         """See Finisher; exported functions are not kept."""

@@ -103,7 +103,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
-    with _kept():
+    with _kept(), _one_thread():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         versions = front.prepare(job.root)
@@ -191,6 +191,24 @@ def _kept() -> Iterator[None]:
         gc.freeze()
         gc.set_threshold(_OBJECTS)
         gc.enable()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The block loads NumPy with a BLAS that starts no threads, unless the user has said how many it may.
+
+    OpenBLAS stops its threads before each fork and starts them after it: a twelfth of a build's processor time. What
+    sources compute by it then comes out the same, however many cores there are.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]  # it was read as the library was loaded
 
 
 # Of mallopt(3), from <malloc.h>.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(slots=True)
@@ -59,6 +59,16 @@ def step(title: str) -> Iterator[None]:
         yield
     finally:
         _noted.steps.append((title, time.monotonic() - start))
+
+
+def undo() -> Callable[[], None]:
+    """What forgets all that is noted after this call."""
+    warned, steps = len(_noted.warnings), len(_noted.steps)
+
+    def forget() -> None:
+        del _noted.warnings[warned:], _noted.steps[steps:]
+
+    return forget
 
 
 class Phases:

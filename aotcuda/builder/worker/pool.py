@@ -14,8 +14,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from aotcuda.builder.worker import lifetime, observations
@@ -36,12 +36,18 @@ class Task:
         run: Does it.
         key: The configuration key that it comes from, for errors.
         steps: How many steps it is, as progress counts them.
+        instead: Makes the result of one that failed or whose process died: somebody does the work in another way.
+        counted: Tells how many steps it was by its result, where `steps` does not.
+        notes_steps: It notes how long its steps took; else it is one.
     """
 
     title: str
     run: Callable[[], Any]
     key: str = ""
     steps: int = 1
+    instead: Callable[[], Any] | None = None
+    counted: Callable[[Any], int] | None = None
+    notes_steps: bool = False
 
     @property
     def where(self) -> str:
@@ -164,7 +170,12 @@ def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> l
             for child in _ended({pipe: child for pipe, (child, _) in running.items()}):
                 _, item = running.pop(child.pipe)
                 task = item.tasks[child.index]
-                item.take(child.index, _finish(child, task))
+                outcome = _finish(child, task)
+                if isinstance(outcome, AotcudaError) and task.instead is not None:
+                    outcome = (task.instead(),)
+                item.take(child.index, outcome)
+                if task.counted is not None and not isinstance(outcome, AotcudaError):
+                    task = replace(task, steps=task.counted(*outcome))
                 done(task)
     finally:
         for child, item in running.values():  # something was raised; none of them is to go on alone
@@ -332,7 +343,7 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
     try:
         observations.take()  # what the parent has noted is the parent's
         try:
-            with observations.step(task.title):
+            with nullcontext() if task.notes_steps else observations.step(task.title):
                 outcome: Any = (task.run(),)
         except AotcudaError as error:
             outcome = error

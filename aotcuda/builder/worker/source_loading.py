@@ -16,7 +16,7 @@ from aotcuda import frontends
 from aotcuda.arch import Target
 from aotcuda.builder import plan
 from aotcuda.builder.frontends import loading, python_source
-from aotcuda.builder.worker import dependency_trace, imports, pool
+from aotcuda.builder.worker import dependency_trace, imports, observations, pool
 from aotcuda.builder.worker.import_graph import ImportGraph
 from aotcuda.errors import ConfigError
 
@@ -252,6 +252,10 @@ def compiling(
     # With fewer units than cores it is quicker to do several times what targets have in common.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
     found: Compiled = dict(have)
+    if processes == 1 and hasattr(front, "is_fresh"):
+        for built in (yield pool.Round(COMPILE, _rows(front, left, functions, job.jobs))):
+            found |= built
+        left = {unit: [target for target in targets if (unit, target) not in found] for unit, targets in left.items()}
     while any(left.values()):
         shares = _batches(left) if processes is None else _each(left, processes)
         results = yield pool.Round(COMPILE, [_task(front, units, functions, share) for units, share in shares])
@@ -273,6 +277,51 @@ def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list
         for start in range(number)
         if (share := targets[start::number])
     ]
+
+
+_ROW = 16
+"""The most units that one process compiles: what a crash or a mistake throws away, and what memory has to hold."""
+
+
+def _rows(
+    front: FrontEnd, left: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
+) -> list[pool.Task]:
+    """Tasks that compile several units each, as many as are nothing to each other; the rest has to be compiled yet.
+
+    To start a process and to copy what it writes takes a third as long as to compile a unit. Rows are long at first and
+    shorter towards the end, and all processes have nothing more to do at about the same time.
+    """
+    waiting = {unit: targets for unit, targets in left.items() if targets}
+    rows = []
+    while waiting:
+        size = min(max(len(waiting) // (2 * jobs), 1), _ROW)
+        rows.append({unit: waiting.pop(unit) for unit in list(waiting)[:size]})
+    return [_row(front, row, functions) for row in rows if len(row) > 1]
+
+
+def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object]) -> pool.Task:
+    def compiled() -> Compiled:
+        found: Compiled = {}
+        for unit, targets in row.items():
+            one = _task(front, [unit], functions, targets)
+            forget = observations.undo()
+            try:
+                with observations.step(one.title):
+                    found |= one.run()
+            except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
+                forget()
+                break
+            if observations.warned() or not front.is_fresh():  # a warning comes once in a process
+                break
+        return found
+
+    first = next(iter(row))
+    title = f"{first.title} and {len(row) - 1} more for {', '.join(map(str, row[first]))}"
+    return pool.Task(title, compiled, key=first.key, instead=dict, counted=_units_of, notes_steps=True)
+
+
+def _units_of(compiled: Compiled) -> int:
+    return len({unit for unit, _ in compiled})
 
 
 def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from aotcuda import dependencies, manifest
 from aotcuda.arch import Target
@@ -27,6 +27,8 @@ from aotcuda.builder.worker.job import LinkedItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Pack = Callable[[Target, bytes], bytes] | None
 
     from aotcuda.builder.build_cache.kept import UnitNames
     from aotcuda.builder.config.model import Options
@@ -47,14 +49,23 @@ if TYPE_CHECKING:
     """Kernels of a module that become machine code together, by symbol."""
     Apart = dict[tuple[Group, Target], list[LinkInput]]
     """The code of each group, for each target."""
-    Objects = dict[tuple[Group, Target], tuple[bytes, dict[str, int]]]
-    """Their machine code, which is empty where it cannot be linked with others, and what it spilled."""
+    Code = tuple[bytes, dict[str, int]]
+    """What came out of the linker, and what it spilled."""
+    Objects = dict[tuple[Group, Target], Code]
+    """Their machine code, which is empty where it cannot be linked with others."""
 
 
 _HEAD = 4096
 _LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
 """The line that says under which licence a source is, near its beginning; SPDX 2.2.2, annex E:
 https://spdx.github.io/spdx-spec/v2.2.2/using-SPDX-short-identifiers-in-source-files."""
+
+
+class _Finished(NamedTuple):
+    """An image, linked and then packed in the same process, if it is packed at all."""
+
+    code: Code
+    packed: bytes | None
 
 
 class Steps:
@@ -64,6 +75,7 @@ class Steps:
         warnings: What the user should know, so far.
         surveyed: Everything foreign that was linked, with its symbols, by module.
         linkable: What other modules of the wheel link of these, by module; of those that they do.
+        packed: By module and target, images that were packed when they were linked.
         kept: The build cache.
         units: The names of units in it; None where it is not known what they depend on.
     """
@@ -90,6 +102,7 @@ class Steps:
         self.warnings: list[str] = []
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
+        self.packed: dict[str, dict[Target, bytes]] = {}
         self.linked: dict[str, Linked] = {
             plan.config.name: link_inputs.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
         }
@@ -151,16 +164,30 @@ class Steps:
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
             merged, merges = (yield from self._kept_round(_MERGE, plan, merges, compiled, merged, {})), {}
-        objects = yield from self._objects(plan, compiled)
+        objects, images = yield from self._objects(plan, compiled)
         tasks = merges | self._links(plan, compiled, merged, objects)
-        made = yield from self._kept_round(_LINK, plan, tasks, compiled, merged, objects)
+        left = {key: task for key, task in tasks.items() if key not in images}
+        made = images | (yield from self._kept_round(_LINK, plan, left, compiled, merged, objects))
         parts = self._parts(plan, compiled, merged | made, surveyed)
-        packing = [
-            (target, pool.Task(f"{parts.name} packed for {target}", run))
-            for target, run in self.finisher.packing(parts)
+        return parts, (yield from self._packing(parts))
+
+    def _packing(self, parts: Parts) -> pool.Flow[list[bytes]]:
+        """A module's images, packed; most were when they had been linked."""
+        images = self.finisher.images(parts)
+        pack = self.finisher.packer(parts.name, [image.cuda for image in parts.images])
+        if pack is None:
+            return []
+        packed = self.packed.pop(parts.name, {})
+        left = [image for image in images if image.target not in packed]
+        runs = [partial(pack, image.target, image.data) for image in left]
+        tasks = [
+            (image.target, pool.Task(f"{parts.name} packed for {image.target}", run))
+            for image, run in zip(left, runs, strict=True)
         ]
-        self.total += len(packing)
-        return parts, (yield from _shared(_PACK, packing, self.job.jobs))
+        self.total += len(tasks)
+        results = yield from _shared(_PACK, tasks, self.job.jobs)
+        packed |= dict(zip((target for target, _ in tasks), results, strict=True))
+        return [packed[image.target] for image in images]
 
     def _compile(self, plan: ModulePlan) -> pool.Flow[Compiled]:
         """Every unit for every target; those that other processes have compiled are taken as they are."""
@@ -212,8 +239,16 @@ class Steps:
         self.done += len(have)
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
+        made = self._unpacked(plan, made)
         self.kept.keep(made, named, {key: task.title for key, task in left.items()}, "step")
         return {key: have[key] if key in have else made[key] for key in tasks}
+
+    def _unpacked(self, plan: ModulePlan, made: PerTarget) -> PerTarget:
+        """What was made, less what images were packed to, which goes to `packed`."""
+        for (_, target), finished in made.items():
+            if isinstance(finished, _Finished) and finished.packed is not None:
+                self.packed.setdefault(plan.config.name, {})[target] = finished.packed
+        return {key: value.code if isinstance(value, _Finished) else value for key, value in made.items()}
 
     def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> pool.Flow[PerTarget]:
         """A round, whose links of nothing but machine code share processes."""
@@ -316,10 +351,11 @@ class Steps:
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
-    def _objects(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[Objects]:
+    def _objects(self, plan: ModulePlan, compiled: Compiled) -> pool.Flow[tuple[Objects, PerTarget]]:
         """The machine code of each group of kernels, for those targets for which a module is linked of such.
 
         What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
+        Where it is one group that is left, the same processes link and pack it with the others: images come as well.
         """
         kernels = {unit.symbol: unit for unit in plan.kernels}
         groups = _groups(list(kernels))
@@ -337,10 +373,19 @@ class Steps:
         for (group, target), part in parts.items():
             if (group, target) not in have:
                 left.setdefault(group, {})[group, target] = part
-        tasks = [self._object_task(plan, share) for share in _shares(list(left.values()), self.job.jobs)]
-        self.total += len(tasks)
         made: Objects = {}
-        if tasks:
+        images: PerTarget = {}
+        if len(left) == 1:
+            (only,) = left.values()
+            shares = _runs(only, self.job.jobs)
+            tasks = [self._finishing_task(plan, share, groups, have) for share in shares]
+            self.total += len(tasks)
+            for found, finished in (yield pool.Round(_OBJECTS, tasks)):
+                made |= found
+                images |= finished
+        elif left:
+            tasks = [self._object_task(plan, share) for share in _shares(list(left.values()), self.job.jobs)]
+            self.total += len(tasks)
             for found in (yield pool.Round(_OBJECTS, tasks)):
                 made |= found
         titles = {
@@ -350,7 +395,11 @@ class Steps:
         self.kept.keep(made, named, titles, "step")
         every = {key: have[key] if key in have else made[key] for key in parts}
         whole = {target for (_, target), (data, _) in every.items() if not data}
-        return {key: built for key, built in every.items() if key[1] not in whole}
+        objects = {key: built for key, built in every.items() if key[1] not in whole}
+        names = {key: self._name(plan, *key, compiled, {}, objects) for key in images}
+        images = self._unpacked(plan, images)
+        self.kept.keep(images, names, {key: _link_title(plan, key[1]) for key in images}, "step")
+        return objects, images
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
         """Whether a module's kernels have nothing in common, so that some become machine code without the others."""
@@ -368,6 +417,15 @@ class Steps:
         title = f"{plan.config.name}: machine code of {_and_more(names)} for {targets}"
         return pool.Task(title, partial(_relocatable, plan.config.name, parts, *self._settings(plan)))
 
+    def _finishing_task(self, plan: ModulePlan, parts: Apart, groups: Sequence[Group], have: Objects) -> pool.Task:
+        """Machine code of one group for some targets, linked with that of the others, and packed."""
+        run = partial(_finished, plan.config.name, parts, groups, have, self._settings(plan), self._pack(plan))
+        task = self._object_task(plan, parts)
+        return replace(task, title=f"{task.title}, linked with the others", run=run, steps=1 + len(parts))
+
+    def _pack(self, plan: ModulePlan) -> Pack:
+        return self.finisher.packer(plan.config.name, [nvjitlink.number()])
+
     def _links(
         self, plan: ModulePlan, compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> dict[tuple[str, Target], pool.Task]:
@@ -377,11 +435,10 @@ class Steps:
             if self._assemble is not None:
                 run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
             else:
-                spills = {
-                    name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()
-                }
-                run = partial(_link, plan.config.name, inputs, target, *self._settings(plan), spills=spills)
-            tasks["image", target] = pool.Task(f"{plan.config.name} linked for {target}", run)
+                spills = _spilled(target, objects)
+                arguments = (plan.config.name, inputs, target, *self._settings(plan))
+                run = partial(_linked, self._pack(plan), arguments, spills)
+            tasks["image", target] = pool.Task(_link_title(plan, target), run)
         return tasks
 
     def _settings(self, plan: ModulePlan) -> tuple[Options, list[str], dict[str, str]]:
@@ -607,6 +664,17 @@ def _shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
     return shares
 
 
+def _runs(group: Apart, number: int) -> list[Apart]:
+    """A group's targets in so many runs at most; later GPUs' links take longer, so the first runs have more of them."""
+    keys = [*group]
+    runs: list[Apart] = []
+    for left in range(min(number, len(keys)), 0, -1):
+        size = -(-len(keys) // left)
+        runs.append({key: group[key] for key in keys[:size]})
+        del keys[:size]
+    return runs
+
+
 def _relocatable(module: str, groups: Apart, *settings: Any) -> Objects:
     os.chdir("/")  # as for `_link`
     return {
@@ -615,8 +683,31 @@ def _relocatable(module: str, groups: Apart, *settings: Any) -> Objects:
     }
 
 
-def _link(*arguments: Any, spills: Mapping[str, int]) -> tuple[bytes, dict[str, int]]:
+def _finished(
+    module: str, parts: Apart, groups: Sequence[Group], have: Objects, settings: tuple[Any, ...], pack: Pack
+) -> tuple[Objects, PerTarget]:
+    """The machine code of one group, and the images that it makes with that of the others."""
+    made = _relocatable(module, parts, *settings)
+    images: PerTarget = {}
+    for _, target in parts:
+        objects = {(group, target): (made if (group, target) in made else have)[group, target] for group in groups}
+        if all(data for data, _ in objects.values()):
+            arguments = (module, _objects_of(target, objects), target, *settings)
+            images["image", target] = _linked(pack, arguments, _spilled(target, objects))
+    return made, images
+
+
+def _spilled(target: Target, objects: Objects) -> dict[str, int]:
+    return {name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()}
+
+
+def _linked(pack: Pack, arguments: tuple[Any, ...], spills: Mapping[str, int]) -> _Finished:
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
     data, found = nvjitlink.link(*arguments)
-    return data, {**found, **spills}
+    target: Target = arguments[2]
+    return _Finished((data, {**found, **spills}), None if pack is None else pack(target, data))
+
+
+def _link_title(plan: ModulePlan, target: Target) -> str:
+    return f"{plan.config.name} linked for {target}"

@@ -292,12 +292,24 @@ def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
 def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
         name, ready, data = element(array.dtype), array.stream, array.gpu_data
+        if type(data) is numba_owner(type(array)):
+            data = data._view  # type: ignore[attr-defined]  # noqa: SLF001 (there is no public name)
         if ready != 0:  # as its interface has it: 0 is no stream, and there is nothing to wait for
             _wait(int(ready), pending, stream, mutual=True)
         # Its own strides: the interface gives none where broadcast dimensions stand beside contiguous ones.
         return _view(name, int(data.device_pointer), array.shape, array.strides, readonly=False)
     except (AttributeError, TypeError):  # another version's, made otherwise
         return _read_interface(array, pending, stream)
+
+
+def numba_owner(kind: type) -> type | None:
+    """The class of Numba's memory that has its address in its `_view`, for arrays of this class.
+
+    It would pass on the question by a method in Python. It is what owns the memory of all arrays that Numba allocates.
+    """
+    driver = sys.modules.get(f"{kind.__module__.rpartition('.')[0]}.driver")
+    found: type | None = getattr(driver, "OwnedPointer", None)
+    return found
 
 
 def _view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool) -> View:

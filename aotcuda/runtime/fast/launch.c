@@ -92,7 +92,7 @@ enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
 
 static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
     *s_is_contiguous, *s_data_ptr, *s_stride, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
-    *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer, *s_device_id;
+    *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer, *s_device_id, *s_view;
 static PyTypeObject *plan_type, *records_type, *launcher_type;
 
 /* Where a library tells its current stream. Sources are replaced and never freed: another thread may be asking one. A
@@ -142,6 +142,34 @@ typedef struct {
 } CupyLayout;
 
 static SHARED(const CupyLayout *) cupy_layout; /* NULL: arrays are asked for their attributes */
+
+/* Where objects of a class of Python's have their attributes, in a row of pointers to these. */
+enum { MOST_MEMBERS = 5 };
+typedef struct {
+    PyTypeObject *type; /* of objects of this type alone */
+    uint32_t version;   /* the type's, while it has none of these attributes itself */
+    int end;            /* bytes of an object, where the row may be */
+    int places[MOST_MEMBERS];
+} Members;
+
+/* Where an array of Numba's has what is read of it, as aotcuda.runtime.fast.numba_layout found it. Not freed either. */
+typedef struct NumbaLayout {
+    int form, number;                   /* how objects lead to their row, and where types have their version */
+    Members array, owner, memories[2];  /* the first by the enumeration below; of an owner its view, of memory its address */
+    PyTypeObject *proxy, *pointer;      /* of what an owner may have in place of memory; of an address */
+    int referent, address;              /* in these: a pointer to an object, and one to a number */
+    struct NumbaLayout *next;           /* of another class */
+} NumbaLayout;
+
+enum { ROW_POINTED = 1, ROW_TAGGED, ROW_INLINE };
+enum { ARRAY_DTYPE, ARRAY_SHAPE, ARRAY_STRIDES, ARRAY_DATA, ARRAY_STREAM, ARRAY_MEMBERS };
+
+static SHARED(const NumbaLayout *) numba_layouts;
+
+/* The types of Numba's memory that has its address in its view. Added by one thread at a time, one for each Numba. */
+enum { MOST_OWNERS = 4 };
+static PyTypeObject *numba_owners[MOST_OWNERS];
+static SHARED(int) numba_owners_count;
 
 /* CUDA cannot be used in a process that forked after it was started. */
 static SHARED(int) disabled = 0;
@@ -649,6 +677,7 @@ typedef struct {
     const Exchange *exchange;
     const LazyBits *bits;
     const CupyLayout *layout;
+    const NumbaLayout *numba;
     int waiting; /* for so many more arrays, before it is asked where they have their members; 0: that was done */
     PyCFunction is_neg; /* a tensor's method in C, where it can be called with nothing looked up */
     PyObject *dtype, *ndim, *c_contiguous, *data; /* what the class has of CuPy's attributes; NULL: they are looked up */
@@ -675,6 +704,8 @@ static void take_places(Access *access) {
 #ifndef Py_GIL_DISABLED
     const CupyLayout *layout = READ(cupy_layout);
     access->layout = !access->exchange && layout && PyType_IsSubtype(access->type, layout->base) ? layout : NULL;
+    for (access->numba = READ(numba_layouts); access->numba && access->numba->array.type != access->type;)
+        access->numba = access->numba->next;
 #endif
 }
 
@@ -982,29 +1013,129 @@ static uint64_t as_int(PyObject *value) {
     return result;
 }
 
-/* Numba's own arrays: their interface is a dictionary that Python code makes, at 1 us. What it would say of the stream is
- * said by the attribute: 0 is none. */
-static int read_numba(PyObject *array, View *view, Reading *reading) {
+/* The row of an object's attributes; NULL if it is of another type, or that has changed, or they are in a dictionary. */
+static const char *row_of(PyObject *object, const Members *members, const NumbaLayout *layout) {
+    PyTypeObject *type = Py_TYPE(object);
+    uint32_t version;
+    memcpy(&version, (const char *)type + layout->number, sizeof version);
+    if (type != members->type || version != members->version)
+        return NULL;
+    if (layout->form == ROW_INLINE) {
+        const char *row = (const char *)object + members->end;
+        return row[3] ? row : NULL;
+    }
+    uint64_t word = word_at(object, layout->form == ROW_POINTED ? -32 : -24);
+    if (layout->form == ROW_POINTED)
+        return (const char *)(uintptr_t)word;
+    return word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
+}
+
+/* An attribute, not a reference of the caller's own; NULL for one that the object has not. */
+static PyObject *member(const char *row, const Members *members, int at) {
+    return (PyObject *)(uintptr_t)word_at(row, members->places[at]);
+}
+
+/* The address that memory of Numba's has, of its members; 0 where that has to be asked. The view of an owner is a proxy if it
+ * owns all of the memory. */
+static int read_numba_address(PyObject *data, const NumbaLayout *layout, uint64_t *address) {
+    PyObject *memory = data;
+    if (Py_TYPE(data) == layout->owner.type) {
+        const char *row = row_of(data, &layout->owner, layout);
+        memory = row ? member(row, &layout->owner, 0) : NULL;
+        if (memory && Py_TYPE(memory) == layout->proxy)
+            memory = (PyObject *)(uintptr_t)word_at(memory, layout->referent); /* None for what does not exist any more */
+    }
+    if (!memory)
+        return 0;
+    const Members *members = &layout->memories[Py_TYPE(memory) != layout->memories[0].type];
+    const char *row = row_of(memory, members, layout);
+    PyObject *pointer = row ? member(row, members, 0) : NULL;
+    const void *place = pointer && Py_TYPE(pointer) == layout->pointer ? (const void *)(uintptr_t)word_at(pointer, layout->address) : NULL;
+    if (place)
+        *address = word_at(place, 0);
+    return place != NULL;
+}
+
+/* The same by its attributes; errors are for the caller to look for. */
+static uint64_t ask_numba_address(PyObject *data) {
+    PyObject *memory = Py_NewRef(data);
+    for (int i = 0, count = READ(numba_owners_count); i < count; i++)
+        if (numba_owners[i] == Py_TYPE(data)) {
+            Py_DECREF(memory);
+            memory = PyObject_GetAttr(data, s_view);
+            break;
+        }
+    PyObject *pointer = memory ? PyObject_GetAttr(memory, s_device_pointer) : NULL;
+    uint64_t address = as_int(pointer);
+    Py_XDECREF(pointer);
+    Py_XDECREF(memory);
+    return address;
+}
+
+/* As read_numbers(), of Python's own numbers alone: no code of Python's runs. */
+static int read_plain_numbers(PyObject *tuple, int64_t *member, int count) {
+    int overflow = !PyTuple_CheckExact(tuple) || PyTuple_Size(tuple) != count;
+    for (int i = 0; !overflow && i < count; i++) {
+        PyObject *number = PyTuple_GetItem(tuple, i);
+        if (!PyLong_CheckExact(number))
+            return 0;
+        member[i * OF_DIMENSION] = PyLong_AsLongLongAndOverflow(number, &overflow);
+    }
+    return !overflow;
+}
+
+/* What read_numba_attributes() reads, of the members; NULL where these have to be asked. */
+static PyObject *read_numba_layout(PyObject *array, const NumbaLayout *layout, View *view) {
+    const Members *members = &layout->array;
+    const char *row = row_of(array, members, layout);
+    if (!row)
+        return NULL;
+    PyObject *dtype = member(row, members, ARRAY_DTYPE), *shape = member(row, members, ARRAY_SHAPE);
+    PyObject *strides = member(row, members, ARRAY_STRIDES), *data = member(row, members, ARRAY_DATA);
+    PyObject *stream = member(row, members, ARRAY_STREAM);
+    if (!dtype || !shape || !strides || !data || !stream)
+        return NULL;
+    Py_ssize_t ndim = PyTuple_CheckExact(shape) ? PyTuple_Size(shape) : -1;
+    if (ndim < 0 || ndim > MOST_DIMENSIONS || !read_numba_address(data, layout, &view->address) ||
+        !read_plain_numbers(shape, &view->dimensions->extent, (int)ndim) ||
+        !read_plain_numbers(strides, &view->dimensions->stride, (int)ndim))
+        return NULL;
+    view->id = (uint64_t)(uintptr_t)dtype;
+    view->ndim = (int)ndim;
+    return Py_NewRef(stream);
+}
+
+/* Reads all but the stream, and gives that; NULL for what is not for this path. */
+static PyObject *read_numba_attributes(PyObject *array, const NumbaLayout *layout, View *view) {
     PyObject *dtype = PyObject_GetAttr(array, s_dtype), *shape = dtype ? PyObject_GetAttr(array, s_shape) : NULL;
     Py_ssize_t ndim = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
     int fits = dtype && ndim >= 0 && ndim <= MOST_DIMENSIONS && read_numbers(shape, &view->dimensions->extent, (int)ndim);
     view->id = (uint64_t)(uintptr_t)dtype;
     view->ndim = (int)ndim;
-    view->readonly = 0;
-    view->has_strides = 1;
-    view->in_elements = 0;
     Py_XDECREF(dtype); /* the array has it, and the record that it may match too */
     Py_XDECREF(shape);
     if (!fits || !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
-        return 0;
+        return NULL;
     PyObject *data = PyObject_GetAttr(array, s_gpu_data);
-    PyObject *pointer = data ? PyObject_GetAttr(data, s_device_pointer) : NULL;
-    view->address = as_int(pointer);
-    Py_XDECREF(pointer);
+    if (data && !(layout && read_numba_address(data, layout, &view->address)))
+        view->address = ask_numba_address(data);
     Py_XDECREF(data);
-    PyObject *stream = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_stream);
+    return PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_stream);
+}
+
+/* Numba's own arrays: their interface is a dictionary that Python code makes, at 1 us. What it would say of the stream is
+ * said by the attribute: 0 is none. */
+static int read_numba(PyObject *array, Access *access, View *view, Reading *reading) {
+    if (access->waiting && !look_closer(array, access))
+        return 0;
+    PyObject *stream = access->numba ? read_numba_layout(array, access->numba, view) : NULL;
+    if (!stream)
+        stream = read_numba_attributes(array, access->numba, view);
+    view->readonly = 0;
+    view->has_strides = 1;
+    view->in_elements = 0;
     int none = stream && PyLong_Check(stream) && PyLong_AsLong(stream) == 0;
-    fits = stream && (none || is_on_named(reading, as_int(stream)));
+    int fits = stream && (none || is_on_named(reading, as_int(stream)));
     Py_XDECREF(stream);
     return fits && !PyErr_Occurred();
 }
@@ -1371,7 +1502,7 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
         int fits = kind == CUPY        ? read_cupy(array, reader->access, view, reading)
                    : kind == EXCHANGE  ? read_exchange(array, reader->access, view, reading)
                    : kind == INTERFACE ? read_interface(array, view, reading)
-                   : kind == NUMBA     ? read_numba(array, view, reading)
+                   : kind == NUMBA     ? read_numba(array, reader->access, view, reading)
                                        : read_torch(array, view, reading);
         if (!fits)
             return -1;
@@ -1866,9 +1997,9 @@ static int make_access(Access *access, PyObject *array, int kind) {
         access->is_neg = method_of(array, s_is_neg);
     if (kind == CUPY || kind == CUPY_LAYOUT)
         describe_cupy(access, array);
-    if (kind == EXCHANGE || kind == CUPY_LAYOUT)
+    if (kind == EXCHANGE || kind == CUPY_LAYOUT || kind == NUMBA)
         take_places(access);
-    if ((kind == EXCHANGE && !access->bits) || (kind == CUPY_LAYOUT && !access->layout))
+    if ((kind == EXCHANGE && !access->bits) || (kind == CUPY_LAYOUT && !access->layout) || (kind == NUMBA && !access->numba))
         access->waiting = LOOK_AFTER;
 #ifdef Py_GIL_DISABLED /* threads that share it would have to count together */
     access->waiting = access->waiting && kind == EXCHANGE;
@@ -2391,19 +2522,28 @@ static Launcher *at_hand(const Configurations *self, const Written *written) {
     return NULL;
 }
 
-/* The same for one that is written with the same objects; `handle` is that of a stream object, else NULL. */
-static Launcher *at_hand_as_written(const Configurations *self, PyObject *key, const uint64_t *handle) {
-    PyObject *parts[PARTS] = {NULL};
-    Py_ssize_t count = PyTuple_Size(key);
-    for (Py_ssize_t i = 0; i < count && i < PARTS; i++)
-        parts[i] = PyTuple_GetItem(key, i);
-    if (handle)
-        parts[2] = NULL;
-    for (int i = 0; i < MOST_WRITTEN && count <= PARTS; i++)
-        if (self->at_hand[i].found && memcmp(self->at_hand[i].parts, parts, sizeof parts) == 0 &&
-            (parts[2] || self->at_hand[i].written.is_given == (handle != NULL)) &&
-            (!handle || self->at_hand[i].written.stream == *handle))
+/* The objects that a configuration is written with, NULL for what is left out; 0 if they are too few or too many. */
+static int read_parts(PyObject *key, PyObject *parts[PARTS]) {
+    Py_ssize_t count = PyTuple_CheckExact(key) ? PyTuple_Size(key) : 0;
+    if (count < 2 || count > PARTS)
+        return 0;
+    parts[0] = PyTuple_GetItem(key, 0);
+    parts[1] = PyTuple_GetItem(key, 1);
+    parts[2] = count > 2 ? PyTuple_GetItem(key, 2) : NULL;
+    parts[3] = count > 3 ? PyTuple_GetItem(key, 3) : NULL;
+    return 1;
+}
+
+/* The launcher at hand for one that is written with the same objects, but for that of a stream, whose handle is given then. */
+static Launcher *at_hand_as_written(const Configurations *self, PyObject *const parts[PARTS], const uint64_t *handle) {
+    PyObject *stream = handle ? NULL : parts[2];
+    for (int i = 0; i < MOST_WRITTEN; i++) {
+        PyObject *const *kept = self->at_hand[i].parts;
+        const Written *written = &self->at_hand[i].written;
+        if (kept[0] == parts[0] && kept[1] == parts[1] && kept[2] == stream && kept[3] == parts[3] &&
+            (stream || written->is_given == (handle != NULL)) && (!handle || written->stream == *handle))
             return self->at_hand[i].found;
+    }
     return NULL;
 }
 
@@ -2442,9 +2582,9 @@ static PyObject *kept_for_handle(const Configurations *self, PyObject *key, PyOb
 }
 
 /* For a stream object: a launcher like the one for its handle, which keeps the object alive. */
-static PyObject *configurations_held(Configurations *self, PyObject *key, PyObject *stream) {
+static PyObject *configurations_held(Configurations *self, PyObject *key, PyObject *const parts[PARTS]) {
     Written written;
-    PyObject *handle = handle_of(stream), *object, *held = NULL;
+    PyObject *stream = parts[2], *handle = handle_of(stream), *object, *held = NULL;
     if (!handle) {
         if (!PyErr_Occurred())
             PyErr_SetObject(PyExc_KeyError, key);
@@ -2453,7 +2593,7 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, PyObje
     uint64_t number = PyLong_AsUnsignedLongLong(handle);
     int is_plain = !(number == (uint64_t)-1 && PyErr_Occurred()); /* else none of a stream's */
     PyErr_Clear();
-    Launcher *ready = is_plain ? at_hand_as_written(self, key, &number) : NULL;
+    Launcher *ready = is_plain ? at_hand_as_written(self, parts, &number) : NULL;
     if (!ready && is_plain && (is_plain = read_written(key, &written, &object))) {
         written.stream = number;
         ready = at_hand(self, &written);
@@ -2473,14 +2613,12 @@ static PyObject *configurations_held(Configurations *self, PyObject *key, PyObje
 
 static PyObject *configurations_subscript(Configurations *self, PyObject *key) {
     Written written;
-    PyObject *object;
+    PyObject *object, *parts[PARTS];
     int is_plain = 0;
-    if (PyTuple_CheckExact(key)) {
-        Py_ssize_t parts = PyTuple_Size(key);
-        PyObject *stream = parts == 3 || parts == 4 ? PyTuple_GetItem(key, 2) : Py_None;
-        if (stream != Py_None && !PyLong_Check(stream))
-            return configurations_held(self, key, stream);
-        Launcher *ready = at_hand_as_written(self, key, NULL);
+    if (read_parts(key, parts)) {
+        if (parts[2] && parts[2] != Py_None && !PyLong_Check(parts[2]))
+            return configurations_held(self, key, parts);
+        Launcher *ready = at_hand_as_written(self, parts, NULL);
         if (!ready && (is_plain = read_written(key, &written, &object)))
             ready = at_hand(self, &written);
         if (ready)
@@ -2701,6 +2839,60 @@ static PyObject *set_cupy_layout(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* A class, its version, the bytes of its objects, and so many places, which lie as ints; 0, and an error, if it is not that. */
+static int read_members(PyObject *tuple, Members *members, int count) {
+    const char *places;
+    Py_ssize_t bytes;
+    PyObject *type;
+    if (!PyArg_ParseTuple(tuple, "O!Iiy#;members", &PyType_Type, &type, &members->version, &members->end, &places, &bytes))
+        return 0;
+    if (bytes != count * (Py_ssize_t)sizeof(int)) {
+        PyErr_SetString(PyExc_ValueError, "members of another number");
+        return 0;
+    }
+    members->type = (PyTypeObject *)type;
+    memcpy(members->places, places, (size_t)bytes);
+    return 1;
+}
+
+static PyObject *add_numba_layout(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *array, *owner, *memories[2];
+    NumbaLayout found;
+    if (!PyArg_ParseTuple(args, "iiO!O!O!O!O!iO!i", &found.form, &found.number, &PyTuple_Type, &array, &PyTuple_Type, &owner,
+                          &PyTuple_Type, &memories[0], &PyTuple_Type, &memories[1], &PyType_Type, &found.proxy, &found.referent,
+                          &PyType_Type, &found.pointer, &found.address) ||
+        !read_members(array, &found.array, ARRAY_MEMBERS) || !read_members(owner, &found.owner, 1) ||
+        !read_members(memories[0], &found.memories[0], 1) || !read_members(memories[1], &found.memories[1], 1))
+        return NULL;
+#ifndef Py_GIL_DISABLED
+    NumbaLayout *made = PyMem_Malloc(sizeof(NumbaLayout));
+    if (!made)
+        return PyErr_NoMemory();
+    *made = found;
+    PyTypeObject *const held[] = {made->array.type, made->owner.type, made->memories[0].type, made->memories[1].type,
+                                  made->proxy, made->pointer};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        Py_INCREF((PyObject *)held[i]);
+    made->next = (NumbaLayout *)READ(numba_layouts);
+    WRITE(numba_layouts, made);
+#endif
+    Py_RETURN_NONE;
+}
+
+static PyObject *add_numba_owner(PyObject *module, PyObject *type) {
+    (void)module;
+    int count = READ(numba_owners_count);
+    for (int i = 0; i < count; i++)
+        if ((PyObject *)numba_owners[i] == type)
+            Py_RETURN_NONE;
+    if (count < MOST_OWNERS && PyType_Check(type)) {
+        numba_owners[count] = (PyTypeObject *)Py_NewRef(type);
+        WRITE(numba_owners_count, count + 1);
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *disable(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     WRITE(disabled, 1);
@@ -2825,6 +3017,10 @@ static PyMethodDef methods[] = {
     {"set_cupy_layout", set_cupy_layout, METH_VARARGS,
      "set_cupy_layout(base, data_type, pointer, data, dtype, shape, strides)\n\n"
      "Where the objects of CuPy's type `base` have what is read of arrays, in bytes; `pointer` is in what is their `data`."},
+    {"add_numba_layout", add_numba_layout, METH_VARARGS,
+     "add_numba_layout(form, number, array, owner, memory, memory, proxy, referent, pointer, address)\n\n"
+     "Where the objects of a class of Numba's arrays, and of the classes of their memory, have what is read of arrays."},
+    {"add_numba_owner", add_numba_owner, METH_O, "A type of Numba's memory that has its address in its `_view`."},
     {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher: one like it, which keeps the stream alive."},
     {"know_stream_type", know_stream_type, METH_VARARGS,
      "know_stream_type(type, attribute, is_protocol)\n\n"
@@ -2851,7 +3047,8 @@ static int execute(PyObject *module) {
                  {&s_data_ptr, "data_ptr"}, {&s_stride, "stride"},
                  {&s_get_device, "get_device"}, {&s_interface, "__cuda_array_interface__"}, {&s_typestr, "typestr"},
                  {&s_stream, "stream"}, {&s_mask, "mask"}, {&s_fail, "fail"}, {&s_exchange, "__dlpack_c_exchange_api__"},
-                 {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}, {&s_device_id, "device_id"}};
+                 {&s_gpu_data, "gpu_data"}, {&s_device_pointer, "device_pointer"}, {&s_device_id, "device_id"},
+                 {&s_view, "_view"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*names[i].place && !(*names[i].place = PyUnicode_InternFromString(names[i].text)))
             return -1;
@@ -2868,7 +3065,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 16) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 17) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

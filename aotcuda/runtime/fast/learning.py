@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _struct as struct
 import sys
+from _thread import allocate_lock
 
 from aotcuda.runtime import ctypes, fast
 from aotcuda.runtime import driver as drivers
@@ -55,6 +56,9 @@ _READ_BY_LAYOUT = ("__getattr__", "__getattribute__", "_c_contiguous", "data", "
 _OWN_LENGTH = 128
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 
+_lock = allocate_lock()
+"""Of what the extension is told by one thread at a time."""
+
 
 def learn(
     kept: Records,
@@ -86,6 +90,8 @@ def learn(
         _use_cupy()
     if "torch" in families:
         fast.in_use().set_torch_stream(arrays.torch_stream())
+    if "numba" in families:
+        _use_numba({type(arg) for arg, family in zip(args, families, strict=True) if family == "numba"})
     fast.in_use().set_finder(_find_places)
     drivers.after_fork(fast.in_use().disable)
     driver = library.driver
@@ -183,11 +189,17 @@ def _has_exchange(tensor: object) -> bool:
 
 
 def _find_places(array: object) -> bool:
-    """Let it be found where arrays of CuPy's or PyTorch's have their members; whether to ask again with another one."""
-    if arrays.family(array) == "cupy":
+    """Let it be found where arrays of a library have their members; whether to ask again with another one."""
+    library = arrays.family(array)
+    if library == "cupy":
         from aotcuda.runtime.fast import cupy_layout  # noqa: PLC0415 (only with CuPy)
 
         return not cupy_layout.tell(fast.in_use(), array)
+    if library == "numba":
+        from aotcuda.runtime.fast import numba_layout  # noqa: PLC0415 (only with Numba)
+
+        numba_layout.tell(fast.in_use(), array)
+        return False
     from aotcuda.runtime.fast import torch_layout  # noqa: PLC0415 (only with PyTorch)
 
     return not torch_layout.tell(fast.in_use(), array)
@@ -198,3 +210,11 @@ def _use_cupy() -> None:
     functions = getattr(sys.modules.get("cupy_backends.cuda.stream"), "__pyx_capi__", {})
     in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
     fast.in_use().set_cupy_stream(*in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
+
+
+def _use_numba(kinds: set[type]) -> None:
+    """Say which memory of Numba's has its address in its view, for arrays of these classes."""
+    for owner in map(arrays.numba_owner, kinds):
+        if owner is not None:
+            with _lock:
+                fast.in_use().add_numba_owner(owner)

@@ -561,17 +561,18 @@ class Writer:
         strides = self._strides(bytes_, f"not {name}.is_contiguous()", extents, itemsize)
         return _Array(f"{name}.data_ptr()", extents, orders, strides)
 
-    def numba(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
+    def numba(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of Numba's."""
-        none = self.keep("Z", 0)
-        address, shape, strides, ready = (self._fresh(letter) for letter in "pstw")
+        none, owner = self.keep("Z", 0), self.keep("T", arrays.numba_owner(type(array)))
+        address, shape, strides, ready, data = (self._fresh(letter) for letter in "pstwg")
         self.checks += [
             f"{ready} = {name}.stream",  # 0 for none, an int, or a stream object
             f"if {ready} is not {none} and (int({ready}) or 1) != same: return -1",
             f"if {self._is_other(f'{name}.dtype', dtype)}: return -1",
             f"{shape} = {name}.shape",
             f"{strides} = {name}.strides",
-            f"{address} = int({name}.gpu_data.device_pointer)",
+            f"{data} = {name}.gpu_data",
+            f"{address} = int(({data}._view if type({data}) is {owner} else {data}).device_pointer)",
         ]
         self._lies_here(address)
         found = self._described(address, shape, strides, parameter, told=True)

@@ -49,6 +49,7 @@ class NumbaCuda(NumbaFrontEnd):
         patches.install()
         with patches.without_scipy():
             _warm_up()
+        patches.note_warm()
         return {
             "numba-cuda": version("numba-cuda"),
             "numba": version("numba"),
@@ -91,6 +92,10 @@ class NumbaCuda(NumbaFrontEnd):
                 abi="numba" if unit.kind == "kernel" else "c",
                 abi_info={"abi_name": unit.symbol},
             )
+
+    def is_fresh(self) -> bool:
+        """See FrontEnd."""
+        return patches.is_fresh()
 
     def returned(self, compiled: Any) -> Any:
         """See NumbaFrontEnd."""

@@ -19,16 +19,17 @@ import numba
 from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
-from numba.cuda import api, cuda_paths, cudaimpl, dispatcher, target, types, vectorizers
+from numba.cuda import api, cuda_paths, cudaimpl, descriptor, dispatcher, target, types, vectorizers
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
-from numba.cuda.core import bytecode, callconv, config
+from numba.cuda.core import bytecode, callconv, config, ir_utils
 from numba.cuda.core.targetconfig import TargetConfig
 from numba.cuda.cudadrv import devices, driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
+from numba.cuda.typing import typeof
 
 from aotcuda.builder.frontends.numba import (
     foreign,
@@ -40,6 +41,7 @@ from aotcuda.builder.frontends.numba import (
     toolkit_paths,
 )
 from aotcuda.builder.frontends.numba.messages import RaisesError
+from aotcuda.builder.frontends.numba_cuda import launching
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -51,15 +53,44 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Current:
-    """What is being compiled now; one process compiles one unit."""
+    """What is being compiled now, one unit at a time.
+
+    Attributes:
+        capability: The compute capability; None between units.
+        tag: What names have in them that must be unique in a link.
+        options: What its helpers are compiled with.
+        swallowed: What they raise though the C ABI cannot tell of it.
+        helpers: How many functions became code besides the units themselves, in this process.
+    """
 
     capability: tuple[int, int] | None = None
     tag: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     swallowed: list[str] = field(default_factory=list)
+    helpers: int = 0
 
 
 _current = _Current()
+
+
+@dataclass(slots=True)
+class _Warm:
+    """The compiler when it was warm, before anything of the user's was imported.
+
+    Attributes:
+        registered: How much was registered, by itself alone.
+        shared: How many shared arrays had a name.
+        traces: See `_traces`.
+        is_extended: Sources have registered something since, which may keep what it likes; None before the first unit.
+    """
+
+    registered: tuple[int, ...] = ()
+    shared: int = 0
+    traces: tuple[int, ...] = ()
+    is_extended: bool | None = None
+
+
+_warm = _Warm()
 
 
 class _OrderedSet(dict[Any, None]):
@@ -82,7 +113,12 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
     digest = hashlib.sha256(tag.encode()).digest()
     # Mangled names end in this number. Two units come from two fresh processes, where the counter would start anew and
     # give two different helpers one name, and the linker would then keep one of them for both.
-    bytecode.FunctionIdentity._unique_ids = itertools.count(int.from_bytes(digest[:6], "big") << 16)
+    first = int.from_bytes(digest[:6], "big") << 16
+    bytecode.FunctionIdentity._unique_ids = itertools.count(first)
+    cudaimpl._unique_smem_id = _warm.shared
+    if _warm.is_extended is None:
+        launching.put_back(typeof.typeof_impl)
+        _warm.is_extended = _registrations() != _warm.registered
     _current.capability = goal.capability
     _current.tag = digest[:6].hex()
     _current.options = {
@@ -96,13 +132,46 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
         yield _current.swallowed
     finally:
         _current.capability = None
+        _current.helpers += next(bytecode.FunctionIdentity._unique_ids) - first - 1
+
+
+def note_warm() -> None:
+    """Note how things are with the compiler now that it is warm."""
+    _warm.registered, _warm.shared, _warm.traces = _registrations(), cudaimpl._unique_smem_id, _traces()
+
+
+def is_fresh() -> bool:
+    """Whether code that is compiled now becomes what it would in a process in which nothing was compiled before.
+
+    What Numba keeps of one function and puts into the code of the next are the helpers that it has compiled for it, by
+    names of the first one's, and what it numbers or names for all. All else that it keeps are answers that it would
+    give again. Who extends Numba may keep anything.
+    """
+    return not _warm.is_extended and not _current.helpers and _traces() == _warm.traces
+
+
+def _traces() -> tuple[int, ...]:
+    """What is counted, and grows, when something is named or kept that the code compiled next would show."""
+    return (
+        ir_utils._unique_var_count,
+        ir_utils._the_max_label._value,
+        len(llvm.context.global_context.identified_types),
+        *(len(module.shim_stream.pieces) for module in _SHIM_MODULES),
+    )
+
+
+def _registrations() -> tuple[int, ...]:
+    return tuple(map(_registered, (descriptor.cuda_target.target_context, descriptor.cuda_target.typing_context)))
 
 
 _USER_EXC = "(self, builder, exc, exc_args=None, loc=None, func_name=None)"
 
 PRIVATE_PARTS = {
     "numba.cuda.core.bytecode:FunctionIdentity._unique_ids": "count",
+    "numba.cuda.core.ir_utils:_the_max_label": "_MaxLabel",
+    "numba.cuda.core.ir_utils:_unique_var_count": "int",
     "numba.cuda.cudaimpl:_get_unique_smem_id": "(name)",
+    "numba.cuda.cudaimpl:_unique_smem_id": "int",
     "numba.cuda.dispatcher:CUDADispatcher.compile": "(self, sig)",
     "numba.cuda.dispatcher:CUDADispatcher.disable_compile": "(self, val=True)",
     "numba.cuda.dispatcher:CUDADispatcher.compile_device": "(self, args, return_type=None)",
