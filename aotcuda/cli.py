@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     record.add_argument("--write", action="store_true", help="merge them into pyproject.toml")
     record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
-    record.add_argument("--out", metavar="FILE", type=Path, help="where runs add up (default: .aotcuda-record.json)")
+    record.add_argument("--out", metavar="FILE", type=_file, help="where runs add up (default: .aotcuda-record.json)")
     record.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
     record.set_defaults(run=_record, usage=record.error)
 
@@ -152,9 +152,9 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
-    build.add_argument("--sbom", metavar="FILE", type=Path, help="where to write what it was made with, as CycloneDX")
-    build.add_argument("--depfile", metavar="FILE", type=Path, help="write what was read, as a rule for make or ninja")
-    build.add_argument("--stamp", metavar="FILE", type=Path, help="touch FILE at the end; --depfile's rule is for it")
+    build.add_argument("--sbom", metavar="FILE", type=_file, help="where to write what it was made with, as CycloneDX")
+    build.add_argument("--depfile", metavar="FILE", type=_file, help="write what was read, as a rule for make or ninja")
+    build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; --depfile's rule is for it")
     said = build.add_mutually_exclusive_group()
     said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
     said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
@@ -273,6 +273,15 @@ def _build(arguments: argparse.Namespace) -> None:
         )
     for path in () if arguments.quiet else written:
         print(path)
+
+
+def _file(text: str) -> Path:
+    """The path of a file that is to be written."""
+    path = Path(text)
+    if not path.name or os.path.isdir(path):  # noqa: PTH112 (pathlib raises where a name is too long)
+        message = f"{text!r} is no path of a file"
+        raise argparse.ArgumentTypeError(message)
+    return path
 
 
 def _warn(text: str) -> None:

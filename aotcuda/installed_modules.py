@@ -7,12 +7,11 @@ asked which modules there should be, and the import system where they are.
 from __future__ import annotations
 
 import json
-import tomllib
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from aotcuda import manifest
+from aotcuda import manifest, project_file
 from aotcuda.binary import targets
 from aotcuda.errors import AotcudaError
 
@@ -86,8 +85,7 @@ def _editable(distribution: metadata.Distribution) -> list[str]:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         if not origin.get("dir_info", {}).get("editable"):
             return []
-        project = Path(unquote(urlsplit(origin["url"]).path), "pyproject.toml")
-        table = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}).get("aotcuda", {})
-        return [*table.get("modules", {})]
+        project = Path(unquote(urlsplit(origin["url"]).path), project_file.FILE_NAME)
+        return [*project_file.table(project_file.content(project), "tool", "aotcuda", "modules")]
     except (OSError, ValueError, LookupError, AttributeError, TypeError):  # another's files, of any shape
         return []

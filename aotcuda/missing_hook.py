@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import os
 
+from aotcuda import project_file
+from aotcuda.project_file import table as _table
+
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
 ADVICE = (
     f"add the table {TABLE} to its pyproject.toml, which turns hatchling's hook on, or for setuptools aotcuda to "
     "build-system.requires, and build it again"
 )
 
-_PYPROJECT = "pyproject.toml"
-
 
 def in_project(folder: str) -> str | None:
     """What is wrong with the project in `folder`, if it configures aotcuda and is built without it."""
-    path = os.path.join(folder, _PYPROJECT)
-    project = _read(path)
+    path = os.path.join(folder, project_file.FILE_NAME)
+    project = project_file.content(path)
     tool = _table(project, "tool")
     if not _table(tool, "aotcuda"):
         return None
@@ -45,12 +46,13 @@ def in_project(folder: str) -> str | None:
 
 def table(folder: str) -> str | None:
     """The table by which the project in `folder` turns hatchling's hook on, in brackets; None if it does not."""
-    return _hooks(_read(os.path.join(folder, _PYPROJECT)), folder).get("aotcuda")
+    return _hooks(project_file.content(os.path.join(folder, project_file.FILE_NAME)), folder).get("aotcuda")
 
 
 def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
     """The hooks that a project turns on for wheels, each with its table."""
-    hatch = _table(_table(project, "tool"), "hatch") | _read(os.path.join(folder, "hatch.toml"))  # its keys win
+    own = project_file.content(os.path.join(folder, "hatch.toml"))
+    hatch = _table(project, "tool", "hatch") | own  # its keys win
     build = _table(hatch, "build")
     wheel = _table(_table(_table(build, "targets"), "wheel"), "hooks")
     return {name: f"[tool.hatch.build.hooks.{name}]" for name in _table(build, "hooks")} | {
@@ -61,7 +63,7 @@ def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
 def above(folder: str) -> str | None:
     """`in_project` for the project that a package in `folder` lies in; not beyond a folder of installed packages."""
     while os.path.basename(folder) not in {"site-packages", "dist-packages"}:
-        if os.path.isfile(os.path.join(folder, _PYPROJECT)):
+        if os.path.isfile(os.path.join(folder, project_file.FILE_NAME)):
             return in_project(folder)
         folder, below = os.path.dirname(folder), folder
         if folder == below:
@@ -92,18 +94,3 @@ def _is_aotcuda(requirement: str) -> bool:
     name = requirement.strip()
     rest = name.removeprefix("aotcuda")
     return rest != name and not (rest[:1].isalnum() or rest[:1] in {"-", "_", "."}) and "extra ==" not in rest
-
-
-def _table(parent: dict[str, object], key: str) -> dict[str, object]:
-    found = parent.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _read(path: str) -> dict[str, object]:
-    import tomllib  # noqa: PLC0415 (as above)
-
-    try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
-    except (OSError, ValueError):
-        return {}

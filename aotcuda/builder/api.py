@@ -6,12 +6,11 @@ import difflib
 import os
 import sys
 import time
-import tomllib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda import dependencies, manifest, missing_hook, system
+from aotcuda import dependencies, manifest, missing_hook, project_file, system
 from aotcuda.arch import Target
 from aotcuda.builder import (
     build_rules,
@@ -263,7 +262,7 @@ def _looks(results: Sequence[Result], project: manifest_dependencies.Project, ro
         *(
             path
             for source in sources
-            for name in ("pyproject.toml", "__init__.py")
+            for name in (project_file.FILE_NAME, "__init__.py")
             for path in above(source, root, name)
         ),
     ]
@@ -346,28 +345,29 @@ def build_project(
     Raises:
         AotcudaError: As for `build`; nothing has been written.
     """
-    pyproject = project if project.is_file() else project / "pyproject.toml"
+    is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
+    path = project if is_file else project / project_file.FILE_NAME
     try:
-        table = tomllib.loads(pyproject.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        message = f"{pyproject} does not exist; name a folder with a pyproject.toml"
+        read = project_file.read(path)
+    except project_file.UnreadableError as error:
+        message = f"{path} {error}"
         raise ConfigError(message) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        message = f"{pyproject} is not valid TOML: {error}"
-        raise ConfigError(message) from None
-    section = table.get("tool", {}).get("aotcuda")
-    if not isinstance(section, dict):
-        message = f"{pyproject} has no [tool.aotcuda] table; the documentation's first page shows one"
+    if read is None:
+        message = f"{path} does not exist; name a folder with a pyproject.toml"
         raise ConfigError(message)
-    hint = missing_hook.in_project(str(pyproject.parent))
-    built = build(section, pyproject.parent, followed=depfile is not None)
+    section = project_file.table(read[1], "tool").get("aotcuda")
+    if not isinstance(section, dict):
+        message = f"{path} has no [tool.aotcuda] table; the documentation's first page shows one"
+        raise ConfigError(message)
+    hint = missing_hook.in_project(str(path.parent))
+    built = build(section, path.parent, followed=depfile is not None)
     for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
-    folder = out if out is not None else pyproject.parent / "build" / "aotcuda"
+    folder = out if out is not None else path.parent / "build" / "aotcuda"
     with output.written(built.files, folder) as paths:
-        written = [*paths, *(output.write({bill.name: built.sbom}, bill.parent) if bill is not None else ())]
+        written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
         if depfile is not None:
-            given = [pyproject.resolve(), *built.depends]
+            given = [path.resolve(), *built.depends]
             output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
         if stamp is not None:
             output.replace(stamp, b"")
@@ -437,7 +437,7 @@ def _is_of_another(path: str, project: manifest_dependencies.Project) -> bool:
     """Whether a file belongs to a project that lies inside this one, as in a workspace; it has a wheel of its own."""
     folder = (project.package_root / path).resolve().parent
     while folder != project.root and folder.is_relative_to(project.root):
-        if (folder / "pyproject.toml").is_file():
+        if (folder / project_file.FILE_NAME).is_file():
             return True
         folder = folder.parent
     return False
@@ -460,7 +460,7 @@ def _dependencies(
         found = manifest_dependencies.of(untraced, project, lasting=True, module=module)
         return manifest_dependencies.Dependencies(sources=found.sources)
     found = manifest_dependencies.of(results, project, lasting=True, module=module)
-    pyproject = project.relative(project.root / "pyproject.toml")
-    table_of: manifest.Source = {"path": f"{pyproject}{dependencies.TABLE}", "sha256": dependencies.table_digest(table)}
+    path = project.relative(project.root / project_file.FILE_NAME)
+    table_of: manifest.Source = {"path": f"{path}{dependencies.TABLE}", "sha256": dependencies.table_digest(table)}
     sources = sorted([*found.sources, table_of], key=lambda item: item["path"])
     return replace(found, sources=sources)

@@ -10,6 +10,7 @@ again. A module's `.py` has the digest of its manifest, and that those of all it
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +71,18 @@ def written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
         raise
 
 
+def write_bill(path: Path, content: bytes) -> list[Path]:
+    """Write one file as `write` does; into a pipe or a device, `/dev/stdout` perhaps, which stays what it is.
+
+    Raises:
+        BuildError: It cannot be written.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 (pathlib raises where a name is too long)
+        replace(path, content)
+        return [path]
+    return write({path.name: content}, path.parent)
+
+
 def replace(path: Path, content: bytes) -> None:
     """Write one file that is no part of what was built, with a new time whatever it held.
 
@@ -124,8 +137,11 @@ class _Change:
         """Put everything in its place."""
         order = sorted(self._new, key=lambda path: path.suffix == ".py")
         for target in reversed(order):
-            if target.exists() or target.is_symlink():
+            if target.is_file() or target.is_dir() or target.is_symlink():
                 self._move(target, self._old[target])
+            elif target.exists():
+                message = f"{target} is a pipe or a device, where a file is to be written; remove it"
+                raise BuildError(message)
         for target in order:
             self._move(self._new[target], target)
 

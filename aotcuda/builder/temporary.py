@@ -57,7 +57,7 @@ def sweep(folder: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or a folder, if it is there and can be removed."""
-    if path.is_dir() and not path.is_symlink():
+    if os.path.isdir(path) and not path.is_symlink():  # noqa: PTH112 (pathlib raises where a name is too long)
         shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):

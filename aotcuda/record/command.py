@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda import project_file
 from aotcuda.errors import ConfigError
 from aotcuda.record import collect, process, project, pyproject, records, report, tables
 
@@ -78,7 +79,7 @@ def _project(*, needed: bool) -> Project:
 
 def _check_writable(owner: Project) -> None:
     if owner.text is None:
-        message = f"there is no {project.FILE_NAME} in {owner.root} or above; --write merges into one"
+        message = f"there is no {project_file.FILE_NAME} in {owner.root} or above; --write merges into one"
         raise ConfigError(message)
     pyproject.check(owner.text)
 
@@ -105,14 +106,15 @@ def _write(every: list[Record], owner: Project) -> None:
     pyproject.write(owner.pyproject, editor.text())
     for line in report.added(additions):
         report.say(line)
-    if not any("aotcuda" in str(item) for item in project.table(owner.data, "build-system").get("requires", [])):
+    system = project_file.table(owner.data, "build-system")
+    if not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):
         report.say("`aotcuda init` adds what the build needs beside these tables, where it is missing")
 
 
 def _print(every: list[Record], owner: Project) -> None:
     """Everything that was recorded, under the modules that there are."""
     wanted, _, _ = tables.sort(every, owner)
-    modules = project.table(owner.aotcuda, "modules")
+    modules = project_file.table(owner.aotcuda, "modules")
     bare = {
         name: {key: value for key, value in module.items() if key not in ("kernels", "functions")}
         for name, module in modules.items()

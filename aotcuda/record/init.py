@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import frontends, project_file
 from aotcuda.errors import ConfigError
 from aotcuda.record import project, pyproject, sources, tables
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aotcuda.record.project import Project
     from aotcuda.record.pyproject import Editor
     from aotcuda.record.sources import Found
@@ -53,7 +53,7 @@ def run(folder: Path) -> None:
         ConfigError: There is no pyproject.toml, or one that cannot be read or extended; it is as it was.
         DependencyError: tomlkit is not installed, and a table is to be extended.
     """
-    owner = project.read(folder.resolve())
+    owner = project.read(Path(os.path.realpath(folder)))
     if owner.text is None:
         message = f"{owner.pyproject} does not exist; name a folder with a pyproject.toml"
         raise ConfigError(message)
@@ -103,8 +103,7 @@ def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[s
         editor.table(("build-system",), {"requires": [requirement, *wanted], "build-backend": back})
     else:
         back = str(system.get("build-backend", "setuptools.build_meta"))
-        requires = system.get("requires", [])
-        if not any(_named(item, "aotcuda") for item in requires):
+        if not any(_named(item, "aotcuda") for item in project_file.strings(system.get("requires"))):
             _extend(editor, ("build-system", "requires"), wanted)
     if back.startswith("hatchling"):
         if editor.get(_HOOK) is None and editor.get(("tool", "hatch", "build", "hooks", "aotcuda")) is None:
@@ -124,7 +123,7 @@ def _uses_setuptools(owner: Project) -> bool:
 def _dependency(editor: Editor, owner: Project) -> list[str]:
     """The run time among the project's dependencies."""
     metadata = editor.get(("project",))
-    if metadata is None or "dependencies" in metadata.get("dynamic", []):
+    if metadata is None or "dependencies" in project_file.strings(metadata.get("dynamic")):
         cfg = configparser.RawConfigParser()
         with contextlib.suppress(configparser.Error, UnicodeDecodeError):
             cfg.read(owner.root / "setup.cfg", encoding="utf-8")
@@ -133,7 +132,7 @@ def _dependency(editor: Editor, owner: Project) -> list[str]:
             return []
         where = "the project's dependencies" if listed is None else "install_requires in setup.cfg"
         return [f'to do: the wheel needs the run time: add "aotcuda" to {where}']
-    if not any(_named(item, "aotcuda") for item in metadata.get("dependencies", [])):
+    if not any(_named(item, "aotcuda") for item in project_file.strings(metadata.get("dependencies"))):
         _extend(editor, ("project", "dependencies"), ["aotcuda"])
     return []
 

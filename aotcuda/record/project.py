@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
-import tomllib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from aotcuda import project_file
 from aotcuda.errors import ConfigError
+from aotcuda.project_file import FILE_NAME, strings, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-FILE_NAME = "pyproject.toml"
 _TEST_FILES = ("test_*.py", "*_test.py", "conftest.py")
 _TEST_FOLDERS = ("test", "tests")
 
@@ -44,11 +45,10 @@ class Project:
 
     def import_roots(self) -> list[Path]:
         """Folders that its packages are imported from."""
-        where = table(self.data, "tool", "setuptools", "packages", "find").get("where", [])
-        folders = table(self.data, "tool", "setuptools", "package-dir").values()
-        packages = table(self.data, "tool", "hatch", "build", "targets", "wheel").get("packages", [])
-        parents = [str(PurePosixPath(package).parent) for package in packages if isinstance(package, str)]
-        names = ["src", ".", *(name for name in [*where, *folders, *parents] if isinstance(name, str))]
+        where = strings(table(self.data, "tool", "setuptools", "packages", "find").get("where"))
+        folders = strings([*table(self.data, "tool", "setuptools", "package-dir").values()])
+        packages = strings(table(self.data, "tool", "hatch", "build", "targets", "wheel").get("packages"))
+        names = ["src", ".", *where, *folders, *(str(PurePosixPath(package).parent) for package in packages)]
         return list(dict.fromkeys(path for path in (self.root / name for name in names) if path.is_dir()))
 
     def file_of(self, module: str) -> Path | None:
@@ -65,10 +65,11 @@ def find(start: Path) -> Project:
     """The project around a folder: the nearest folder upwards with a pyproject.toml, or itself if there is none.
 
     Raises:
-        ConfigError: The pyproject.toml is not valid TOML.
+        ConfigError: The pyproject.toml cannot be read, or is not valid TOML.
     """
-    start = start.resolve()
-    root = next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+    start = Path(os.path.realpath(start))  # pathlib raises for links in a circle
+    folders = (start, *start.parents)
+    root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (likewise)
     return read(root)
 
 
@@ -80,27 +81,24 @@ def read(root: Path) -> Project:
     """
     path = root / FILE_NAME
     try:
-        text = path.read_bytes().decode()
-        return Project(root=root, text=text, data=tomllib.loads(text))
-    except FileNotFoundError:
-        return Project(root=root, text=None)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        message = f"{path} cannot be read as TOML: {error}; it is left as it is"
+        found = project_file.read(path)
+    except project_file.UnreadableError as error:
+        message = f"{path} {error}; it is left as it is"
         raise ConfigError(message) from None
+    if found is None:
+        return Project(root=root, text=None)
+    text, data = found
+    for name in ("build-system", "project", "tool"):
+        if not isinstance(data.get(name, {}), dict):
+            message = f"{path} has {name} that is no table; it is left as it is"
+            raise ConfigError(message)
+    return Project(root=root, text=text, data=data)
 
 
 def is_test(file: str) -> bool:
     """Whether a file of a project is one of its tests, by the names that pytest goes by."""
     path = PurePosixPath(file)
     return path.parts[0] in _TEST_FOLDERS or any(fnmatch.fnmatch(path.name, pattern) for pattern in _TEST_FILES)
-
-
-def table(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """A table inside tables; empty where one of them is missing or no table."""
-    for key in keys:
-        inner = data.get(key)
-        data = inner if isinstance(inner, dict) else {}
-    return dict(data)
 
 
 def python_files(project: Project) -> Iterator[tuple[str, Path]]:

@@ -11,13 +11,14 @@ import json
 import os
 import re
 import tomllib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.errors import ConfigError, DependencyError
 from aotcuda.record import variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from aotcuda.record.tables import Addition
@@ -26,6 +27,19 @@ ARCH = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
 """The targets of a new table: one for each generation of GPUs, and PTX for the ones to come."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say that the file is of a form into which nothing can be merged: what is to be a table may be a number there."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = (
+            f"the tables cannot be merged into a pyproject.toml of this form ({error}); it is left as it is: "
+            "copy what `aotcuda record` prints"
+        )
+        raise ConfigError(message) from error
 
 
 class Editor:
@@ -43,7 +57,8 @@ class Editor:
 
     def table(self, keys: Sequence[str], values: dict[str, Any], *, comment: str = "") -> None:
         """Add a table that is not there yet; `values` are strings, lists of strings, booleans or tables of those."""
-        self._put(keys, dict(values))
+        with _explained():
+            self._put(keys, dict(values))
         lines = [header(keys), *([f"# {comment}"] if comment else [])]
         self._blocks.append("\n".join([*lines, *(assignment(key, value) for key, value in values.items())]) + "\n")
 
@@ -56,8 +71,9 @@ class Editor:
                 target[key] = _item(value)
 
         self._edits.append(edit)
-        for key, value in values.items():
-            self._put((*keys, key), value)
+        with _explained():
+            for key, value in values.items():
+                self._put((*keys, key), value)
 
     def extend(self, keys: Sequence[str], items: Sequence[str]) -> None:
         """Append to a list, or make a list of a string and these."""
@@ -74,9 +90,10 @@ class Editor:
                 _append(before, items)
 
         self._edits.append(edit)
-        target = _at(self._expected, keys[:-1])
-        before = target[keys[-1]]
-        target[keys[-1]] = [*([before] if isinstance(before, str) else before), *items]
+        with _explained():
+            target = _at(self._expected, keys[:-1])
+            before = target[keys[-1]]
+            target[keys[-1]] = [*([before] if isinstance(before, str) else before), *items]
 
     def get(self, keys: Sequence[str]) -> Any:
         """The value of a key as it will be; None if there is none."""
@@ -93,14 +110,8 @@ class Editor:
         """
         if not self._edits and not self._blocks:
             return self._text
-        try:
+        with _explained():
             return self._made()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            message = (
-                f"the tables cannot be merged into a pyproject.toml of this form ({error}); it is left as it is: "
-                "copy what `aotcuda record` prints"
-            )
-            raise ConfigError(message) from error
 
     def _made(self) -> str:
         text = self._text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _operator import index
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from inspect import Signature
@@ -301,9 +303,13 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
-        if not isinstance(shared, int) or shared < 0:
+        try:
+            number = index(shared)  # type: ignore[arg-type]  # NumPy's ints are none of Python's
+        except TypeError:
+            number = -1
+        if number < 0:
             self._refuse(f"dynamic shared memory is {shared!r} where a number of bytes belongs")
-        return shared
+        return number
 
     def _refuse(self, problem: str) -> NoReturn:
         from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)

@@ -244,7 +244,7 @@ def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, text: str)
         done = run(project, "some", options=(option,))
         assert done.status == 1
         assert "Traceback" not in done.err
-        assert done.err.startswith(f"aotcuda: {path} cannot be read as TOML: ")
+        assert done.err.startswith(f"aotcuda: {path} is not valid TOML: ")
     assert path.read_bytes() == text.encode("latin-1")
     done = run(project, "some")
     assert done.status == 0, "without either there is nothing to be merged"

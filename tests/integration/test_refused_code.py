@@ -378,6 +378,17 @@ COMPILING = {
         """{M}.kernels.calls_wide: void(float32[:]): wide is made by @vectorize, which makes functions of whole arrays
         ({F}:vectorized); call the plain function, or one with @cuda.jit(device=True)""",
     ),
+    "a_ufunc_of_numpys": Mistake(
+        """
+        import numpy
+        def roots(x):
+            x[0] = numpy.sqrt(x[1])  # a_ufunc_of_numpys
+        """,
+        'kernels.roots = "void(float32[:])"',
+        """{M}.kernels.roots: void(float32[:]): NumPy's sqrt is not among what kernels can call
+        ({F}:a_ufunc_of_numpys); of one number take math's function, or an operator; else write out what it
+        computes""",
+    ),
     "device_array": Mistake(
         """
         def makes(x):
@@ -393,6 +404,8 @@ COMPILING = {
 
 # The same code, of which the second front end's compiler says something else.
 OTHERWISE = {
+    "a_ufunc_of_numpys": """{M}.kernels.roots: void(float32[:]): it calls what numba-cuda-mlir has no code for
+    ({F}:a_ufunc_of_numpys); write out what it computes, or see whether the front end numba-cuda has it""",
     "a_function_of_numpys": """{M}.kernels.middles: void(float32[:]): it calls what numba-cuda-mlir has no code for
     ({F}:a_function_of_numpys); write out what it computes, or see whether the front end numba-cuda has it""",
     "text_for_c": """{M}.functions.text_result: unicode_type(int32): it allocates memory on the device (Numba's NRT),

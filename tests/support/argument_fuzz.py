@@ -3,8 +3,9 @@
 A case is a kernel of some overloads, and tuples of arguments that are launched one after the other. Each path has a
 kernel of its own, and objects that are made from the same descriptions: `general` learns nothing, `python` and
 `extension` learn as they do anywhere. All have to launch the same overload with the same bytes after waiting as
-often, or raise the same ArgumentError. Where an object changes from reading to reading, a path has to do what the
-general one does with an object that is one of its states for good, or raise an ArgumentError.
+often, or raise the same ArgumentError, and all have to do what the general path does where nothing was launched
+before. Where an object changes from reading to reading, a path has to do what the general one does with an object that
+is one of its states for good, or raise an ArgumentError.
 """
 
 from __future__ import annotations
@@ -120,10 +121,10 @@ class Fuzz:
             found = {path: self._outcome(path, launchers[path], described) for path in PATHS}
             combinations = list(itertools.product(*[item.frozen() for item in described]))
             if len(combinations) == 1:
-                allowed = [found["general"]]
+                reference = self.launcher("general", case)  # what was launched before must not matter
             else:
                 reference = reference or self.launcher("general", case)
-                allowed = [self._outcome("general", reference, frozen, count=False) for frozen in combinations]
+            allowed = [self._outcome("general", reference, frozen, count=False) for frozen in combinations]
             for path, outcome in found.items():
                 refused = outcome[0] == "refused"
                 if outcome in allowed or (refused and len(combinations) > 1):
@@ -275,10 +276,12 @@ class _Void(ctypes.c_void_p):
 _PLAIN: dict[str, Any] = {
     f"{type(value).__name__} {value}": value
     for value in [
-        True, False, 0, 1, -1, 2, 127, 128, -129, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, -(2**31) - 1, 2**32,
+        True, False, 0, 1, -1, 2, 16, 48, -32, 127, 128, -129, 255, 256, 2**15, 2**16, 2**31 - 1, 2**31, -(2**31) - 1,
+        2**32,
         2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64 - 1, 2**64, 0.0, -0.0, 1.0, 0.1, 1.5, 65504.0,
         65520.0, 1e-45, 1e39, 3.4028235e38, 3.4028235677973366e38, 1e308, float("inf"), float("-inf"), float("nan"),
-        1j, 1.5 - 2j, 1e39j, None, "text", b"bytes", np.bool_(True), np.bool_(False), np.int8(-5), np.uint8(200),
+        1j, 1.5 - 2j, 1e39j, None, "text", "relu",
+        b"bytes", np.bool_(True), np.bool_(False), np.int8(-5), np.uint8(200),
         np.int16(-300), np.uint16(9), np.int32(-7), np.uint32(2**31), np.int64(2**40), np.int64(-1),
         np.uint64(2**63), np.float16(0.5), np.float32(0.1), np.float32(1e38), np.float64(0.1), np.float64(1e300),
         np.longdouble(1.5), np.complex64(1 + 2j), np.complex128(0.5j), np.clongdouble(1j), np.datetime64(5, "ns"),
@@ -291,6 +294,13 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "-10**400": lambda: -(10**400),
     "10**5000": lambda: 10**5000,
     "list": lambda: [1],
+    "class float32": lambda: np.float32,
+    "class float64": lambda: np.float64,
+    "dtype float32": lambda: np.dtype("f4"),
+    "class float": lambda: float,
+    "record": lambda: np.ones((), _RECORD)[()],
+    "other record": lambda: np.ones((), np.dtype([("x", "f4"), ("id", "i4")], align=True))[()],
+    "packed record": lambda: np.ones((), np.dtype([("x", "f4"), ("id", "i8")]))[()],
     "host": lambda: np.zeros(4, "<f4"),
     "host scalar": lambda: np.zeros((), "<f4"),
     "void": lambda: ctypes.c_void_p(4096),
@@ -352,7 +362,20 @@ _FITTING = {
     "complex": ["complex 1j", "float 1.5", "complex64 (1+2j)", "complex128 0.5j", "int 2", "complex with __complex__"],
     "pointer": ["int 1", "int 256", "void", "null"],
     "datetime": ["int 2", *[name for name in _PLAIN if name.startswith("datetime64")]],
+    "constant": [
+        "int 1",
+        "bool True",
+        "float 1.0",
+        "str relu",
+        "NoneType None",
+        "int 16",
+        "float -0.0",
+        "int 9223372036854775808",
+    ],
+    "struct": ["record", "record", "record", "other record", "packed record"],
+    "type": ["class float32", "dtype float32", "class float64", "class float"],
 }
+_CONSTANTS = (1, True, 1.0, "relu", None, 16, 0.0, 2**63, 2**70)
 _FITTING["?"] += [name for name in _PLAIN if name.startswith("bool_ ")]
 _FITTING["float"] += ["float with __float__", *[name for name in _PLAIN if name.startswith("float")][:6]]
 for _names in _FITTING.values():
@@ -390,7 +413,9 @@ _extents = st.sampled_from((1, 2, 3, 4, 5, 0, 1, 2, 3, 4))
 @st.composite
 def _parameter(draw: Any, depth: int = 0) -> Any:
     """What a parameter is, and what it takes: `(kind, ...)`."""
-    kind = draw(st.sampled_from(("array",) * 9 + ("scalar",) * 7 + ("tuple", "special")))
+    kind = draw(st.sampled_from(("array",) * 9 + ("scalar",) * 7 + ("tuple", "special") + ("variant",) * 6))
+    if kind == "variant" and depth == 0:
+        return draw(_special(draw(st.sampled_from(_VARIANT_KINDS))))
     if kind == "array":
         layout = draw(st.sampled_from("CCAF"))
         words = draw(st.sampled_from(("numba", "numba", "mlir")))
@@ -402,10 +427,50 @@ def _parameter(draw: Any, depth: int = 0) -> Any:
     return "scalar", draw(st.sampled_from(_SCALAR_TYPES))
 
 
+_VARIANT_KINDS = (
+    "elements",
+    "elements",
+    "number",
+    "number",
+    "constant",
+    "constant",
+    "buffer",
+    "promised",
+    "struct",
+    "type",
+)
+
+
+@st.composite
+def _special(draw: Any, kind: str) -> Any:
+    """A parameter of kernels in variants, of C++ ones, or of what no array or number is."""
+    divisor = draw(st.sampled_from((1, 1, 16, 2, 12)))
+    if kind == "elements":
+        return kind, draw(_types), divisor, draw(st.booleans())
+    if kind == "number":
+        bounds = draw(st.sampled_from((None, None, (0, 100), (-(2**31), 2**31 - 1), (1, 2**63 - 1))))
+        return kind, draw(st.sampled_from(_SCALAR_TYPES[:12])), divisor, bounds
+    if kind == "constant":
+        return kind, draw(st.sampled_from(_CONSTANTS)), draw(st.booleans())
+    if kind == "buffer":
+        words = draw(st.lists(st.sampled_from(("items", "itemsize")), max_size=2))
+        return kind, draw(_types), draw(st.booleans()), tuple((word, draw(_size_forms)) for word in words)
+    if kind == "promised":
+        divisors = draw(st.tuples(st.sampled_from((1, 2, 4)), st.sampled_from((1, 2, 4))))
+        return kind, draw(_types), draw(st.sampled_from((1, 2))), draw(st.sampled_from("CCAF")), divisor, divisors
+    return kind, draw(st.sampled_from(("<f4", "<f8")))
+
+
+_size_forms = st.sampled_from("bBhHiIqQ")
+
+
 def _variant(draw: Any, parameter: Any) -> Any:
     """A parameter of another overload in the same place: the same, or another of its kind."""
     if draw(st.booleans()):
         return parameter
+    if parameter[0] in _VARIANT_KINDS and draw(st.integers(0, 3)):
+        other = draw(_special(parameter[0]))
+        return (other[0], parameter[1], *other[2:]) if draw(st.booleans()) else other
     if parameter[0] == "array":
         _, typestr, ndim, layout, readonly, words = parameter
         what = draw(st.sampled_from(("layout", "layout", "type", "ndim", "readonly")))
@@ -448,20 +513,78 @@ def _record(parameter: Any, name: str, offset: int) -> tuple[dict[str, Any], int
         return {"name": name, "type": text, "kind": "tuple", "offset": members[0]["offset"], "members": members}, offset
     if parameter[0] == "scalar":
         return manifests.parameter(name, parameter[1], offset)
+    if parameter[0] in _VARIANT_KINDS:
+        return _special_record(parameter, name, offset)
     offset = -(-offset // 8) * 8
     dtype = _RECORD_TEXT if parameter[0] == "record" else "<M8[ns]"
     return {"name": name, "type": parameter[0], "kind": parameter[0], "dtype": dtype, "offset": offset}, offset + 8
 
 
-def overload(parameters: list[Any], number: int) -> dict[str, Any]:
-    """An overload as the manifest has it."""
+def _special_record(parameter: Any, name: str, offset: int) -> tuple[dict[str, Any], int]:
+    kind, what, *more = parameter
+    offset = -(-offset // 8) * 8
+    found: dict[str, Any] = {"name": name, "type": f"{kind} {what}", "kind": kind, "offset": offset}
+    if kind == "constant":
+        return {**found, "offset": 0, "value": what, "optional": more[0]}, offset
+    if kind == "type":
+        return {**found, "dtype": what}, offset + 1
+    if kind == "struct":
+        text = _RECORD_TEXT if what == "<f4" else _RECORD_TEXT.replace("<i8@8", "<i4@4").replace("V16", "V8")
+        size = views.item_bytes(text)
+        return {**found, "dtype": text, "bytes": size}, offset + size
+    if kind == "number":
+        record, end = manifests.parameter(name, what, offset)
+        divisor, bounds = more
+        if record["format"] in "efd?":
+            divisor, bounds = 1, None
+        found |= {"format": record["format"], "offset": record["offset"]}
+        found |= {"divisor": divisor} if divisor > 1 else {}
+        return found | (dict(zip(("least", "most"), bounds, strict=True)) if bounds else {}), end
+    found["dtype"] = what
+    end = offset + 8
+    if kind == "elements":
+        return found | ({"divisor": more[0]} if more[0] > 1 else {}) | {"readonly": more[1]}, end
+    if kind == "buffer":
+        sizes, end = _sizes([(word, form, {}) for word, form in more[1]], end)
+        return found | {"readonly": more[0]} | ({"sizes": sizes} if sizes else {}), end
+    ndim, layout, divisor, divisors = more
+    words = []
+    for word, promised in zip(("shape", "step"), divisors, strict=True):
+        for axis in range(ndim):
+            promise = {"divisor": promised} if promised > 1 else {}
+            words.append((f"{word}{axis}", "i", promise | ({"least": 0} if word == "step" and layout == "A" else {})))
+    sizes, end = _sizes(words, end)
+    found |= {"kind": "array", "ndim": ndim, "layout": layout, "words": ["data"], "sizes": sizes}
+    return found | ({"divisor": divisor} if divisor > 1 else {}), end
+
+
+def _sizes(words: list[tuple[str, str, dict[str, int]]], offset: int) -> tuple[list[dict[str, Any]], int]:
+    """Numbers that a kernel takes from an array as parameters of their own, and the offset behind them."""
+    found = []
+    for word, form, promise in words:
+        found.append({"name": word, "type": form, "word": word, "format": form, "offset": offset, **promise})
+        offset += 8
+    return found, offset
+
+
+def _exact(record: dict[str, Any]) -> dict[str, Any]:
+    """A parameter as kernels that are packaged in place have it."""
+    if record["kind"] == "tuple":
+        return {**record, "members": [*map(_exact, record["members"])]}
+    return {**record, "exact": True} if record["kind"] in ("scalar", "complex") else record
+
+
+def overload(parameters: list[Any], number: int, *, exact: bool = False, apart: bool = False) -> dict[str, Any]:
+    """An overload as the manifest has it; all of its arrays are `apart`."""
     records, offset = [], 0
     for name, parameter in zip("abcdefgh", parameters, strict=False):
         record, offset = _record(parameter, name, offset)
-        records.append(record)
+        records.append(_exact(record) if exact else record)
     signature = f"void({', '.join(record['type'] for record in records)})"
     found = manifests.overload("void()", f"k_{number}", parameters=records, parameter_bytes=offset)
-    return {**found, "signature": signature}
+    arrays = [at for at, record in enumerate(records) if record["kind"] in ("array", "buffer", "elements")]
+    pairs = [list(pair) for pair in itertools.combinations(arrays, 2)] if apart else []
+    return {**found, "signature": signature, **({"apart": pairs} if pairs else {})}
 
 
 @st.composite
@@ -601,8 +724,13 @@ def _argument(draw: Any, parameter: Any) -> Any:
     if parameter[0] == "record":
         odd = (("descr", _RECORD.descr),)
         return Array("interface", (State("|V16", draw(st.sampled_from(((), (1,), (2,)))), odd=odd),))
-    if parameter[0] == "datetime":
-        family = "datetime"
+    if parameter[0] in ("elements", "buffer", "promised"):
+        ndim, layout = draw(st.sampled_from((1, 1, 2, 0, 3))), "C" if parameter[0] == "buffer" else "A"
+        if parameter[0] == "promised":
+            ndim, layout = parameter[2:4]
+        return draw(_array(("array", parameter[1], ndim, layout, False, "")))
+    if parameter[0] in ("datetime", "constant", "struct", "type"):
+        family = parameter[0]
     else:
         text = parameter[1]
         family = "pointer" if text.endswith("*") else "?" if text == "bool" else text.strip("u0123456789")
@@ -616,10 +744,14 @@ def cases(draw: Any) -> Case:
     first = [draw(_parameter()) for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3, 4))))]
     others = draw(st.integers(0, 3))
     overloads = [first, *[[_variant(draw, parameter) for parameter in first] for _ in range(others)]]
+    exact = draw(st.sampled_from((False, False, True)))
     record = {
         "name": "k",
         "origin": "mypkg._kernels:k",
-        "overloads": [overload(parameters, number) for number, parameters in enumerate(overloads)],
+        "overloads": [
+            overload(parameters, number, exact=exact, apart=draw(st.integers(0, 3)) == 0)
+            for number, parameters in enumerate(overloads)
+        ],
     }
     chosen = draw(st.sampled_from(overloads))
     tuples: list[tuple[Any, ...]] = []

@@ -121,11 +121,45 @@ def test_a_function_under_a_decorator_that_may_call_it_counts(decorated: str) ->
 
 
 @pytest.mark.parametrize(
-    "rebound", ["import fake as cuda", "cuda = object()", "class cuda: pass", "from fake import cuda"]
+    "rebound",
+    [
+        "import fake as cuda",
+        "cuda = object()",
+        "class cuda: pass",
+        "from fake import cuda",
+        "from fake import *",
+        "async def cuda(): pass",
+        "match object():\n    case cuda: pass",
+        "match [1, 2]:\n    case [_, *cuda]: pass",
+        "match {1: 2}:\n    case {**cuda}: pass",
+        "try:\n    import fake\nexcept ImportError as cuda:\n    pass",
+    ],
 )
 def test_cuda_jit_is_a_decorator_like_any_other_where_cuda_is_not_the_compilers(rebound: str) -> None:
     source = BASE.replace("from numba import cuda", f"from numba import cuda\n{rebound}")
     assert slice_of(source, "k") != slice_of(source.replace("other(x[0])", "other(x[1])"), "k")
+
+
+def test_a_compilers_cuda_may_have_another_jit_from_any_file() -> None:
+    patched = {"other": "import numba.cuda\nnumba.cuda.jit = print\n"}
+    assert slice_of(BASE, "k", **patched) is None
+
+
+@pytest.mark.parametrize("name", ["__getattr__", "__dir__", "__anything__"])
+def test_what_python_calls_of_a_module_counts(name: str) -> None:
+    source = "import constants\nSCALE = constants.SCALE\ndef k(x):\n    return SCALE\n"
+    constants = f"def {name}(asked):\n    return 2\n"
+    found = slice_of(source, "k", constants=constants)
+    assert found is None or found != slice_of(source, "k", constants=constants.replace("return 2", "return 3"))
+
+
+@pytest.mark.parametrize(("name", "owner"), [("_C__scale", "C"), ("_A__b__scale", "A__b")])
+def test_what_a_class_calls_by_a_private_name_counts(name: str, owner: str) -> None:
+    private = name.removeprefix(f"_{owner}")
+    called = f"class {owner}:\n    SCALE = {private}()\ndef k(x):\n    return {owner}.SCALE\n"
+    source = f"def {name}():\n    return 2\n{called}"
+    assert outcome(source, "k") == 2
+    assert slice_of(source, "k") != slice_of(source.replace("return 2", "return 3"), "k")
 
 
 def test_functions_of_other_files_count_when_their_names_or_aliases_do() -> None:

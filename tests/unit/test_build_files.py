@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -258,3 +259,38 @@ def test_a_generated_module_may_be_built_again_and_another_may_not(tmp_path: Pat
         api.build(TABLE, tmp_path)
     target.write_bytes(FILES["pkg/k.py"])
     assert api.is_generated(target)
+
+
+@pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.aotcuda"])
+def test_a_pipe_is_not_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(BuildError, match=rf"^{tmp_path / name} is a pipe or a device, where a file is to be written"):
+        output.write(FILES, tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["pkg", name]
+    assert (tmp_path / name).is_fifo()
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_bill_goes_into_a_pipe_that_is_there(by_link: bool, tmp_path: Path) -> None:
+    """As it does with --sbom /dev/stdout, which is a link to one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    path = tmp_path / "link" if by_link else pipe
+    if by_link:
+        path.symlink_to(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        assert output.write_bill(path, b"a bill") == [path]
+        assert reader.stdout is not None
+        assert reader.stdout.read() == b"a bill"
+    assert pipe.is_fifo()
+    assert path.is_symlink() == by_link
+    plain = tmp_path / "plain"
+    assert output.write_bill(plain, b"a bill") == [plain]
+    assert plain.read_bytes() == b"a bill"
+
+
+def test_a_name_that_no_file_can_have_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"cannot be written \(File name too long\)"):
+        output.write({"x.py": b"", f"{'x' * 300}.py": b""}, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []

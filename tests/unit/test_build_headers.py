@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link.included_headers import elsewhere, project_files
+from aotcuda.builder.link.included_headers import elsewhere, hidden, project_files
 
 
 @pytest.fixture
@@ -36,6 +36,56 @@ def test_quotes_and_brackets_are_followed_through_headers(project):
         csrc__deep__d_h="",
     )
     assert found(root, ["inc"]) == ["csrc/a.cu", "csrc/b.h", "csrc/deep/d.h", "inc/c.h"]
+
+
+WRITTEN = [
+    '#inc\\\nlude "b.h"',
+    '#include \\\r\n"b.h"',
+    '#include "b\\\n.h"',
+    '%:include "b.h"',
+    "%\\\n:include <b.h>",
+    '??=include "b.h"',
+    '/* of a */ #include "b.h"',
+    '/* of\n a\n */#include "b.h"',
+    '# /* of\n a */ include /**/ "b.h" // it',
+    "\v#\finclude\t<b.h>",
+    '\ufeff#include "b.h"',
+    '// a \\ \n#include "b.h"',
+    '#include_next "b.h"',
+]
+
+
+@pytest.mark.parametrize("line", WRITTEN, ids=ascii)
+def test_an_include_is_found_however_it_is_written(project, line):
+    root = project(csrc__a_cu=f"int one;\n{line}\nint two;\n" if line[0] != "\ufeff" else line, csrc__b_h="")
+    assert found(root, ["csrc"]) == ["csrc/a.cu", "csrc/b.h"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#include NAME",
+        "#include /**/ NAME",
+        "# include\\\n NAME",
+        "/**/%:include NAME(b.h)",
+        "#if __has_\\\ninclude(<b.h>)",
+        "#embed <b.h>",
+        "#import <b.h>",
+        "#include_next <b.h>",
+        "#inc??/\nlude <b.h>",
+    ],
+    ids=ascii,
+)
+def test_what_cannot_be_followed_is_told(project, line):
+    root = project(csrc__a_cu=f"int one;\n{line}\n", csrc__b_h="")
+    item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
+    assert "csrc/a.cu" in hidden([item], root.resolve(), [], ())
+
+
+def test_what_includes_plain_headers_alone_hides_nothing(project):
+    root = project(csrc__a_cu="".join(f"{line}\n" for line in WRITTEN if "_next" not in line), csrc__b_h="")
+    item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
+    assert hidden([item], root.resolve(), ["csrc"], ()) == []
 
 
 def test_a_header_finds_its_neighbours_first(project):

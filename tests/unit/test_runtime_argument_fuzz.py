@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from aotcuda.errors import ArgumentError
 from support import argument_fuzz, libraries
-from support.argument_fuzz import Case
+from support.argument_fuzz import Case, Made
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
 
@@ -45,6 +46,44 @@ def test_the_paths_agree(fuzz):
     for path in ("python", "extension"):
         assert fuzz.taken[path][path] > 50
     assert fuzz.errors > 50
+
+
+TYPES = ("bool", "int32", "int64", "uint64", "float64", "complex128")
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["adopting", "exact"])
+@pytest.mark.parametrize("types", [*itertools.permutations(TYPES, 2), *[(type_,) for type_ in TYPES]], ids="-".join)
+def test_what_a_number_is_taken_for_depends_on_no_other(fuzz, types, exact):
+    """Whatever number came first: `Fuzz.run` holds each against a kernel that nothing was launched with."""
+    overloads = [argument_fuzz.overload([("scalar", type_)], at, exact=exact) for at, type_ in enumerate(types)]
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": overloads}
+    numbers = [(Made(name),) for name in argument_fuzz.NUMBERS if name.startswith(("int ", "uint64 ", "bool "))]
+    fuzz.run(Case(record, [*numbers, *reversed(numbers)], 0))
+
+
+@pytest.mark.parametrize("before", ["record", "other record"])
+def test_a_record_goes_to_the_overload_of_its_own_layout_however_often(fuzz, before):
+    """Both are NumPy's `void`: what was learnt of one must not be launched with the other."""
+    overloads = [argument_fuzz.overload([("struct", text)], at) for at, text in enumerate(("<f8", "<f4"))]
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": overloads}
+    both = [(Made("record"),), (Made("other record"),)]
+    fuzz.run(Case(record, [(Made(before),)] * 3 + both * 3, 0))
+
+
+@pytest.mark.parametrize("library", ["numba", "interface"])
+@pytest.mark.parametrize("stride", [2**63, -(2**63) - 1, 2**200])
+@pytest.mark.parametrize(
+    "parameter",
+    [("array", "<i8", 1, "A", False, "mlir"), ("array", "<i8", 2, "A", False, "mlir"), ("elements", "<i8", 1, False)],
+    ids=str,
+)
+def test_strides_beyond_64_bits_are_refused_after_others_were_launched(fuzz, library, stride, parameter):
+    shape = (4, 4) if parameter[2] == 2 else (4,)
+    good = Array(library, (State("<i8", shape, (16,) * len(shape)),))
+    bad = Array(library, (State("<i8", shape, (16,) * len(shape), odd=(("strides", (stride,) * len(shape)),)),))
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": [argument_fuzz.overload([parameter], 0)]}
+    fuzz.run(Case(record, [(good,), (good,), (good,), (bad,), (good,)], 0))
+    assert fuzz.errors == 1
 
 
 PROTOCOLS = [library for library in libraries.LIBRARIES if library != "exchange"]

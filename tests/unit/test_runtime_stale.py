@@ -12,6 +12,7 @@ import pytest
 
 from aotcuda import manifest as manifests
 from aotcuda.errors import StaleBuildError
+from aotcuda.runtime.jit import sources
 from support.manifests import kernel
 
 PYPROJECT = """
@@ -166,4 +167,20 @@ def test_two_edits_within_one_step_of_the_clock_are_told_apart(cuda, project):
     project.module.k[1, 1](1)
     project.source.write_text("def k(y): ...\n")
     os.utime(project.source, ns=(first.st_atime_ns, first.st_mtime_ns))
+    refused(project, f"{project.source} was edited")
+
+
+@pytest.mark.parametrize("moment", [sources._MOMENT, -(1 << 62)], ids=["just now", "long ago"])
+def test_an_edit_that_sets_the_time_back_is_told_too(cuda, monkeypatch, moment):
+    """As `cp -p` and `rsync -t` do: with a time of long ago, and the size of before."""
+    monkeypatch.setattr(sources, "_MOMENT", moment)
+    project = Project(cuda)
+    os.utime(project.source, ns=(1, 1))
+    project.module.k[1, 1](1)
+    before = project.source.stat()
+    while project.source.stat().st_ctime_ns == before.st_ctime_ns:  # which a file system counts in steps
+        project.source.write_text("def k(y): ...\n")
+        os.utime(project.source, ns=(1, 1))
+    after = project.source.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
     refused(project, f"{project.source} was edited")

@@ -7,6 +7,7 @@ and from the unit's own name. Every other statement counts, wherever it stands, 
 
 - A decorator may call what it decorates, so a decorated function has its body left out only under `cuda.jit` of a
   compiler, which waits.
+- Python itself calls `__getattr__` of a module, and its like, with nobody naming them: `__x__` always counts.
 - A name is a name in any role: a variable, an attribute, a word in a string. Imports alone are none, but aliases stand
   for what they rename.
 - Where anything that counts could reach functions without naming them (`globals()`, `getattr`, `__dict__`, ...),
@@ -22,10 +23,22 @@ from typing import TYPE_CHECKING
 from aotcuda.builder.build_cache import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_PRIVATE = re.compile(r"(?=(?<=\w)(__\w+))")
+"""What a class may call a global `_C__x`: `__x`."""
 _COMPILERS = re.compile(r"(?:numba|numba_cuda|numba_cuda_mlir|aotcuda)(?:\.|$)")
+
+_BINDING = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+)
+"""What has a `name` that it gives to something."""
 
 _DYNAMIC = frozenset(
     [
@@ -126,7 +139,9 @@ class Slices:
         return self._rest[lines]
 
     def _add(self, file: str, tree: ast.Module) -> None:
-        compilers = _compilers(tree)
+        nodes = list(ast.walk(tree))  # as long as to parse it
+        self._whole = self._whole or any(_is_own_jit(node) for node in nodes)
+        compilers = _compilers(tree, nodes)
         for number, statement in enumerate(tree.body):
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 for alias in statement.names:
@@ -135,6 +150,8 @@ class Slices:
                     self._always.append(statement)
             elif isinstance(statement, ast.FunctionDef) and _waits(statement, compilers):
                 self._hidden.setdefault(statement.name, {})[f"{file}:{number}"] = statement
+                for private in _PRIVATE.findall(statement.name):
+                    self._aliases.setdefault(private, set()).add(statement.name)
                 self._always += [*statement.decorator_list, statement.args, *filter(None, [statement.returns])]
             else:
                 self._always.append(statement)
@@ -163,6 +180,8 @@ def _head(function: ast.FunctionDef) -> str:
 
 def _waits(function: ast.FunctionDef, compilers: frozenset[str]) -> bool:
     """Whether nothing runs a function's body before somebody names it."""
+    if function.name.startswith("__") and function.name.endswith("__"):
+        return False
     for decorator in function.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         if not (
@@ -175,8 +194,11 @@ def _waits(function: ast.FunctionDef, compilers: frozenset[str]) -> bool:
     return True
 
 
-def _compilers(tree: ast.Module) -> frozenset[str]:
-    """The names by which a module has a compiler's `cuda`, and nothing else."""
+def _compilers(tree: ast.Module, nodes: Sequence[ast.AST]) -> frozenset[str]:
+    """The names by which a module has a compiler's `cuda`, and nothing else.
+
+    None where it takes all names of a module of unknown content: `cuda` may be among them.
+    """
     found = {
         alias.asname or alias.name
         for node in tree.body
@@ -184,17 +206,21 @@ def _compilers(tree: ast.Module) -> frozenset[str]:
         for alias in node.names
         if alias.name == "cuda"
     }
-    nodes = list(ast.walk(tree))  # as long as to parse it
-    bound = [node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
-    bound += [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    bound += [
-        alias.asname or alias.name
-        for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        and not (isinstance(node, ast.ImportFrom) and not node.level and _COMPILERS.match(node.module or ""))
-        for alias in node.names
-    ]
-    return frozenset(found.difference(bound))
+    used = [node for node in nodes if isinstance(node, ast.Name)]
+    bound: list[str | None] = [node.id for node in used if not isinstance(node.ctx, ast.Load)]
+    bound += [node.name for node in nodes if isinstance(node, _BINDING)]
+    bound += [node.rest for node in nodes if isinstance(node, ast.MatchMapping)]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and not node.level and _COMPILERS.match(node.module or ""):
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound += [alias.asname or alias.name for alias in node.names]
+    return frozenset() if "*" in bound else frozenset(found.difference(bound))
+
+
+def _is_own_jit(node: ast.AST) -> bool:
+    """Whether it gives something another `jit`, the compilers' `cuda` perhaps."""
+    return isinstance(node, ast.Attribute) and node.attr == "jit" and not isinstance(node.ctx, ast.Load)
 
 
 def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:

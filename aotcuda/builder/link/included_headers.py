@@ -1,7 +1,8 @@
 """The project's headers that CUDA C++ sources include: builds depend on them, JIT builds need them.
 
 Includes are found by their text, whatever the preprocessor would make of the lines around them: one header too many
-does no harm. An include whose name is a macro is not found.
+does no harm. They may be written in every way that the preprocessor reads: among comments, over several lines, with
+digraphs. An include whose name is a macro is not found.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.protocol import LinkInput
 
-_INCLUDE = re.compile(rb"""^[ \t]*\#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""", re.MULTILINE)
-
-
+_GAP = rb"(?:[ \t\v\f\r]|/\*(?:[^*]|\*(?!/))*+\*/)*+"
+_DIRECTIVE = rb"(?:^(?:\xef\xbb\xbf)?|\*/)" + _GAP + rb"(?:\#|%:|\?\?=)" + _GAP
+_INCLUDE = re.compile(_DIRECTIVE + rb"include(?:_next)?" + _GAP + rb"""(?:"([^"\n]+)"|<([^>\n]+)>)""", re.MULTILINE)
 _HIDDEN = re.compile(
-    rb"^[ \t]*#[ \t]*(?:include(?:_next)?[ \t]*[^ \t\"<]|embed\b)|__has_(?:include|embed)", re.MULTILINE
+    _DIRECTIVE + rb"(?:include_next|include\b" + _GAP + rb"[^\"<\\]|embed\b|import\b)|__has_(?:include|embed)|\?\?/",
+    re.MULTILINE,
 )
+_SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _READING = re.compile(r"--?(?:I|i|pre|opt)")
 
 
@@ -33,7 +36,7 @@ def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], 
     search = _search(items, root, include_dirs)
     texts = {item.name: b"".join([item.data, *(data for _, data in item.pieces)]) for item in items}
     texts |= {str(path): path.read_bytes() for path in sorted(search.own | search.others)}
-    return [name for name, text in texts.items() if _HIDDEN.search(text)] + [
+    return [name for name, text in texts.items() if any(map(_HIDDEN.search, _readings(text)))] + [
         option for option in nvrtc if _READING.match(option)
     ]
 
@@ -73,7 +76,8 @@ class _Search:
 
     def follow(self, text: bytes, folders: list[Path]) -> None:
         """Look for what a text includes."""
-        for quoted, angled in _INCLUDE.findall(text):
+        includes = [found for reading in _readings(text) for found in _INCLUDE.findall(reading)]
+        for quoted, angled in dict.fromkeys(includes):
             name = (quoted or angled).decode(errors="replace")
             places = [folder / name for folder in folders]
             path = next((path for path in places if path.is_file()), None)
@@ -90,6 +94,12 @@ class _Search:
             return False
         files.add(path)
         return True
+
+
+def _readings(text: bytes) -> Sequence[bytes]:
+    """A text, and what it is with its lines joined that end in a backslash."""
+    joined = _SPLICE.sub(b"", text)
+    return [text] if joined == text else [text, joined]
 
 
 def _search(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> _Search:

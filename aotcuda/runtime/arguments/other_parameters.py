@@ -9,6 +9,7 @@ import _struct as struct
 import sys
 
 from aotcuda import lazy_errors as errors
+from aotcuda.dtypes import structured
 from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
 from aotcuda.runtime.arguments.kind import Kind
 from aotcuda.runtime.arguments.parameters import Scalar
@@ -222,6 +223,8 @@ class Struct(Kind):
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
         if scalars.numpy_dtype(arg) is None:
             raise errors.GeneralOnlyError
+        if structured(arg.dtype.str, arg.dtype.descr) != parameter["dtype"]:
+            writer.check("False")  # it is another overload's
         held = writer.keep("D", arg.dtype)
         writer.check(f"{name}.dtype is {held} or {name}.dtype == {held}")
         writer.pack(f"{name}.tobytes()")

@@ -29,15 +29,15 @@ import _struct as struct
 
 from aotcuda import lazy_errors as errors
 from aotcuda.runtime import arguments, ctypes
-from aotcuda.runtime.arguments import arrays, parameters
+from aotcuda.runtime.arguments import arrays, parameters, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from aotcuda.errors import ArgumentError
-    from aotcuda.manifest import Kernel, Overload
+    from aotcuda.manifest import Kernel, Overload, Parameter
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
 
@@ -248,13 +248,14 @@ class OverloadTable:
         live: The validity flag of fast paths: empty once the images are unloaded, or the process forked.
     """
 
-    __slots__ = ("_compiled", "_nested", "_open", "_ranked", "_where", "live", "overloads")
+    __slots__ = ("_compiled", "_nested", "_open", "_ranked", "_tells_large", "_where", "live", "overloads")
 
     def __init__(self, kernel: Kernel, where: str, live: Mark) -> None:
         self._where = where
         self.live = live
         self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
         self._nested = any(map(_has_tuple, self.overloads))
+        self._tells_large = any(_tells_large(overload.parameters) for overload in self.overloads)
         self._open: frozenset[type] = frozenset()
         self._compiled: dict[object, list[PackedOverload]] = {}
         self._ranked: dict[object, _Ranked] = {}
@@ -282,7 +283,12 @@ class OverloadTable:
             ArgumentError: An argument cannot be read.
         """
         ranked = self._find(args)
-        return self._fit(ranked, args, stream) if ranked is not None else None
+        found = self._fit(ranked, args, stream) if ranked is not None else None
+        if found is None and self._tells_large:
+            large = scalars.told_apart(args)  # nothing is learnt of these: `group` is never told of them
+            ranked = self._find(large) if large is not args else None
+            found = self._fit(ranked, large, stream) if ranked is not None else None
+        return found
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """The error for arguments that no overload takes."""
@@ -422,6 +428,16 @@ def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:
 
 def _has_tuple(overload: PackedOverload) -> bool:
     return any(parameter["kind"] == "tuple" for parameter in overload.parameters)
+
+
+def _tells_large(found: Iterable[Parameter]) -> bool:
+    """Whether a Python int beyond int64 has another parameter among these than a smaller one."""
+    return any(
+        _tells_large(parameter["members"])
+        if parameter["kind"] == "tuple"
+        else parameter.get("exact", False) and parameter["format"] == "Q"
+        for parameter in found
+    )
 
 
 def _leaves(args: tuple[object, ...]) -> list[object]:

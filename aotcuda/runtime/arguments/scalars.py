@@ -10,7 +10,8 @@
 # have gives.
 #
 # A parameter that is `exact`, of a kernel that is packaged in place, takes those numbers alone that Numba compiles to
-# its very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are.
+# its very type: a Python int is an int64, a float a float64, and NumPy's scalars are what they are. Beyond int64 a
+# Python int is a uint64: `told_apart` gives it a type of its own, since what types decide is kept for later launches.
 #
 # Where several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
 # float64 before float32, signed before unsigned).
@@ -75,6 +76,27 @@ def numpy_dtype(value: object) -> Any:
     """The dtype of a scalar of NumPy's, None for all other objects."""
     numpy: Any = sys.modules.get("numpy")  # who holds a NumPy scalar has imported NumPy
     return value.dtype if numpy is not None and isinstance(value, numpy.generic) else None
+
+
+class Large(int):
+    """A Python int beyond int64, by a type of its own."""
+
+    __slots__ = ()
+
+
+def told_apart(args: tuple[object, ...]) -> tuple[object, ...]:
+    """The arguments with each Python int beyond int64 as a `Large`; those themselves where there is none."""
+    found = tuple([_told_apart(arg) for arg in args])
+    return args if all(one is other for one, other in zip(found, args, strict=True)) else found
+
+
+def _told_apart(arg: object) -> object:
+    if isinstance(arg, tuple):
+        return told_apart(arg)
+    if isinstance(arg, int) and type(arg) is not Large:
+        number = int.__index__(arg)
+        return Large(number) if number >= 1 << 63 else arg
+    return arg
 
 
 def is_plain(value: object) -> bool:
@@ -152,7 +174,7 @@ def rank(parameter: Parameter, value: object) -> int | None:
 def _numba_type(value: object, kind: str) -> tuple[str, str]:
     """Kind and `struct` character of the type that Numba gives a number."""
     own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
-    if kind == "int" and not own and isinstance(value, int) and value >= 1 << 63:
+    if type(value) is Large:
         return kind, "Q"
     return kind, own or {"bool": "?", "int": "q", "float": "d", "complex": "d"}[kind]
 

@@ -266,9 +266,10 @@ class _Array:
         contiguous: The expression of whether it is contiguous in an order (`"C"`, `"F"`); "" for what always is.
         strides: A function that gives the variables of its strides in bytes, and the statement that reads them.
         readonly: The variable that says whether it is read-only; "" for what never is.
+        told: Whether its strides are ints of Python's, of any size.
     """
 
-    __slots__ = ("address", "contiguous", "extents", "readonly", "strides")
+    __slots__ = ("address", "contiguous", "extents", "readonly", "strides", "told")
 
     def __init__(
         self,
@@ -283,6 +284,7 @@ class _Array:
         self.contiguous = contiguous
         self.strides = strides
         self.readonly = readonly
+        self.told = False
 
     def start(self, writer: Writer) -> str:
         """The variable that has its address, which is asked for once from now on."""
@@ -435,6 +437,9 @@ class Writer:
             found = write(self, name, array, known[0], as_array)
             self._limit(found.extents, views.item_bytes(parameter["dtype"]))
             self._addresses[name] = self.compute("p", found.address), found.readonly
+            if found.told:
+                steps, read = found.strides()
+                self.checks += [line for line in (read, _held_to_64_bits(steps) if steps else "") if line]
         address, readonly = self._addresses[name]
         if readonly and not parameter.get("readonly", False):
             self.check(f"not {readonly}")
@@ -477,6 +482,8 @@ class Writer:
             elements = [f"{step} // {itemsize}" for step in steps]
             if read:
                 self.late.append(read)
+            if found.told and steps:
+                self.late.append(_held_to_64_bits(steps))
             if parameters.in_elements(parameter) and steps:
                 self.late.append(f"if {' or '.join(f'{step} % {itemsize}' for step in steps)}: raise ValueError")
         if "divisor" in parameter:
@@ -568,7 +575,9 @@ class Writer:
             f"{address} = int(({data}._view if type({data}) is {owner} else {data}).device_pointer)",
         ]
         self._lies_here(address)
-        return self._described(address, shape, strides, parameter, told=True)
+        found = self._described(address, shape, strides, parameter, told=True)
+        found.told = True
+        return found
 
     def interface(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array that offers `__cuda_array_interface__`."""
@@ -597,7 +606,7 @@ class Writer:
             self.checks.append(f"{readonly} = bool({readonly})")
         self._lies_here(address)
         found = self._described(address, shape, strides, parameter, told=False)
-        found.readonly = readonly
+        found.readonly, found.told = readonly, True
         return found
 
     def _described(self, address: str, shape: str, strides: str, parameter: Parameter, *, told: bool) -> _Array:
@@ -710,6 +719,11 @@ class Writer:
     def _fresh(self, letter: str) -> str:
         self._count += 1
         return f"{letter}{self._count}"
+
+
+def _held_to_64_bits(steps: list[str]) -> str:
+    """The statement that strides are ints of 64 bits; it declines by raising."""
+    return f"if {' or '.join(f'{step} >> 63 not in (0, -1)' for step in steps)}: raise ValueError"
 
 
 def _leader(args: tuple[object, ...]) -> str:

@@ -89,13 +89,9 @@ def project(module: str, package_root: str, files: tuple[str, ...] = ()) -> Reci
         folder = above
 
 
-def table_of(pyproject: str) -> dict[str, object] | None:
+def table_of(path: str) -> dict[str, object] | None:
     """`[tool.aotcuda]` of a pyproject.toml; None if there is no such file or no such table."""
-    import tomllib  # noqa: PLC0415 (only source trees come here)
+    from aotcuda import project_file  # noqa: PLC0415 (only source trees come here)
 
-    try:
-        with open(pyproject, "rb") as file:
-            table = tomllib.load(file)["tool"]["aotcuda"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+    table = project_file.table(project_file.content(path), "tool").get("aotcuda")
     return table if isinstance(table, dict) else None

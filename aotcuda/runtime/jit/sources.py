@@ -16,11 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.manifest import Manifest, Read
 
-    _State = tuple[int, int, int]
+    _State = tuple[int, int, int, int]
 
 _PRESENCE = ("kind", "module")
 _MOMENT = 2_000_000_000
-"""How old (ns) a file's time must be to be relied on: file systems count in steps of up to two seconds."""
+"""How old (ns) a file's times must be to be relied on: file systems count in steps of up to two seconds."""
 
 
 class Sources:
@@ -117,13 +117,14 @@ class Sources:
 
     def _remember(self, key: str, state: _State) -> None:
         """Look no more until the status changes; right after a change another one may leave it as it is."""
-        if time.time_ns() - state[0] > _MOMENT:
+        if time.time_ns() - max(state[:2]) > _MOMENT:
             self._seen[key] = state
 
 
 def _state(path: str) -> _State:
     status = os.stat(path)
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    # Whoever copies a file over another one may set its time back, but not that of the change of its status.
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _difference(read: Read, path: str) -> str:
@@ -145,12 +146,11 @@ def _digest(file: str) -> str:
 
 
 def _table_digest(file: str) -> str | None:
-    """The digest of the `[tool.aotcuda]` table as canonical JSON, None if the file cannot be parsed."""
-    import tomllib  # noqa: PLC0415 (only editable installs come here)
+    """The digest of the `[tool.aotcuda]` table as canonical JSON, None if the file cannot be read."""
+    from aotcuda import project_file  # noqa: PLC0415 (only editable installs come here)
 
-    with open(file, "rb") as stream:
-        try:
-            table = tomllib.load(stream).get("tool", {}).get("aotcuda", {})
-        except ValueError:
-            return None
-    return dependencies.table_digest(table)
+    try:
+        found = project_file.read(file)
+    except project_file.UnreadableError:
+        return None
+    return None if found is None else dependencies.table_digest(project_file.table(found[1], "tool", "aotcuda"))

@@ -78,6 +78,11 @@ _KNOWN = tuple(
             "write out what it computes, or see whether the front end numba-cuda has it",
         ),
         (
+            r"KeyError: <ufunc '(\w+)'>",
+            "NumPy's {0} is not among what kernels can call",
+            "of one number take math's function, or an operator; else write out what it computes",
+        ),
+        (
             (
                 r"scipy [\d.]+\+ is required for linear algebra|"
                 r"Unknown attribute '\w+' of type Module\(<module 'numpy\.linalg'"

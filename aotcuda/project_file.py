@@ -1,0 +1,65 @@
+"""Reading a pyproject.toml, whatever lies there in its place: a file of any content, or no file at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Content = dict[str, Any]
+
+FILE_NAME = "pyproject.toml"
+
+
+class UnreadableError(Exception):
+    """What is wrong with a file, to go on from its name: "is not valid TOML: ..."."""
+
+
+def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
+    """The text and the content of a TOML file; None if there is no such file.
+
+    Raises:
+        UnreadableError: It cannot be read, or is no TOML.
+    """
+    import tomllib  # noqa: PLC0415 (few launches come here)
+
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            message = "is no file"
+            raise UnreadableError(message)
+        with open(path, "rb") as file:
+            text = file.read().decode()
+        return text, tomllib.loads(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        message = f"cannot be read ({error.strerror})"
+    except ValueError as error:
+        message = f"is not valid TOML: {error}"
+    except RecursionError:
+        message = "is not valid TOML: it is nested too deeply"
+    raise UnreadableError(message)
+
+
+def content(path: str | os.PathLike[str]) -> Content:
+    """The content of a TOML file; nothing of one that `read` does not read."""
+    try:
+        found = read(path)
+    except UnreadableError:
+        return {}
+    return {} if found is None else found[1]
+
+
+def table(data: object, *keys: str) -> Content:
+    """A table inside tables; empty where one of them is missing or no table."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def strings(data: object) -> list[str]:
+    """The strings of an array; none if it is none."""
+    return [item for item in data if isinstance(item, str)] if isinstance(data, list) else []

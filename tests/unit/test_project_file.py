@@ -1,0 +1,124 @@
+"""What lies in the place of a pyproject.toml: each command reads it, or says in one line why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda import project_file
+from aotcuda.cli import main
+from aotcuda.runtime.jit import recipe
+from aotcuda.runtime.jit.sources import _table_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TABLE = '[tool.aotcuda]\narch = ["sm_90"]\nmodules."pkg.k".source = "pkg.source"\n'
+NESTED = f"{TABLE}x = {'[' * 5000}{']' * 5000}\n"
+
+
+def text(content: str | bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+UNREADABLE = {
+    "no TOML": (text("[tool"), "is not valid TOML: "),
+    "no text": (text(b"\xff\xfe\0"), "is not valid TOML: "),
+    "nested too deeply": (text(NESTED), "is not valid TOML: it is nested too deeply"),
+    "a folder": (lambda path: path.mkdir(), "is no file"),
+    "a pipe": (os.mkfifo, "is no file"),
+    "a device": (lambda path: path.symlink_to("/dev/null"), "is no file"),
+    "a link in a circle": (
+        lambda path: path.symlink_to(path.name),
+        "cannot be read (Too many levels of symbolic links)",
+    ),
+}
+OF_ANOTHER_SHAPE = {
+    "nothing in it": text(""),
+    "a tool that is a number": text("tool = 5\n"),
+    "tables that are numbers": text("[tool]\naotcuda = 3\nhatch = 4\nsetuptools = 5\n"),
+    "a build system that is a list": text(f"build-system = []\n{TABLE}"),
+    "requirements that are numbers": text(f"build-system = {{ requires = 5 }}\nproject = {{ dynamic = 7 }}\n{TABLE}"),
+    "a project that is a number": text(f"project = 3\n{TABLE}"),
+    "folders that are numbers": text(
+        f"{TABLE}[tool.setuptools]\npackages.find.where = 3\n[tool.hatch.build.targets.wheel]\npackages = 7\n"
+    ),
+    "a hook's table that is a number": text(
+        f'build-system = {{ build-backend = "hatchling.build" }}\n{TABLE}[tool.hatch]\nbuild = 3\n'
+    ),
+}
+COMMANDS = {
+    "build": ["build", "{}"],
+    "init": ["init", "{}"],
+    "inspect": ["inspect", "{}/pkg"],
+    "check": ["check", "{}"],
+    "diff": ["diff", "{}", "{}"],
+    "config": ["config", "--libs", "{}"],
+    "warm": ["cache", "warm", "{}"],
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project without the file."""
+    folder = tmp_path / "project"
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "pkg" / "__init__.py").write_text("")
+    (folder / "pkg" / "source.py").write_text("from numba import cuda\n@cuda.jit\ndef k(x): pass\n")
+    return folder
+
+
+@contextmanager
+def _ended(path: Path, name: str) -> Iterator[None]:
+    """Whoever reads a pipe meanwhile gets its end, and does not wait."""
+    command = ["sh", "-c", f": > {path.name}"] if name == "a pipe" else ["true"]
+    with subprocess.Popen(command, cwd=path.parent) as writer:
+        yield
+        writer.kill()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", [*UNREADABLE, *OF_ANOTHER_SHAPE])
+def test_a_command_says_one_line(project: Path, name: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    make = UNREADABLE[name][0] if name in UNREADABLE else OF_ANOTHER_SHAPE[name]
+    make(project / "pyproject.toml")
+    with _ended(project / "pyproject.toml", name):
+        status = main([part.format(project) for part in COMMANDS[command]])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    if status:
+        assert said.err.startswith("aotcuda: ")
+        assert said.err.count("\n") == 1
+    else:
+        assert command == "init"
+        assert said.out
+    if name in UNREADABLE and command in ("build", "init"):
+        assert f"{project}/pyproject.toml {UNREADABLE[name][1]}" in said.err
+
+
+@pytest.mark.parametrize("name", [*UNREADABLE, *OF_ANOTHER_SHAPE])
+def test_a_launch_finds_no_table_or_another_one(project: Path, name: str) -> None:
+    make = UNREADABLE[name][0] if name in UNREADABLE else OF_ANOTHER_SHAPE[name]
+    path = project / "pyproject.toml"
+    make(path)
+    with _ended(path, name):
+        table, digest = recipe.table_of(str(path)), _table_digest(str(path))
+    assert (digest is None) == (name in UNREADABLE)
+    assert table is None or table == project_file.table(project_file.content(path), "tool", "aotcuda")
+
+
+def test_tables_and_strings_of_any_content() -> None:
+    data = {"a": {"b": {"c": 1}}, "d": [1, "x", None]}
+    assert project_file.table(data, "a", "b") == {"c": 1}
+    assert project_file.table(data, "a", "b", "c") == project_file.table(data, "d") == project_file.table(3) == {}
+    assert project_file.strings(data["d"]) == ["x"]
+    assert project_file.strings("x") == project_file.strings(None) == []
+
+
+def test_no_file_is_none(tmp_path: Path) -> None:
+    assert project_file.read(tmp_path / "none.toml") is project_file.read("/dev/null/none.toml") is None
