@@ -86,6 +86,21 @@ def test_strides_beyond_64_bits_are_refused_after_others_were_launched(fuzz, lib
     assert fuzz.errors == 1
 
 
+@pytest.mark.parametrize("library", ["numba", "interface", "cupy"])
+@pytest.mark.parametrize(
+    ("address", "strides"), [(2**64 - 8, None), (8, (-16,)), (0x1000, (2**62,)), (2**64 - 8, (2**40,))], ids=str
+)
+def test_arrays_that_reach_beyond_all_addresses_overlap_as_numbers_do(fuzz, library, address, strides):
+    """They do not exist, but what is told of them is told to all paths."""
+    plain = Array(library, (State(),))
+    odd = Array(library, (State(address=address, strides=strides),))
+    parameter = ("array", "<f4", 1, "A", False, "numba")
+    overloads = [argument_fuzz.overload([parameter] * 2, at, apart=at == 0) for at in range(2)]
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": overloads}
+    far = Array(library, (State(address=0x9000),))
+    fuzz.run(Case(record, [(plain, far)] * 3 + [(odd, odd), (odd, plain), (plain, odd), (odd, odd)], 0))
+
+
 PROTOCOLS = [library for library in libraries.LIBRARIES if library != "exchange"]
 
 

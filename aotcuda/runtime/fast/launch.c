@@ -1543,25 +1543,33 @@ static const Record *find(Table *table, const Shape *shape, void *context, const
     }
 }
 
-/* The lowest address of an array that has elements, and the first one after it. */
-static void reach(const View *view, int itemsize, uint64_t *low, uint64_t *high) {
-    *low = *high = view->address;
-    if (!view->has_strides)
-        *high += (uint64_t)view->items * (uint64_t)itemsize;
-    for (int i = 0; view->has_strides && i < view->ndim; i++)
-        *(view->dimensions[i].stride < 0 ? low : high) += (uint64_t)(view->dimensions[i].extent - 1) * (uint64_t)view->dimensions[i].stride;
-    *high += view->has_strides ? (uint64_t)itemsize : 0;
+/* The lowest address of an array that has elements, and the first one after it; 0 where these are no addresses. */
+static int reach(const View *view, int itemsize, uint64_t *low, uint64_t *high) {
+    int64_t below = 0, above = 0, span;
+    if (!view->has_strides && !multiply(view->items, itemsize, &above))
+        return 0;
+    for (int i = 0; view->has_strides && i < view->ndim; i++) {
+        if (!multiply(view->dimensions[i].extent - 1, view->dimensions[i].stride, &span))
+            return 0;
+        if (span < 0 ? below < INT64_MIN - span : above > INT64_MAX - span - itemsize)
+            return 0;
+        *(span < 0 ? &below : &above) += span;
+    }
+    above += view->has_strides ? itemsize : 0;
+    *low = view->address + (uint64_t)below;
+    *high = view->address + (uint64_t)above;
+    return *low <= view->address && *high >= view->address;
 }
 
-/* Whether no two arrays overlap that must not. */
+/* Whether no two arrays overlap that must not; -1 where only the other path can tell. */
 static int are_apart(const Plan *plan, const View *views, const Taken *taken) {
     for (int i = 0; i < plan->pairs_count; i++) {
         int a = plan->pairs[i][0], b = plan->pairs[i][1];
         uint64_t low, high, other_low, other_high;
         if (!views[a].items || !views[b].items)
             continue;
-        reach(&views[a], taken[a].itemsize, &low, &high);
-        reach(&views[b], taken[b].itemsize, &other_low, &other_high);
+        if (!reach(&views[a], taken[a].itemsize, &low, &high) || !reach(&views[b], taken[b].itemsize, &other_low, &other_high))
+            return -1;
         if (low < other_high && other_low < high)
             return 0;
     }
@@ -1601,8 +1609,9 @@ static int pack(const Record *record, PyObject *const *args, View *views, unsign
     }
     for (int number = 0; number < record->count; number++) {
         const Plan *plan = record->choices[number].plan;
-        if (fills(plan, numbers, views, block) && are_apart(plan, views, record->taken))
-            return number;
+        int taken = fills(plan, numbers, views, block) ? are_apart(plan, views, record->taken) : 0;
+        if (taken)
+            return taken > 0 ? number : -1;
     }
     return -1;
 }
