@@ -681,16 +681,28 @@ _ODD_DIRECT["members"] = {
 _ODD_DIRECT["versioned"] = _ODD_DIRECT["old"] = _ODD_DIRECT["dlpack"]
 
 
+def every_odd(library: str) -> Iterator[tuple[str, object]]:
+    """What may be wrong with an array of a library: an attribute, and what it tells or raises."""
+    for name, values in _odd(library).items():
+        yield from ((name, value) for value in values)
+        if _may_raise(library, name):
+            yield from ((name, libraries.Raises(error)) for error in (ValueError, TypeError, AttributeError))
+
+
+def _odd(library: str) -> dict[str, Any]:
+    return _ODD_INTERFACE if library in ("interface", "instance") else _ODD_DIRECT[library]
+
+
+def _may_raise(library: str, name: str) -> bool:
+    return library not in ("exchange", "members") and name not in ("ndim", "code", "bits", "lanes")
+
+
 @st.composite
 def malformed(draw: Any, library: str, state: State) -> State:
     """A state in which something is wrong, or raises."""
-    odd = _ODD_INTERFACE if library in ("interface", "instance") else _ODD_DIRECT[library]
+    odd = _odd(library)
     name = draw(st.sampled_from(tuple(odd)))
-    raises = (
-        library not in ("exchange", "members")
-        and name not in ("ndim", "code", "bits", "lanes")
-        and draw(st.integers(0, 4)) == 0
-    )
+    raises = _may_raise(library, name) and draw(st.integers(0, 4)) == 0
     value = draw(_ERRORS) if raises else draw(st.sampled_from(odd[name]))
     return state._replace(odd=((name, value),))
 

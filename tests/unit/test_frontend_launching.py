@@ -43,17 +43,17 @@ assert left == [], left
 """
 
 
-def run(script: str) -> None:
+def check_in_a_process(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_cuda_core_is_left_out_until_sources_import_it() -> None:
-    run(SCRIPT)
+    check_in_a_process(SCRIPT)
 
 
 def test_where_it_is_imported_already_nothing_stands_in_for_it() -> None:
-    run(
+    check_in_a_process(
         "import cuda.core\n"
         "from aotcuda.builder.frontends.numba_cuda import compiler\n"
         "from numba.cuda.cudadrv import driver\n"

@@ -59,6 +59,7 @@ def test_what_a_number_is_taken_for_depends_on_no_other(fuzz, types, exact):
     record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": overloads}
     numbers = [(Made(name),) for name in argument_fuzz.NUMBERS if name.startswith(("int ", "uint64 ", "bool "))]
     fuzz.run(Case(record, [*numbers, *reversed(numbers)], 0))
+    assert fuzz.tuples == 2 * len(numbers)
 
 
 @pytest.mark.parametrize("before", ["record", "other record"])
@@ -68,6 +69,8 @@ def test_a_record_goes_to_the_overload_of_its_own_layout_however_often(fuzz, bef
     record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": overloads}
     both = [(Made("record"),), (Made("other record"),)]
     fuzz.run(Case(record, [(Made(before),)] * 3 + both * 3, 0))
+    assert fuzz.tuples == 9
+    assert not fuzz.errors
 
 
 @pytest.mark.parametrize("library", ["numba", "interface"])
@@ -99,6 +102,22 @@ def test_arrays_that_reach_beyond_all_addresses_overlap_as_numbers_do(fuzz, libr
     record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": overloads}
     far = Array(library, (State(address=0x9000),))
     fuzz.run(Case(record, [(plain, far)] * 3 + [(odd, odd), (odd, plain), (plain, odd), (odd, odd)], 0))
+    assert fuzz.tuples == 7
+
+
+LINE_OF_STEPS, ANY = ("array", "<f4", 1, "A", False, "numba"), ("elements", "<f4", 1, False)
+
+
+@pytest.mark.parametrize("parameter", [LINE_OF_STEPS, ANY], ids=["array", "elements"])
+@pytest.mark.parametrize("library", libraries.LIBRARIES)
+def test_what_one_attribute_tells_is_the_same_to_all_paths(fuzz, parameter, library):
+    """Of the first array that is launched, from which all may learn, and of a later one."""
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": [argument_fuzz.overload([parameter], 0)]}
+    good = Array(library, (State(strides=(16,)),))
+    odd = [Array(library, (State(strides=(16,), odd=(told,)),)) for told in argument_fuzz.every_odd(library)]
+    for arrays in ([good] * 3 + odd, *([each, each, good] for each in odd)):
+        fuzz.run(Case(record, [(array,) for array in arrays], 77))
+    assert fuzz.tuples == 3 + 4 * len(odd)
 
 
 PROTOCOLS = [library for library in libraries.LIBRARIES if library != "exchange"]

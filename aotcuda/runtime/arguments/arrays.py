@@ -140,7 +140,8 @@ def identity(array: Any) -> tuple[object, int] | None:
     try:
         found = family(array)
         if found in ("cupy", "torch", "numba"):
-            return array.dtype, array.ndim
+            ndim = array.ndim
+            return (array.dtype, ndim) if type(ndim) is int and 0 <= ndim <= _MOST_DIMENSIONS else None
         if found == "interface":
             interface = array.__cuda_array_interface__
             return _typestr(array, interface), len(interface["shape"])

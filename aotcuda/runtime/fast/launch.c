@@ -1134,8 +1134,9 @@ static int read_numba(PyObject *array, Access *access, View *view, Reading *read
     view->readonly = 0;
     view->has_strides = 1;
     view->in_elements = 0;
-    int none = stream && PyLong_Check(stream) && PyLong_AsLong(stream) == 0;
-    int fits = stream && (none || is_on_named(reading, as_int(stream)));
+    uint64_t handle = stream ? as_int(stream) : 0;
+    /* What is no int and becomes 0 may be equal to 0 or not: that is told by the general path. */
+    int fits = stream && !PyErr_Occurred() && (handle ? is_on_named(reading, handle) : PyLong_Check(stream));
     Py_XDECREF(stream);
     return fits && !PyErr_Occurred();
 }

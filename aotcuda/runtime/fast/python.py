@@ -218,7 +218,9 @@ def specialise(
                 f"make_slot{n}": overload.make_slot,
                 f"pack_into{n}": block.pack_into,
             }
-    except errors.GeneralOnlyError:
+    except (errors.GeneralOnlyError, MemoryError):
+        return None
+    except Exception:  # noqa: BLE001 (an argument that tells other things of itself than when it was accepted)
         return None
     writer.finish()
     if (
@@ -437,9 +439,10 @@ class Writer:
             found = write(self, name, array, known[0], as_array)
             self._limit(found.extents, views.item_bytes(parameter["dtype"]))
             self._addresses[name] = self.compute("p", found.address), found.readonly
-            if found.told:
-                steps, read = found.strides()
-                self.checks += [line for line in (read, _held_to_64_bits(steps) if steps else "") if line]
+            # Nobody needs its strides, but the general path asks for them, and refuses what no memory can hold.
+            steps, read = found.strides()
+            asked = read or found.contiguous.get("C", "")
+            self.checks += [line for line in (asked, _held_to_64_bits(steps) if steps else "") if line]
         address, readonly = self._addresses[name]
         if readonly and not parameter.get("readonly", False):
             self.check(f"not {readonly}")
