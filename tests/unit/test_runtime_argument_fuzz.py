@@ -62,6 +62,20 @@ def test_what_a_number_is_taken_for_depends_on_no_other(fuzz, types, exact):
     assert fuzz.tuples == 2 * len(numbers)
 
 
+@pytest.mark.parametrize("bounds", [None, (0, 100), (1, 2**63 - 1)], ids=str)
+@pytest.mark.parametrize("divisor", [1, 16])
+@pytest.mark.parametrize("type_", ["uint8", "int64", "uint64"])
+def test_a_divisor_alone_bounds_no_number(fuzz, type_, divisor, bounds):
+    """Of 64 bits without a sign half lie beyond what bounds are written in."""
+    record = {"name": "k", "origin": "mypkg._kernels:k"}
+    record["overloads"] = [argument_fuzz.overload([("number", type_, divisor, bounds)], 0)]
+    numbers = [(Made(name),) for name in argument_fuzz.NUMBERS if name.startswith("int ")]
+    assert (Made("int 9223372036854775808"),) in numbers
+    fuzz.run(Case(record, [*numbers, *reversed(numbers)], 0))
+    assert fuzz.tuples == 2 * len(numbers)
+    assert fuzz.errors < fuzz.tuples
+
+
 @pytest.mark.parametrize("before", ["record", "other record"])
 def test_a_record_goes_to_the_overload_of_its_own_layout_however_often(fuzz, before):
     """Both are NumPy's `void`: what was learnt of one must not be launched with the other."""

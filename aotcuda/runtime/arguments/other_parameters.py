@@ -341,9 +341,10 @@ class Number(Scalar):
         if not _is_bounded(parameter):
             return plain
         divisor, least, most = _bounds(parameter)
+        is_free = "least" not in parameter  # but for what the type holds, beyond int64 too
 
         def fit(number: Any, values: list[object]) -> bool:
-            return number % divisor == 0 and least <= number <= most and plain(number, values)
+            return number % divisor == 0 and (is_free or least <= number <= most) and plain(number, values)
 
         return fit
 
@@ -352,7 +353,7 @@ class Number(Scalar):
             divisor, least, most = _bounds(parameter)
             if read % divisor:
                 return f"is {errors.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
-            if not least <= read <= most:
+            if "least" in parameter and not least <= read <= most:
                 return f"is {errors.shown(arg)}, and this variant is for {least} to {most}"
         return super().problem(parameter, arg, read)
 

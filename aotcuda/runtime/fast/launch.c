@@ -1310,7 +1310,7 @@ static int is_within(const Parameter *parameter, const Number *number) {
     int64_t value = (int64_t)number->bits;
     if (!is_multiple(value, parameter->divisor, number->is_unsigned))
         return 0;
-    return number->is_unsigned ? parameter->most == INT64_MAX : value >= parameter->least && value <= parameter->most;
+    return number->is_unsigned ? parameter->least == INT64_MIN && parameter->most == INT64_MAX : value >= parameter->least && value <= parameter->most;
 }
 
 /* 0 if the number is out of the parameter's range. */
