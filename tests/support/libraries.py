@@ -30,6 +30,23 @@ EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
 _TORCH = {text: name for name, text in arrays.TORCH.items()}
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
+LAYOUTS = [
+    ((4,), None),
+    ((4,), (8,)),
+    ((4,), (-4,)),
+    ((1,), (400,)),
+    ((0,), None),
+    ((), None),
+    ((3, 5), None),
+    ((3, 5), (4, 12)),
+    ((3, 5), (40, 4)),
+    ((3, 5), (0, 4)),
+    ((1, 5), (999, 4)),
+    ((3, 0), (4, 400)),
+    ((2, 3, 4), None),
+]
+"""Shapes and strides in bytes of arrays of four bytes an element, as libraries make them; None for contiguous ones."""
+
 
 class Raises(NamedTuple):
     """In place of something that is told: asking for it raises."""

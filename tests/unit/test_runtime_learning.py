@@ -536,24 +536,7 @@ def in_memory(installed, extension_module, monkeypatch):
     return kind, asked
 
 
-LAYOUTS = [
-    ((4,), None),
-    ((4,), (8,)),
-    ((4,), (-4,)),
-    ((1,), (400,)),
-    ((0,), None),
-    ((), None),
-    ((3, 5), None),
-    ((3, 5), (4, 12)),
-    ((3, 5), (40, 4)),
-    ((3, 5), (0, 4)),
-    ((1, 5), (999, 4)),
-    ((3, 0), (4, 400)),
-    ((2, 3, 4), None),
-]
-
-
-@pytest.mark.parametrize(("shape", "strides"), LAYOUTS)
+@pytest.mark.parametrize(("shape", "strides"), libraries.LAYOUTS)
 @pytest.mark.parametrize("layout", ["C", "F", "A"])
 def test_arrays_of_cupys_are_read_from_memory_as_by_their_attributes(cuda, in_memory, general, shape, strides, layout):
     kind, asked = in_memory

@@ -17,6 +17,7 @@ from aotcuda import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.fast import numba_layout
+from support import libraries
 from support.manifests import kernel
 
 with warnings.catch_warnings():
@@ -168,21 +169,6 @@ def test_an_array_on_another_gpu_is_refused(cuda, make):
 
 
 NUMBAS = ["numba.cuda.cudadrv", "numba_cuda_mlir.numba_cuda.cudadrv"]
-LAYOUTS = [
-    ((4,), None),
-    ((4,), (8,)),
-    ((4,), (-4,)),
-    ((1,), (400,)),
-    ((0,), None),
-    ((), None),
-    ((3, 5), None),
-    ((3, 5), (4, 12)),
-    ((3, 5), (40, 4)),
-    ((3, 5), (0, 4)),
-    ((1, 5), (999, 4)),
-    ((3, 0), (4, 400)),
-    ((2, 3, 4), None),
-]
 
 
 def in_rows(module):
@@ -242,7 +228,7 @@ def note(monkeypatch, extension_module, found):
     return asked
 
 
-@pytest.mark.parametrize(("shape", "strides"), LAYOUTS)
+@pytest.mark.parametrize(("shape", "strides"), libraries.LAYOUTS)
 @pytest.mark.parametrize("text", ["float32[::1]", "float32[:,::1]", "float32[::1,:]", "float32[:]", "float32[:,:]"])
 def test_arrays_are_read_from_their_rows_as_by_their_attributes(
     cuda, rows, general, monkeypatch, extension_module, shape, strides, text

@@ -218,9 +218,7 @@ def specialise(
                 f"make_slot{n}": overload.make_slot,
                 f"pack_into{n}": block.pack_into,
             }
-    except (errors.GeneralOnlyError, MemoryError):
-        return None
-    except Exception:  # noqa: BLE001 (an argument that tells other things of itself than when it was accepted)
+    except Exception:  # noqa: BLE001 (GeneralOnlyError; or of an argument that tells other things than when accepted)
         return None
     writer.finish()
     if (
