@@ -183,6 +183,8 @@ def c_batches(
     have to that are on it; `mutual` is for arrays whose protocol has that stream wait for the launch, too. The event is
     one for all launches, and without times, as launches of this project have theirs.
     """
+    from aotcuda.runtime import driver as drivers
+
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         message = "no C compiler"
@@ -192,7 +194,7 @@ def c_batches(
         source.write_text(_LOOP, encoding="utf-8")
         subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
         loops = ctypes.CDLL(str(library))
-    driver = ctypes.CDLL("libcuda.so.1")
+    driver = ctypes.CDLL(drivers.LIBRARY)
     case.packaged[GRID, BLOCK](2.0, *arrays)  # loads it
     plan = case.packaged._loader.current.table(case.packaged.__name__).overloads[0]
     kernel = case.packaged._loader.current.known_kernel(plan, 0).kernel

@@ -602,7 +602,7 @@ class Writer:
         from aotcuda.runtime.fast import torch_guards  # noqa: PLC0415 (only with PyTorch)
 
         guards = torch_guards.usable() if name in self._types else None
-        if guards is None or not torch_guards.is_plain(tensor):
+        if guards is None or type(tensor) not in guards.kinds:
             self.checks += asked
             return
         self.names |= {"lazy": guards.lazy, "never": torch_guards.never, "guards": guards}

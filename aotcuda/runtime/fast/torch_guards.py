@@ -31,9 +31,10 @@ class Guards:
 
     Attributes:
         lazy: A tensor that is to be told behind all others.
+        kinds: The classes of tensors that they are for; others may change what is asked.
     """
 
-    __slots__ = ("_alike", "_kind", "_views", "lazy")
+    __slots__ = ("_alike", "_kind", "_views", "kinds", "lazy")
 
     def __init__(self, torch: Any) -> None:
         """Of this PyTorch; whatever is raised means that it has none."""
@@ -43,6 +44,7 @@ class Guards:
         self._alike = torch.ones(2, dtype=torch.complex64, device="cpu"), plain
         self._views = conjugate, negative, torch._neg_view(conjugate)  # noqa: SLF001
         self.lazy = self._views[-1]
+        self.kinds: tuple[type, ...] = torch.Tensor, torch.nn.Parameter
 
     def works(self, torch: Any) -> bool:
         """Whether the answers are what they are to be."""
@@ -124,12 +126,6 @@ def usable() -> Guards | None:
             found = None
         _tried[:] = [found]
     return _tried[0]
-
-
-def is_plain(tensor: object) -> bool:
-    """Whether a tensor's class changes nothing of what is asked; a subclass may."""
-    torch: Any = sys.modules["torch"]
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
 def never(*_tensors: object) -> bool:
