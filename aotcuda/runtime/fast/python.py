@@ -632,7 +632,7 @@ class Writer:
         facts, others = set(self._facts), []
         for line in checks:
             target, _, value = line.partition(" = ")
-            if target.isidentifier() and _words(value) <= facts:
+            if target.isidentifier() and _words(value) - _SYNTAX <= facts:
                 facts.add(target)
             elif not (line.endswith(": return -1") and _words(line) - _SYNTAX <= facts):
                 others.append(line)
