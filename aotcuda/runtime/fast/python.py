@@ -247,7 +247,7 @@ def specialise(
     source = _TEMPLATE.format(
         targets=", ".join(f"(configurations{n}, kernel{n})" for n, *_ in attempts),
         bound="; ".join([*[f"configuration{n} = configurations{n}[stream]" for n, *_ in attempts], *writer.bound]),
-        shared="nonlocal known" if writer.guards else "",
+        shared="nonlocal known, form" if writer.guards else "",
         checks="\n            ".join([*(["other = mutual = 0"] if writer.waits else []), *writer.checks]) or "pass",
         attempts="".join(
             _ATTEMPT.format(
@@ -344,7 +344,7 @@ class Writer:
         self._small: dict[int, list[str]] = {}
         self._types: dict[str, str] = {}  # for each argument the condition that it is of another type
         self._typed = self._start = 0  # where that belongs; of what is asked of the arguments
-        self._tensors: dict[str, list[str]] = {}  # what is asked of those that a guard is for
+        self._tensors: dict[str, tuple[list[str], list[str]]] = {}  # what is asked of those that a guard is for
         self._facts: list[str] = []  # the variables with their answers
 
     @property
@@ -405,7 +405,7 @@ class Writer:
             self.checks.append(f"if not ({' and '.join(self._products)}) and ({' or '.join(large)}): return -1")
         if self._tensors:
             self.checks[self._start :] = self._guarded(self.checks[self._start :], launches)
-            self.bound += ["known = never, ()", "renewed = Renewal(guards).renewed"]
+            self.bound += ["known, form = (never, ()), never", "renewal = Renewal(guards)"]
         differ = [differs for name, differs in self._types.items() if name not in self._tensors]
         if differ:
             self.checks.insert(self._typed, f"if {' or '.join(differ)}: return -1")
@@ -581,12 +581,12 @@ class Writer:
         own = arrays.inherits(tensor, "Tensor", "shape", "numel")
         if ndim < 2:  # unpacking the shape tells more
             wrong.append(f"{name}.ndim != {ndim}")
-        before, self.checks = self.checks, [f"if {' or '.join(wrong)}: return -1"]
+        before, self.checks = self.checks, []
         # A tensor's len() is a Python function of 0.5 us; a shape is no plain tuple: unpacking it makes an iterator.
         extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
         flag = self.compute("c", f"{name}.is_contiguous()") if ndim else ""
-        asked, self.checks = self.checks, before
-        self._ask_tensor(name, tensor, asked, [*extents, flag] if flag else [])
+        sizes, self.checks = self.checks, before
+        self._ask_tensor(name, tensor, f"if {' or '.join(wrong)}: return -1", sizes, [*extents, flag] if flag else [])
         if self._several:
             self.checks.append(f"if {name}.get_device() != device: return -1")
         current = arrays.torch_stream()
@@ -597,31 +597,42 @@ class Writer:
         strides = self._strides(f"[step * {itemsize} for step in {name}.stride()]", f"not {flag}", extents, itemsize)
         return _Array(f"{name}.data_ptr()", extents, orders, strides)
 
-    def _ask_tensor(self, name: str, tensor: Any, asked: list[str], facts: list[str]) -> None:
-        """Write what is asked of a tensor, which gives the variables `facts`; in `finish` where a guard can tell it."""
+    def _ask_tensor(self, name: str, tensor: Any, form: str, sizes: list[str], facts: list[str]) -> None:
+        """Write what is asked of a tensor; in `finish` where a guard can tell it.
+
+        Args:
+            name: Its variable.
+            tensor: The tensor.
+            form: What asks for all but its sizes and strides.
+            sizes: What asks for these.
+            facts: The variables that this gives.
+        """
         from aotcuda.runtime.fast import torch_guards  # noqa: PLC0415 (only with PyTorch)
 
         guards = torch_guards.usable() if name in self._types else None
         if guards is None or type(tensor) not in guards.kinds:
-            self.checks += asked
+            self.checks += [form, *sizes]
             return
         self.names |= {"lazy": guards.lazy, "never": torch_guards.never, "guards": guards}
         self.names["Renewal"] = torch_guards.Renewal
-        self._tensors.setdefault(name, []).extend(asked)
+        forms, asked = self._tensors.setdefault(name, ([], []))
+        forms.append(form)
+        asked += sizes
         self._facts += facts
 
     def _guarded(self, checks: list[str], launches: str) -> list[str]:
         """What asks the tensors, if the last answers do not hold for them, and the other checks.
 
         A guard that was made before they were asked, and holds afterwards, is for what they have answered. What follows
-        from their answers alone is checked once, as these are asked.
+        from their answers alone is checked once, as these are asked. Of tensors of other sizes these alone are asked.
         """
         differ = [self._types[name] for name in self._tensors]
-        asked = [line for lines in self._tensors.values() for line in lines]
+        forms = [line for lines, _ in self._tensors.values() for line in lines]
+        asked = [line for _, lines in self._tensors.values() for line in lines]
         facts, others = set(self._facts), []
         for line in checks:
             target, _, value = line.partition(" = ")
-            if target.isidentifier() and _words(value) <= facts:
+            if target.isidentifier() and _words(value) - _SYNTAX <= facts:
                 facts.add(target)
             elif not (line.endswith(": return -1") and _words(line) - _SYNTAX <= facts):
                 others.append(line)
@@ -635,9 +646,14 @@ class Writer:
             f"    {needed}= facts" if needed else "    pass",
             "else:",
             f"    if {' or '.join(differ)}: return -1",
-            f"    made = renewed({tensors})",
+            f"    made = renewal.renewed({tensors}) if renewal.due else None",
+            f"    if not form({tensors}, lazy):",
+            *[f"        {line}" for line in forms],
+            "        renewal.other()",
             *[f"    {line}" for line in asked],
-            f"    if made is not None and made({tensors}, lazy): known = made, ({needed})",
+            f"    facts = ({needed})",
+            "    if made is None: renewal.missed(facts)",
+            f"    elif made[0]({tensors}, lazy): known, form = (made[0], facts), made[1] or form",
             *others,
         ]
 

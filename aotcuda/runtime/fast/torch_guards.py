@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     Check = Callable[..., bool]
 
-_MOST_MISSES = 1024
+_MOST_MISSES = 64
+_MOST_OTHERS = 1024
 
 _tried: list[Guards | None] = []
 
@@ -54,7 +55,7 @@ class Guards:
             return torch.ones(shape, dtype=dtype, device=device)
 
         tensor, double = made(3, 4), made(3, 4, dtype=torch.float64)
-        check, both = self._check(tensor), self._check(tensor, double)
+        check, both, form = self._check(tensor), self._check(tensor, double), self._check(tensor, any_sizes=True)
         others = [
             double,
             made(3, 4, dtype=torch.int32),
@@ -62,34 +63,34 @@ class Guards:
             made(3, 4, 1),
             made(12),
             made(),
-            made(3, 5),
-            made(2, 4),
-            made(4, 3).t(),
-            made(3, 8)[:, ::2],
             torch._neg_view(tensor),  # noqa: SLF001 (as above)
             torch.nn.Parameter(tensor, requires_grad=False),
             None,
         ]
+        sizes = [made(3, 5), made(2, 4), made(4, 3).t(), made(3, 8)[:, ::2], made(0, 1), made(1, 1).expand(3, 4)]
         same = check(tensor) is True and check(made(4, 4)[1:]) is True and both(tensor, double) is True
         swapped = both(tensor, tensor) is False and both(double, tensor) is False
-        return same and swapped and all(check(other) is False for other in others) and self._tells_lazy()
+        refused = all(check(other) is False for other in [*others, *sizes]) and not any(map(form, others))
+        return same and swapped and refused and all(form(other) is True for other in sizes) and self._tells_lazy()
 
-    def make(self, tensors: tuple[Any, ...]) -> Check | None:
-        """What tells whether others are as these tensors; None where it cannot be told in this thread now.
+    def make(self, tensors: tuple[Any, ...]) -> tuple[Check, Check | None] | None:
+        """What tells whether others are as these tensors, and the same whatever their sizes and strides.
 
-        It takes as many, and `lazy`.
+        They take as many, and `lazy`. None where it cannot be told in this thread now; the second also where one tensor
+        is there twice, since it refuses such, and would have to be a slow one.
         """
         if not self._tells_lazy():
             return None
         firsts = [min(at for at, other in enumerate(tensors) if other is tensor) for tensor in tensors]
-        check = self._check(*[tensors[at] for at in sorted(set(firsts))], self.lazy)
-        if len(set(firsts)) == len(tensors):
-            return check
-        return _of_distinct(check, firsts)  # it refuses a tensor that is there twice
+        distinct = [*[tensors[at] for at in sorted(set(firsts))], self.lazy]
+        check = self._check(*distinct)
+        if len(distinct) > len(tensors):
+            return check, self._check(*distinct, any_sizes=True)
+        return _of_distinct(check, firsts), None
 
-    def _check(self, *tensors: Any) -> Check:
-        sizes = [list(tensor.shape) for tensor in tensors]
-        strides = [list(tensor.stride()) for tensor in tensors]
+    def _check(self, *tensors: Any, any_sizes: bool = False) -> Check:
+        sizes = [[None] * tensor.ndim if any_sizes else list(tensor.shape) for tensor in tensors]
+        strides = [[None] * tensor.ndim if any_sizes else list(tensor.stride()) for tensor in tensors]
         check: Check = self._kind(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
         return check
 
@@ -134,23 +135,28 @@ def never(*_tensors: object) -> bool:
 
 
 class Renewal:
-    """When the question of one fast function is made anew: at once, and then where it has not held for long enough.
+    """When the questions of one fast function are made anew.
 
-    A program whose tensors have other sizes each time would otherwise have it made for every launch.
+    At first at once, and then where tensors of the same sizes have come often enough for which the last one did not
+    hold: in a program with other sizes each time it would be of no use, and in one with two in turn seldom.
+
+    Attributes:
+        due: Whether to ask for them (`renewed`).
     """
 
-    __slots__ = ("_guards", "_left", "_wait")
+    __slots__ = ("_guards", "_last", "_left", "_others", "_patience", "_wait", "due")
 
     def __init__(self, guards: Guards) -> None:
         self._guards = guards
-        self._wait = 4
+        self._wait = 2
         self._left = 0
+        self._last: object = None
+        self._others, self._patience = 0, 1
+        self.due = True
 
-    def renewed(self, *tensors: Any) -> Check | None:
-        """The question for these tensors, for which the last one did not hold; None if it is not time yet."""
-        if self._left:
-            self._left -= 1
-            return None
+    def renewed(self, *tensors: Any) -> tuple[Check, Check | None] | None:
+        """`Guards.make` of these tensors."""
+        self.due = False
         self._left = self._wait = min(self._wait * 2, _MOST_MISSES)
         try:
             return self._guards.make(tensors)
@@ -158,3 +164,19 @@ class Renewal:
             raise
         except Exception:  # noqa: BLE001 (a tensor of its own kind: it is asked)
             return None
+
+    def missed(self, facts: object) -> None:
+        """Count a launch for which the question did not hold; `facts` is what the tensors said then."""
+        if facts != self._last:
+            self._last = facts
+            self._left = self._wait
+            return
+        self._left -= 1
+        self.due = self._left <= 0
+
+    def other(self) -> None:
+        """Count a launch whose tensors had to be asked for more than their sizes."""
+        self._others += 1
+        if self._others >= self._patience:
+            self._others, self._patience = 0, min(self._patience * 4, _MOST_OTHERS)
+            self.due = True
