@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest_shape import Linked as Linked
     from aotcuda.manifest_shape import Manifest as Manifest
     from aotcuda.manifest_shape import Overload as Overload
+    from aotcuda.manifest_shape import Packed as Packed
     from aotcuda.manifest_shape import Parameter as Parameter
     from aotcuda.manifest_shape import Part as Part
     from aotcuda.manifest_shape import Raised as Raised
@@ -315,9 +316,7 @@ def check_file(data: bytes, file: File, where: str) -> None:
         ManifestError: It is truncated or altered.
     """
     if len(data) != file["bytes"]:
-        found = len(data) if len(data) < file["bytes"] else "more"  # of those no more was read
-        message = f"{where} has {found} bytes where the manifest says {file['bytes']}; install the package again"
-        raise errors.ManifestError(message)
+        raise wrong_size(where, len(data), file["bytes"])
     if digest(data) != file["sha256"]:
         message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"
         raise errors.ManifestError(message)
@@ -339,6 +338,13 @@ def digest(data: bytes) -> str:
         from hashlib import sha256  # noqa: PLC0415
     text: str = sha256(data).hexdigest()
     return text
+
+
+def wrong_size(where: str, found: int, size: int) -> ManifestError:
+    """The error for a file of `found` bytes, or so many at least, where the manifest says `size`."""
+    said = found if found < size else "more"  # of those no more was read
+    message = f"{where} has {said} bytes where the manifest says {size}; install the package again"
+    return errors.ManifestError(message)
 
 
 LARGEST = 16 << 20

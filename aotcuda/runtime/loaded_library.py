@@ -256,7 +256,7 @@ class LoadedLibrary:
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._guests: list[None] = []  # one for each thread in a setup callback
         self.synchronous = _is_synchronous()
-        data = image or manifests.read_file(folder, manifest["files"]["kernels"])
+        data = image or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
         if image and manifest.get("by_grid"):  # one that was compiled on this machine; its manifest is a whole one
             kernels: list[Kernel] = manifest["kernels"]  # type: ignore[typeddict-item]
@@ -307,8 +307,31 @@ class LoadedLibrary:
         for image in self._head["images"]:
             if image["arch"] == wanted:
                 major = image.get("cuda", general).partition(".")[0]
-                return major.isdecimal() and self.driver.version[0] >= int(major)
+                return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
+
+    def _own_images(self) -> bytes:
+        """A fatbin of the images that are for exactly the GPUs there are; nothing where the whole one is needed.
+
+        That is where the manifest does not say where they lie, where a GPU has none, where there is to be a choice, and
+        for callbacks, which are handed the whole.
+        """
+        head = self._head
+        if head["callbacks"] or not all("packed" in image for image in head["images"]) or _compiles_ptx():
+            return b""
+        from aotcuda import manifest_parts  # noqa: PLC0415 (most fatbins are short)
+
+        try:
+            devices = drivers.get().devices
+        except errors.AotcudaError:  # which is said after what is wrong with the file, as ever
+            return b""
+        if any(device.capability in TEGRA or not self._has_own(device) for device in devices):
+            return b""
+        # With those for nothing else than such a GPU, sm_90a, of which the driver may take one.
+        archs = {"sm_{}{}{}".format(*device.capability, suffix) for device in devices for suffix in ("", "a", "f")}
+        file = head["files"]["kernels"]
+        path = os.path.join(self.folder, file["path"])
+        return manifest_parts.images(path, file["bytes"], [each for each in head["images"] if each["arch"] in archs])
 
     def _for_tegra(self, data: bytes) -> bytes:
         """What the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
@@ -430,6 +453,11 @@ class LoadedLibrary:
             return
         code = self.driver.call["cuLibraryUnload"](self._library.handle)
         self.driver.check(code, f"{self._where} could not be unloaded")
+
+
+def _compiles_ptx() -> bool:
+    """Whether the driver was told to take no machine code."""
+    return any(os.environ.get(name) for name in ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"))
 
 
 def _is_synchronous() -> bool:
