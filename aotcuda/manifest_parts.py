@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda import system
 
@@ -66,7 +66,7 @@ def images(path: str, size: int, wanted: list[Image]) -> bytes:
             message = (
                 f"{path} was altered: its image for {image['arch']} is not the manifest's; install the package again"
             )
-            raise errors.ManifestError(message)
+            raise aotcuda.errors.ManifestError(message)
         entries.append(entry)
     data = b"".join(entries)
     # A fatbin's header (`aotcuda.binary.fatbin`): magic, version, its own size, and that of the entries.
@@ -92,7 +92,7 @@ class Parts(manifests.Outline):
         """
         if len(data) != index["bytes"]:
             message = f"{where} has {len(data)} bytes where its index says {index['bytes']}; install the package again"
-            raise errors.ManifestError(message)
+            raise aotcuda.errors.ManifestError(message)
         self.head = index["head"]
         self._records: dict[str, Kernel] = {}
         self._data = data
@@ -128,7 +128,7 @@ class Parts(manifests.Outline):
                 f"{self._where} was altered: what it says of {part['names'][0][:80]!a} is not what its index says; "
                 "install the package again"
             )
-            raise errors.ManifestError(message)
+            raise aotcuda.errors.ManifestError(message)
         return found
 
     def _bytes(self, start: int, end: int) -> bytes:

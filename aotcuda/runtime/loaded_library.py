@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
@@ -42,7 +42,7 @@ def again(launch: Callable[[tuple[object, ...]], None], args: tuple[object, ...]
     for _ in range(_ATTEMPTS - 1):
         try:
             launch(args)
-        except errors.UnloadedError:
+        except aotcuda.errors.UnloadedError:
             continue
         return
     launch(args)
@@ -76,7 +76,7 @@ class OpenLibrary:
         self._lock.acquire()
         if self._closed:
             self._lock.release()
-            raise errors.UnloadedError.of(self._where)
+            raise aotcuda.errors.UnloadedError.of(self._where)
 
     def __exit__(self, *_error: object) -> None:
         self._lock.release()
@@ -180,27 +180,29 @@ class DeviceKernel:
     def attribute(self, attribute: int) -> int:
         """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
         value = ctypes.c_int()
-        problem = f"the driver did not tell attribute {attribute} of a kernel on {self.device}"
+        problem = f"the driver did not tell attribute {attribute} of a kernel on {{gpu}}"
         self.ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
         return value.value
 
     def load(self) -> None:
         """Load the kernel's code into the current context, which the driver else does at its first launch."""
         function = ctypes.c_void_p()
-        self.ask(
-            f"a kernel could not be loaded on {self.device}", "cuKernelGetFunction", ctypes.byref(function), self.kernel
-        )
+        self.ask("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
 
     def _set(self, attribute: int, value: int) -> None:
-        problem = f"the driver did not take attribute {attribute} = {value} on {self.device}"
+        problem = f"the driver did not take attribute {attribute} = {value} on {{gpu}}"
         self.ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
 
     def ask(self, problem: str, function: str, *args: object) -> None:
-        """Call a function of the driver with this kernel's handle among its arguments; `problem` begins its error."""
+        """Call a function of the driver with this kernel's handle among its arguments.
+
+        `problem` begins its error, with the GPU in the place of `{gpu}`: to name it takes a question to the driver.
+        """
         driver = self._library.driver
         with self._library:
             code = driver.call[function](*args)
-        driver.check(code, problem)
+        if code:
+            raise driver.error(code, problem.format(gpu=self.device))
 
 
 class LoadedLibrary:
@@ -323,7 +325,7 @@ class LoadedLibrary:
 
         try:
             devices = drivers.get().devices
-        except errors.AotcudaError:  # which is said after what is wrong with the file, as ever
+        except aotcuda.errors.AotcudaError:  # which is said after what is wrong with the file, as ever
             return b""
         if any(device.capability in TEGRA or not self._has_own(device) for device in devices):
             return b""
@@ -400,13 +402,13 @@ class LoadedLibrary:
         try:
             with self._library:
                 found = self._kernels[overload, device] = self._look_up(overload, gpu)
-        except errors.UnloadedError:
+        except aotcuda.errors.UnloadedError:
             raise
-        except errors.CudaError as error:
+        except aotcuda.errors.CudaError as error:
             message = (
                 f"{symbol} of {self._where} could not be loaded from {self.choices[device].arch} on {gpu}: {error}"
             )
-            raise errors.CudaError(message, name=error.name, code=error.code) from None
+            raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
         return found
 
     def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
