@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 
 import aotcuda
@@ -251,8 +252,12 @@ def _config(arguments: argparse.Namespace) -> None:
 def _build(arguments: argparse.Namespace) -> None:
     from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
-    with interrupt.Guard():  # during the imports too: an exception that rises in the midst of one may be lost
+    # On during the imports too: an exception that rises in the midst of one may be lost.
+    with interrupt.Guard(), ExitStack() as stack:
         try:
+            from aotcuda.builder import ahead  # noqa: PLC0415
+
+            stack.enter_context(ahead.worker_of(arguments.project))
             from aotcuda.builder.api import build_project  # noqa: PLC0415
         except ImportError as error:
             from aotcuda import frontends  # noqa: PLC0415

@@ -32,6 +32,11 @@ typedef unsigned U;
 typedef int (*Launch)(void *, U, U, U, U, U, U, U, void *, void **, void **);
 typedef int (*LaunchEx)(const void *, void *, void **, void **);
 typedef struct { unsigned dims[6], shared; void *stream, *attributes; unsigned count; } Config;
+typedef struct {
+    int (*record)(void *, void *), (*wait)(void *, void *, U);
+    void *event, *other;
+    int mutual;
+} Order;
 static double now(void)
 {
     struct timespec t;
@@ -55,6 +60,20 @@ double loop_ex(LaunchEx launch, void *kernel, unsigned grid, unsigned block, voi
     for (int i = 0; i < count; i++)
         if (launch(&config, kernel, parameters, extra))
             return -1;
+    return now() - begin;
+}
+double loop_ordered(Launch launch, void *kernel, unsigned grid, unsigned block, void *stream, void **parameters,
+                    void **extra, int count, const Order *order)
+{
+    double begin = now();
+    for (int i = 0; i < count; i++) {
+        if (order->record(order->event, order->other) || order->wait(stream, order->event, 0))
+            return -1;
+        if (launch(kernel, grid, 1, 1, block, 1, 1, 0, stream, parameters, extra))
+            return -1;
+        if (order->mutual && (order->record(order->event, stream) || order->wait(order->other, order->event, 0)))
+            return -1;
+    }
     return now() - begin;
 }
 """
@@ -139,8 +158,33 @@ class Case:
         return module
 
 
-def c_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[str, Batch]]:
-    """C, in all the ways that the driver has; the first is what the others are compared with."""
+class _Order(ctypes.Structure):
+    """As `_LOOP` has it."""
+
+    _fields_ = (
+        ("record", ctypes.c_void_p),
+        ("wait", ctypes.c_void_p),
+        ("event", ctypes.c_void_p),
+        ("other", ctypes.c_void_p),
+        ("mutual", ctypes.c_int),
+    )
+
+
+ORDERED = "C, both streams ordered"
+_NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+
+
+def c_batches(
+    case: Case, arrays: list[Any], stream: int = 0, other: int | None = None, *, mutual: bool = False
+) -> Iterator[tuple[str, Batch]]:
+    """C, in all the ways that the driver has; the first is what the others are compared with.
+
+    With an `other` stream also one, by the name `ORDERED`, whose launches wait for that stream, as launches of arrays
+    have to that are on it; `mutual` is for arrays whose protocol has that stream wait for the launch, too. The event is
+    one for all launches, and without times, as launches of this project have theirs.
+    """
+    from aotcuda.runtime import driver as drivers
+
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         message = "no C compiler"
@@ -150,7 +194,7 @@ def c_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[
         source.write_text(_LOOP, encoding="utf-8")
         subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
         loops = ctypes.CDLL(str(library))
-    driver = ctypes.CDLL("libcuda.so.1")
+    driver = ctypes.CDLL(drivers.LIBRARY)
     case.packaged[GRID, BLOCK](2.0, *arrays)  # loads it
     plan = case.packaged._loader.current.table(case.packaged.__name__).overloads[0]
     kernel = case.packaged._loader.current.known_kernel(plan, 0).kernel
@@ -166,19 +210,19 @@ def c_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[
         offsets += [parameter["offset"] + 8 * word for word in range(len(parameter["words"]))]
     pointers = (ctypes.c_void_p * len(offsets))(*[ctypes.addressof(block) + offset for offset in offsets])
 
-    def batch(loop: str, call: str, handle: ctypes.c_void_p, parameters: Any, packed: Any) -> Batch:
+    def batch(loop: str, call: str, handle: ctypes.c_void_p, parameters: Any, packed: Any, *more: Any) -> Batch:
         run = getattr(loops, loop)
         run.restype = ctypes.c_double
         address = ctypes.cast(getattr(driver, call), ctypes.c_void_p)
 
         def seconds(count: int) -> float:
-            found: float = run(address, handle, GRID, BLOCK, ctypes.c_void_p(stream), parameters, packed, count)
+            found: float = run(address, handle, GRID, BLOCK, ctypes.c_void_p(stream), parameters, packed, count, *more)
             if found < 0:
                 message = "the driver refused the launch"
                 raise MissingError(message)
             return found
 
-        seconds.keep = (slot, extra, size, pointers, arrays)  # type: ignore[attr-defined]
+        seconds.keep = (slot, extra, size, pointers, arrays, more)  # type: ignore[attr-defined]
         return seconds
 
     yield "C, one buffer", batch("loop", "cuLaunchKernel", kernel, None, extra)
@@ -186,6 +230,16 @@ def c_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[
     yield "C, one buffer, CUfunction", batch("loop", "cuLaunchKernel", function, None, extra)
     yield "C, pointers, CUfunction", batch("loop", "cuLaunchKernel", function, pointers, None)
     yield "C, one buffer, cuLaunchKernelEx", batch("loop_ex", "cuLaunchKernelEx", kernel, None, extra)
+    if other is not None:
+        event = ctypes.c_void_p()
+        if driver.cuEventCreate(ctypes.byref(event), _NO_TIMING):
+            message = "the driver made no event"
+            raise MissingError(message)
+        record, wait = (
+            ctypes.cast(getattr(driver, name), ctypes.c_void_p).value for name in ("cuEventRecord", "cuStreamWaitEvent")
+        )
+        order = _Order(record, wait, event.value, other, int(mutual))
+        yield ORDERED, batch("loop_ordered", "cuLaunchKernel", kernel, None, extra, ctypes.pointer(order))
 
 
 def loop(call: str, arrays: Sequence[object] = (), **names: object) -> Batch:

@@ -42,11 +42,14 @@ def make(
     """
     components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
     uses: dict[str, set[str]] = {}
+    tools: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = {}  # modules have one toolchain, or a few
     for module, parts in made.items():
         used = uses[_ref(module)] = set()
         for result, built in parts:
             used |= {_ref(item.module) for item in built.linked if item.module in made}
-            for found in (*_tools(result.toolchain, installed), *_linked(built.linked, made)):
+            if (versions := tuple(result.toolchain.items())) not in tools:
+                tools[versions] = list(_tools(result.toolchain, installed))
+            for found in (*tools[versions], *_linked(built.linked, made)):
                 used.add(found["bom-ref"])
                 components.setdefault(found["bom-ref"], found)
     whole = {
@@ -77,11 +80,11 @@ def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterato
     """What compiled: distributions among a toolchain's versions, and the toolkit's."""
     for name, version in versions.items():
         try:
-            found = metadata.distribution(name)
+            about = metadata.metadata(name)
         except metadata.PackageNotFoundError:
             continue  # a part of the toolkit, or Python
-        if found.version == version:
-            yield _distribution(found, "application", "compiler")
+        if about["Version"] == version:
+            yield _distribution(about, "application", "compiler")
     toolkit = next((one for one in installed if ".".join(map(str, one.cuda)) == versions["cuda"]), None)
     if toolkit is None:
         # The machine's own: nothing installed says its licence, NVIDIA's page does (docs.nvidia.com/cuda/eula).
@@ -90,7 +93,7 @@ def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterato
         yield _component("application", ref, "NVIDIA CUDA Toolkit", "compiler", version=version, licenses=terms)
     else:
         for one in toolkits.distributions(toolkit):
-            yield _distribution(one, "application", "compiler")
+            yield _distribution(one.metadata, "application", "compiler")
 
 
 def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[str, Any]]:
@@ -109,13 +112,14 @@ def _of_module(name: str) -> dict[str, Any]:
     owners = metadata.packages_distributions().get(name.partition(".")[0], ())
     if not owners:
         return _component("library", _ref(name), name, "linked")
-    return _distribution(metadata.distribution(min(owners)), "library", "linked")
+    return _distribution(metadata.metadata(min(owners)), "library", "linked")
 
 
-def _distribution(found: metadata.Distribution, kind: str, role: str) -> dict[str, Any]:
-    name = found.metadata["Name"]
-    purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{found.version.replace('+', '%2B')}"
-    return _component(kind, purl, name, role, version=found.version, licenses=_licences(found.metadata), purl=purl)
+def _distribution(about: metadata.PackageMetadata, kind: str, role: str) -> dict[str, Any]:
+    """A distribution, by its metadata, which each question to itself would read and parse anew."""
+    name, version = about["Name"], about["Version"]
+    purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{version.replace('+', '%2B')}"
+    return _component(kind, purl, name, role, version=version, licenses=_licences(about), purl=purl)
 
 
 def _licences(about: metadata.PackageMetadata) -> list[dict[str, Any]]:

@@ -37,9 +37,10 @@ class Launcher:
         name: The kernel's name.
         where: The same with its module's.
         configuration: The configuration.
+        quick: The fast path that took the last arguments: what it makes of these, the driver's code, or less than 0.
     """
 
-    __slots__ = ("_fast", "_learnt", "_loader", "_records", "_taught", "_verified", "configuration", "name", "where")
+    __slots__ = ("_learnt", "_loader", "_records", "_taught", "_verified", "configuration", "name", "quick", "where")
 
     def __init__(
         self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
@@ -51,7 +52,7 @@ class Launcher:
         self._loader = loader
         self._records = records
         self._verified: set[DeviceKernel] = set()
-        self._fast: FastPath = _decline  # the one that took the last arguments
+        self.quick: FastPath = _decline
         # Fast paths, and what was learnt, by the context that they are for; 0 where that does not matter.
         self._learnt: dict[tuple[Group, int], FastPath] = {}
         self._taught: set[tuple[Group, int]] = set()
@@ -77,7 +78,7 @@ class Launcher:
             """
             if named:
                 self._refuse_names(named)
-            code = self._fast(args)
+            code = self.quick(args)
             if code:
                 self.go_on(code, args)
 
@@ -100,10 +101,6 @@ class Launcher:
     def shared(self) -> int:
         """Bytes of dynamic shared memory for each block."""
         return self.configuration.shared
-
-    def quick(self, args: tuple[object, ...]) -> int:
-        """What the fast path that took the last arguments makes of these: the driver's code, or less than 0."""
-        return self._fast(args)
 
     def go_on(self, code: int, args: tuple[object, ...]) -> None:
         """The rest of a call that `quick` gave this code for, which is not 0."""
@@ -132,7 +129,7 @@ class Launcher:
         if fast is not None:
             code = fast(args)
             if code >= 0:
-                self._fast = fast
+                self.quick = fast
                 if code:
                     self.fail(code, args)
                 return
@@ -311,7 +308,7 @@ class Launcher:
             for kernel in kernels
         ]
         fast = factory(loaded.library.driver.launch, targets, self.stream or 0, key[1], device)
-        self._fast = self._learnt[key] = fast
+        self.quick = self._learnt[key] = fast
         return fast
 
     def _device_kernels(self, loaded: Loaded, group: Group, device: int) -> list[DeviceKernel] | None:

@@ -5,8 +5,11 @@ The extension does the same in C, as far as it knows the objects' types.
 
 from __future__ import annotations
 
+from _operator import attrgetter
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn, Protocol
 
     class _Launches(Protocol):
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
 
 _MOST_HANDLES = 16
 
-_handles: dict[type, str] = {}
-"""Types of stream objects that were met, and the attribute with the handle."""
+_handles: dict[type, Callable[[Any], object]] = {}
+"""Types of stream objects that were met, and what reads the attribute with the handle."""
 
 
 def held(launcher: _Launches, stream: object, handle: int) -> Any:
@@ -32,8 +35,11 @@ def held(launcher: _Launches, stream: object, handle: int) -> Any:
     attribute = streams.attribute_of(stream, handle)
     extension.know_stream(type(stream), attribute)
     if attribute is not None and len(_handles) < _MOST_HANDLES:
-        _handles[type(stream)] = attribute
+        _handles[type(stream)] = attrgetter(attribute)
     return extension.hold(launcher, stream) or Held(launcher, stream)
+
+
+_new = object.__new__
 
 
 class Configurations:
@@ -51,19 +57,24 @@ class Configurations:
             KeyError: There is none yet, or the stream is for the general path.
         """
         if type(configuration) is tuple and 2 < len(configuration) < 5:
-            stream = configuration[2]
-            attribute = _handles.get(type(stream))
-            if attribute is not None:
+            tell = _handles.get(type(configuration[2]))
+            if tell is not None:
+                if len(configuration) == 3:
+                    grid, block, stream = configuration
+                    shared = 0
+                else:
+                    grid, block, stream, shared = configuration
                 try:
-                    handle = getattr(stream, attribute)
+                    handle = tell(stream)
                 except MemoryError:
                     raise
                 except Exception:  # noqa: BLE001 (which is for the general path to say)
-                    raise KeyError(attribute) from None
+                    raise KeyError from None
                 if type(handle) is not int:
-                    raise KeyError(attribute)
-                shared = configuration[3] if len(configuration) == 4 else 0
-                return Held(self._launchers[configuration[0], configuration[1], handle, shared], stream)
+                    raise KeyError
+                found = _new(Held)  # a call of the class would take as long as all of this
+                found.launcher, found.owner = self._launchers[grid, block, handle, shared], stream
+                return found
         return self._launchers[configuration]
 
     def clear(self) -> None:
@@ -74,15 +85,15 @@ class Configurations:
 class Held:
     """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does."""
 
-    __slots__ = ("_launcher", "_owner")
+    __slots__ = ("launcher", "owner")
 
     def __init__(self, launcher: _Launches, owner: object) -> None:
-        self._launcher = launcher
-        self._owner = owner
+        self.launcher = launcher
+        self.owner = owner
 
     def __call__(self, *args: object, **named: object) -> None:
         """As for `Launcher`."""
-        launcher = self._launcher
+        launcher = self.launcher
         if named:
             launcher(*args, **named)  # of grids alone take them, others refuse them
             return
@@ -91,10 +102,10 @@ class Held:
             launcher.go_on(code, args)
 
     def __reduce__(self) -> NoReturn:
-        self._launcher.reduced()
+        self.launcher.reduced()
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._launcher, name)
+        return getattr(self.launcher, name)
 
     def __repr__(self) -> str:
-        return repr(self._launcher)
+        return repr(self.launcher)

@@ -31,7 +31,10 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         if self.target_name != "wheel":
             return
         with self._in_one_line():
-            self._build(build_data, editable=version == "editable")
+            from aotcuda.builder import ahead  # before all else: the worker starts while the rest is imported
+
+            with ahead.worker(self.metadata.config, Path(self.root)):
+                self._build(build_data, editable=version == "editable")
         # Hatchling's turn, which does not expect to be interrupted and would leave a traceback and the files behind.
         self._guard.on(quietly=True)
 

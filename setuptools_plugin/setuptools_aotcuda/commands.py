@@ -10,7 +10,7 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda.builder import backend
+from aotcuda.builder import ahead, backend
 from aotcuda.builder.worker import interrupt
 from aotcuda.errors import ConfigError
 
@@ -90,10 +90,11 @@ class Project:
         """Build what the wheel gains; see `aotcuda.builder.backend.build`."""
         with self._in_one_line():
             self._check_version()
-            table = self.table()
-            backend.check_alone(self._pyproject, self.root, "setuptools")
-            needed, packages = self._dependencies(), self.packages()
-            built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
+            with ahead.worker(self._pyproject, self.root):
+                table = self.table()
+                backend.check_alone(self._pyproject, self.root, "setuptools")
+                needed, packages = self._dependencies(), self.packages()
+                built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
             self._sbom = b"" if editable else built.sbom
             _warn([*built.warnings, *backend.report(built)])
         return built

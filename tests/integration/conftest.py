@@ -42,16 +42,16 @@ def _workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     base = tmp_path_factory.getbasetemp()
     several = "PYTEST_XDIST_WORKER" in os.environ
     python = zygotes.settle((base.parent if several else base) / "zygotes", os.getppid() if several else os.getpid())
-    start = process._start
+    start = process._Worker.__init__
 
-    def start_by(*given: Any) -> Any:
+    def start_by(worker: process._Worker, *given: Any) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "executable", str(python))
-            return start(*given)
+            start(worker, *given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forked.Workers, "python", str(python))
-        patch.setattr(process, "_start", start_by)  # of builds in this process
+        patch.setattr(process._Worker, "__init__", start_by)  # of builds in this process
         yield
 
 

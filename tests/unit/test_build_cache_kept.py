@@ -11,6 +11,7 @@ from aotcuda import dependencies, manifest
 from aotcuda.arch import parse
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.build_cache.settings import Settings
+from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import CompiledKernel, External, LinkInput, Question, Unit
 from aotcuda.builder.worker import observations
@@ -65,7 +66,7 @@ class Project:
     def names(
         self, unit: Unit = UNIT, target: Any = SM_90, edited: Callable[[], object] = lambda: None
     ) -> tuple[str, ...]:
-        return self.units(edited).of(unit, target)
+        return tuple(self.units(edited).of(unit, target))
 
     def units(self, edited: Callable[[], object] = lambda: None) -> UnitNames:
         asked = [("content", self.root / "pkg" / name) for name in ("_k.py", "table.csv")]
@@ -189,6 +190,24 @@ def test_what_was_kept_is_found_by_any_of_its_names(project: Project) -> None:
     assert again.find(named) == made
     assert again.find({"b": named["b"][:1]}) == {}
     assert (kept.made, kept.reused, again.reused) == (2, 0, 2)
+
+
+def test_a_second_name_is_made_where_the_first_finds_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write down a function with all its places takes as long as all else of its names."""
+    asked: list[bool] = []
+    of = Slices.of
+    monkeypatch.setattr(
+        Slices, "of", lambda self, called, *, lines: asked.append(lines) or of(self, called, lines=lines)
+    )
+    kept, named = project.kept(), {"a": project.units().of(UNIT, SM_90)}
+    assert kept.find(named) == {}
+    assert asked == [False, True]
+    kept.keep({"a": KERNEL}, named, {"a": ""}, "unit", lambda _: 0)
+    asked.clear()
+    named = {"a": project.units().of(UNIT, SM_90)}
+    assert project.kept().find(named) == {"a": KERNEL}
+    assert asked == [False]
+    assert tuple(named["a"]) == named["a"][:] == (named["a"][0], named["a"][1])
 
 
 def test_what_is_chosen_by_no_name_or_has_none_is_not_kept(project: Project) -> None:

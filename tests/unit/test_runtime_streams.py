@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import types
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from support import libraries
 from support.libraries import Array, State
 from support.manifests import kernel
 
+ROOT = Path(__file__).parents[2]
 CUPY, TORCH, OWN = 77, 88, 99
 """The current streams of CuPy and PyTorch, and the one that Numba's arrays are bound to and interfaces name."""
 
@@ -368,3 +371,30 @@ def test_configurations_are_told_apart_however_they_follow_each_other(cuda, seed
         stream = getattr(stream, "cuda_stream", stream) or 0
         expected.append(([x, y, 1], int(stream), key[3] if len(key) > 3 else 0))
     assert [(call["grid"], call["stream"], call["shared"]) for call in cuda.launches()] == expected
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_the_bench_compares_with_c_that_orders_streams_by_the_same_calls(cuda, current, monkeypatch, tmp_path, library):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    peers = importlib.import_module("peers")
+    kernels = cuda.package(kernel("axpy", "void(float32, float32[::1])", names="ax"))
+    arrays, other, mutual = [array(library)], LEADS[library], ON[library][1]
+    case = peers.Case(kernels, "axpy", 1, tmp_path)
+    by_c = dict(peers.c_batches(case, arrays, 55, other, mutual=mutual))
+    run = kernels.axpy[peers.GRID, peers.BLOCK, 55]
+    for _ in range(3):
+        run(2.0, *arrays)
+    own = _ordered(cuda, lambda: run(2.0, *arrays))
+    assert _ordered(cuda, lambda: by_c[peers.ORDERED](1)) == own
+    assert len(own) == (5 if mutual else 3)
+    assert len(_ordered(cuda, lambda: next(iter(by_c.values()))(1))) == 1
+
+
+def _ordered(cuda, launch):
+    """What the driver is asked for, in order, and of which streams."""
+    names = ("cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel")
+    before = len(cuda.calls(*names))
+    launch()
+    return [
+        (call["call"], call["stream"], call.get("grid"), call.get("parameters")) for call in cuda.calls(*names)[before:]
+    ]

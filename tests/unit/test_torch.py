@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import random
 import subprocess
 import sys
 import types
@@ -12,7 +13,8 @@ import warnings
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime.fast import torch_layout
+from aotcuda.runtime import fast as extension
+from aotcuda.runtime.fast import torch_guards, torch_layout
 from support import manifests
 
 with warnings.catch_warnings():
@@ -27,6 +29,13 @@ AXPY = [
 ]
 
 
+def _addresses():
+    """A kernel of an array of which only the address counts, as Triton's have them."""
+    record = manifests.kernel("addresses", "void(int64)", names="a")
+    record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
+    return record
+
+
 @pytest.fixture
 def kernels(cuda):
     """Packaged kernels, on the stand-in; and no operator of theirs is left when the test ends."""
@@ -36,6 +45,9 @@ def kernels(cuda):
         manifests.kernel("numbers", "void(bool, uint8, int64, float16, float64, complex64, float32[:,:])"),
         manifests.kernel("shapes", "void(float32[::1])", "void(float32[::1], float32[::1])"),
         manifests.kernel("pair", "void((float32, float32), float32[::1])"),
+        manifests.kernel("strided", "void(float32[:,:])", "void(complex64[:])", "void(float32[:])"),
+        _addresses(),
+        manifests.kernel("pairs", "void((float32[::1], float32))"),
         manifests.kernel("reads", "void(float32[::1], float32[::1])", readonly=("a",)),
     )
     aotcuda.torch._libraries.clear()
@@ -350,3 +362,191 @@ def test_dtypes_have_the_numbers_that_were_found():
     codes = torch_layout.find(torch_layout.find_bits(), torch.ones(2))[7]
     found = {torch_layout.arrays.element((codes[at], codes[at + 1])) for at in range(0, len(codes), 2) if codes[at + 1]}
     assert found == {torch_layout.arrays.element(text) for text in torch_layout.arrays.TORCH.values()}
+
+
+@pytest.fixture
+def guards(monkeypatch):
+    """What makes guards, and tensors of the CPU that pass for a GPU's."""
+    monkeypatch.setattr(torch_guards, "_tried", [])
+    monkeypatch.setattr(extension, "_found", [None])
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _device: 0, raising=False)
+    found = torch_guards.usable()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def questions(monkeypatch):
+    """The tensors that were asked whether they are lazily negated, which is asked of each that is asked anything."""
+    asked = []
+    monkeypatch.setattr(
+        torch.Tensor, "is_neg", lambda self: asked.append(self) or torch._C.TensorBase.is_neg(self), raising=False
+    )
+    return asked
+
+
+def _tensors():
+    """Plain tensors of two elements each, no two of which are alike to a launch."""
+    ones = torch.ones(2, dtype=torch.complex64)
+    return [
+        torch.ones(2),
+        torch.ones(4)[::2],
+        torch.ones(1)[:0],
+        torch.ones(1),
+        torch.ones(3),
+        torch.ones(2, 1),
+        torch.ones(1, 2),
+        torch.ones(()),
+        torch.ones(2, dtype=torch.float64),
+        torch.ones(2, dtype=torch.int32),
+        torch._neg_view(torch.ones(2)),
+        ones,
+        ones.conj(),
+        torch._neg_view(ones),
+        torch._neg_view(ones.conj()),
+        torch.nn.Parameter(torch.ones(2), requires_grad=False),
+        torch.ones(2, device="meta"),
+        torch.ones(2).to_sparse(),
+    ]
+
+
+def test_a_guard_tells_each_tensor_from_each_other_one(guards):
+    tensors = _tensors()
+    for at, tensor in enumerate(tensors[:-1]):
+        check = guards.make((tensor,))
+        assert [check(other, guards.lazy) for other in tensors] == [other == at for other in range(len(tensors))]
+
+
+def test_a_guard_for_one_tensor_twice_is_for_such_alone(guards):
+    x, y, z = torch.ones(2), torch.ones(2), torch.ones(2)
+    twice, apart = guards.make((x, y, y)), guards.make((x, y, z))
+    assert [twice(*args, guards.lazy) for args in ((x, y, y), (y, z, z), (x, y, z), (x, x, y))] == [True, True] + [
+        False
+    ] * 2
+    assert [apart(*args, guards.lazy) for args in ((x, y, z), (z, x, y), (x, y, y), (x, x, x))] == [True, True] + [
+        False
+    ] * 2
+    assert guards.make((x, x, x))(y, y, y, guards.lazy)
+
+
+@pytest.mark.parametrize("key", ["Negative", "Conjugate"])
+def test_where_lazy_views_are_left_alone_no_guard_holds_and_none_is_made(guards, key):
+    check, keys = guards.make((torch.ones(2),)), torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    assert check(torch.ones(2), guards.lazy)
+    with torch._C._ExcludeDispatchKeyGuard(keys):
+        assert not check(torch.ones(2), guards.lazy)
+        assert guards.make((torch.ones(2),)) is None
+    with torch._C._IncludeDispatchKeyGuard(getattr(torch._C.DispatchKey, key)):
+        assert not check(torch.ones(2), guards.lazy)
+    assert check(torch.ones(2), guards.lazy)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda *_tensors, **_dimensions: types.SimpleNamespace(check=lambda *_others: True),
+        lambda *_tensors, **_dimensions: types.SimpleNamespace(check=lambda *_others: False),
+        lambda *tensors, **_dimensions: types.SimpleNamespace(
+            check=lambda *others: [type(other) for other in others] == [type(tensor) for tensor in tensors]
+        ),
+        lambda *_tensors: None,
+    ],
+)
+def test_a_pytorch_whose_guards_answer_otherwise_is_asked(guards, kernels, monkeypatch, questions, lie):
+    monkeypatch.setattr(torch_guards, "_tried", [])
+    monkeypatch.setattr(torch._C._dynamo.guards, "TensorGuards", lie)
+    assert torch_guards.usable() is None
+    for _ in range(4):
+        kernels.scale[1, 64](2.0, torch.ones(4))
+    assert len(questions) == 4
+
+
+def test_tensors_like_the_last_ones_are_asked_for_their_addresses_alone(guards, kernels, cuda, general, questions):
+    del guards
+    run = kernels.axpy[1, 64]
+    tensors = [torch.full((4,), float(number)) for number in range(6)]
+    for at in range(4):
+        run(2.0, *tensors[at : at + 3])
+    assert len(general) < 4
+    asked = len(questions)
+    run(2.0, *tensors[3:])
+    assert len(questions) == asked
+    words = [int.from_bytes(cuda.parameters()[at : at + 8], "little") for at in range(8, 176, 8)]
+    assert [tensor.data_ptr() in words for tensor in tensors] == [False] * 3 + [True] * 3
+
+
+def test_a_tensor_that_has_become_another_is_asked_again(guards, kernels, questions):
+    del guards
+    run, x = kernels.scale[1, 64], torch.ones(4)
+    for _ in range(4):
+        run(2.0, x)
+    changes = [
+        lambda: x.resize_(6),
+        lambda: setattr(x, "data", torch.ones(3)),
+        lambda: x.set_(torch.ones(8)[::2]),
+        lambda: setattr(x, "data", torch.ones(4, dtype=torch.float64)),
+        lambda: setattr(x, "data", torch._neg_view(torch.ones(4))),
+    ]
+    for number, change in enumerate(changes):
+        change()
+        asked = len(questions)
+        if number < 2:
+            run(2.0, x)
+        else:
+            with pytest.raises(ArgumentError):
+                run(2.0, x)
+        assert len(questions) > asked
+
+
+def test_a_subclass_is_asked(guards, kernels, questions):
+    class Mine(torch.Tensor):
+        def numel(self):
+            return 3
+
+    del guards
+    tensor = torch.ones(4).as_subclass(Mine)
+    for _ in range(4):
+        asked = len(questions)
+        kernels.scale[1, 64](2.0, tensor)
+        assert len(questions) > asked
+
+
+def test_sizes_that_are_others_each_time_make_few_guards(guards, kernels, monkeypatch):
+    made = []
+    make = torch_guards.Guards.make
+    monkeypatch.setattr(torch_guards.Guards, "make", lambda self, tensors: made.append(tensors) or make(self, tensors))
+    del guards
+    run = kernels.scale[1, 64]
+    for size in range(1, 1000):
+        run(2.0, torch.ones(size))
+    assert 2 < len(made) < 10
+
+
+def test_launches_with_a_guard_send_what_the_general_path_sends(guards, kernels, cuda):
+    del guards
+    draw = random.Random(7)
+    loaded = kernels.__aotcuda__._loader.ready()
+    tensors = [*_tensors(), torch.ones(2, 3), torch.ones(3, 2).T, torch.ones(4, 6)[::2, ::3], torch.ones(1, 4)[:, ::2]]
+    few = [torch.ones(2), torch.ones(2), torch.ones(3), torch.ones(4)[::2], torch._neg_view(torch.ones(2))]
+    launched = 0
+    for name, others in (("axpy", (1.5,)), ("shapes", ()), ("strided", ()), ("addresses", ()), ("pairs", ())):
+        run = getattr(kernels, name)[1, 64]
+        count = {"axpy": 3, "shapes": 2}.get(name, 1)
+        for number in range(400):
+            pool = few if number % 100 < 80 else tensors
+            args = (*others, *draw.choices(pool, k=count))
+            args = ((args[0], 1.0),) if name == "pairs" else args
+            try:
+                overload, slot, *_ = loaded.select(name, args, 0)
+            except ArgumentError:
+                with pytest.raises(ArgumentError):
+                    run(*args)
+                continue
+            expected = bytes(slot[0])[: overload.size]
+            overload.slots.append(slot)
+            run(*args)
+            launched += 1
+            assert cuda.parameters() == expected
+            assert cuda.launches()[-1]["kernel"] == overload.record["symbol"]
+    assert launched > 1000

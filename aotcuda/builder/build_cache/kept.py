@@ -6,10 +6,11 @@ is named by the content of all that it was made from, and nothing has to be aske
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from aotcuda import dependencies
 from aotcuda.builder.build_cache import names, remote
@@ -22,7 +23,7 @@ from aotcuda.builder.worker import observations, pool
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.settings import Settings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.manifest import Source
 
-    Names = Mapping[Any, tuple[str, ...]]
+    Names = Mapping[Any, Sequence[str]]
 
 
 class Kept:
@@ -56,16 +57,17 @@ class Kept:
         return tuple(self._store.problems) if self._store is not None else ()
 
     def find(self, named: Names) -> dict[Any, Any]:
-        """Those results that are there, of those with names; any of a result's names will do."""
-        wanted = [name for each in named.values() for name in each]
-        found = self._store.get(wanted) if self._store is not None and wanted else {}
-        have = {}
-        for key, each in named.items():
-            name = next((name for name in each if name in found), None)
-            if name is not None:
-                have[key] = found[name]
+        """Those results that are there, of those with names; any of a result's names will do.
+
+        Second names are asked for where the first ones find nothing, since some of them take long to make.
+        """
+        have: dict[Any, Any] = {}
+        for number in range(max(map(len, named.values()), default=0) if self._store is not None else 0):
+            wanted = {key: each[number] for key, each in named.items() if key not in have and number < len(each)}
+            found = self._store.get(wanted.values()) if self._store is not None and wanted else {}
+            have |= {key: found[name] for key, name in wanted.items() if name in found}
         self.reused += len(have)
-        return have
+        return {key: have[key] for key in named if key in have}
 
     def keep(
         self,
@@ -156,7 +158,8 @@ class UnitNames:
         own = {path: data for path, data in python.items() if path.endswith(".py")}
         self._slices = Slices({places.name(path): data for path, data in own.items()})
         self._files = {places.name(path): names.digest(data) for path, data in python.items()}
-        self._units: dict[Unit, tuple[tuple[str, ...], str, str]] = {}
+        self._units: dict[Unit, tuple[str, ...]] = {}
+        self._made_from: dict[tuple[Unit, bool], str] = {}
         self._lines = any(word in data for data in own.values() for word in (b"lineinfo", b"debug"))
         others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
         asked = sorted(trace.reads) if trace is not None else ()
@@ -170,22 +173,26 @@ class UnitNames:
         self._beside = kept.name(reads, variables, list(questions), beside, others)
         self._usable = bool(self._beside) and trace is not None and _is_as_imported(trace, python)
 
-    def of(self, unit: Unit, target: Target) -> tuple[str, ...]:
+    def of(self, unit: Unit, target: Target) -> Sequence[str]:
         """The names of a unit's code: one for code that says nowhere where it stands in its file, and one for all."""
         if not self._usable:
             return ()
         if unit not in self._units:
-            self._units[unit] = self._kept.name(unit), self._sliced(unit, lines=False), self._sliced(unit, lines=True)
-        named, *sliced = self._units[unit]
-        if not named:
-            return ()
-        every = (self._kept.name("unit", named, target, self._beside, made_from) for made_from in sliced)
-        return tuple(name for names in every for name in names)
+            self._units[unit] = self._kept.name(unit)
+        return _Names(partial(self._name, unit, target)) if self._units[unit] else ()
+
+    def _name(self, unit: Unit, target: Target, number: int) -> str:
+        (name,) = self._kept.name(
+            "unit", self._units[unit], target, self._beside, self._sliced(unit, lines=number == 1)
+        )
+        return name
 
     def _sliced(self, unit: Unit, *, lines: bool) -> str:
         """What of the project's Python a unit depends on; the same for all its targets."""
-        sliced = self._slices.of(_texts(unit), lines=lines)
-        return names.digest(lines, self._files if sliced is None else sliced)
+        if (unit, lines) not in self._made_from:
+            sliced = self._slices.of(_texts(unit), lines=lines)
+            self._made_from[unit, lines] = names.digest(lines, self._files if sliced is None else sliced)
+        return self._made_from[unit, lines]
 
     def choose(self, built: object, *, in_place: bool) -> int | None:
         """By which of its names a compiled unit is kept; by none if it has read files that nobody saw it read."""
@@ -193,6 +200,26 @@ class UnitNames:
             return None
         places = built.exceptions if isinstance(built, CompiledKernel) else built.warnings
         return 1 if in_place or self._lines or built.externals or places else 0
+
+
+class _Names(Sequence[str]):
+    """The two names of a unit's code, each made when it is asked for."""
+
+    def __init__(self, make: Callable[[int], str]) -> None:
+        self._make = make
+
+    def __len__(self) -> int:
+        return 2
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> str | tuple[str, ...]:
+        found = range(2)[at]
+        return self._make(found) if isinstance(found, int) else tuple(map(self._make, found))
 
 
 def _is_as_imported(trace: DependencyTrace, files: Iterable[str]) -> bool:

@@ -6,14 +6,15 @@ import json
 import os
 import pickle
 import secrets
+import select
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from aotcuda import errors, frontends, manifest
 from aotcuda.builder import progress
@@ -21,7 +22,7 @@ from aotcuda.builder.worker import channel
 from aotcuda.errors import AotcudaError, BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.progress import Progress
     from aotcuda.builder.toolkits import Toolkit
@@ -41,7 +42,7 @@ _PATIENCE = 2.0
 
 
 def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: Progress | None = None) -> Result:
-    """Do `job` in a worker process. No process of the build outlives this call.
+    """Do `job` in a worker process: one that was started `ahead`, if it fits. No process of it outlives this call.
 
     Args:
         job: What to do.
@@ -52,61 +53,171 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
         AotcudaError: What the worker found wrong.
         BuildError: The worker died, or a source got at what it talks over.
     """
-    token = secrets.token_hex(16)
-    result = os.memfd_create("aotcuda-result")  # a file without a name: nobody has to remove it
-    with os.fdopen(result, "rb") as file:
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as messages:
-            try:
-                worker = _start(job, variables, [str(os.getpid()), str(writing), str(result), token])
-            except OSError as error:
-                message = f"the build cannot start a process ({error.strerror}); free some memory or processes"
-                raise BuildError(message) from error
-            finally:
-                os.close(writing)
-            try:
-                with suppress(BrokenPipeError), cast("IO[bytes]", worker.stdin) as stream:  # a dead one is told below
-                    pickle.dump(job, stream)
-                end = _follow(messages.fileno(), token, watcher or progress.line(sys.stderr))
-                if end.goes_by_itself:
-                    worker.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                pass
-            finally:
-                _stop(worker)
+    extra = frontends.requirement(job.frontend, jit=job.product == "jit")
+    environ = {**environment(os.environ, job.frontend, toolkit=job.toolkit), **variables}
+    with closing(_taken(_Kind(job.root, _paths(), environ, extra))) as worker:
+        with suppress(BrokenPipeError), worker.jobs as stream:  # a dead one is told below
+            pickle.dump(job, stream)
+        end = _follow(worker.messages, worker.token, watcher or progress.line(sys.stderr))
+        done = _checked(worker.result(), end) if end.digest is not None else None  # while it ends
+        if end.goes_by_itself:
+            worker.wait()
+        worker.stop()
         if end.failure is not None:
             raise end.failure
-        if end.digest is None:
-            raise _death(end, worker.returncode)
-        file.seek(0)  # the place in it is shared with the worker
-        data = file.read()
+        if done is None:
+            raise _death(end, worker.process.returncode)
+    return done
+
+
+def _checked(data: bytes, end: _End) -> Result:
+    """What a worker has sent.
+
+    Raises:
+        BuildError: Somebody has changed it.
+    """
     if manifest.digest(data) != end.digest:
         raise BuildError(_foreign(f"wrote into the build's result (file descriptor {channel.MESSAGES + 1})", end.step))
     done: Result = pickle.loads(data)  # what the worker sent, as the digest says
     return done
 
 
-def _start(job: Job, variables: Mapping[str, str], arguments: list[str]) -> subprocess.Popen[bytes]:
-    paths = json.dumps([path for path in sys.path if path])
-    extra = frontends.requirement(job.frontend, jit=job.product == "jit")
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", _START, paths, *arguments, extra],
-        stdin=subprocess.PIPE,
-        pass_fds=[int(descriptor) for descriptor in arguments[1:3]],
-        cwd=job.root,
-        env={**environment(os.environ, job.frontend, toolkit=job.toolkit), **variables},
-        start_new_session=True,  # Ctrl-C on a terminal is this process's to answer
-    )
+@contextmanager
+def ahead(root: str, front_end: str, toolkit: Toolkit | None) -> Iterator[None]:
+    """Have a worker get ready for the block's first job, which is put together meanwhile.
+
+    It imports no compiler before it has a job. `run` takes it for a job of this folder, front end and toolkit, if the
+    environment is what it was, and starts another one for any other. What cannot be started is left to `run`, which
+    says so.
+
+    Args:
+        root: The project's folder, an absolute path.
+        front_end: The name of one of aotcuda's own front ends.
+        toolkit: What the job will be built with.
+    """
+    kind = _Kind(root, _paths(), environment(os.environ, front_end, toolkit=toolkit), frontends.requirement(front_end))
+    try:
+        with suppress(BuildError):
+            _ready.append(_Worker(kind))
+        yield
+    finally:
+        while _ready:
+            _ready.pop().close()
 
 
-def _stop(worker: subprocess.Popen[bytes]) -> None:
-    """End the build's processes, if they have not ended; the supervisor does it in less than 2 seconds."""
-    with suppress(ProcessLookupError):
-        worker.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        worker.wait(_PATIENCE)
-    worker.kill()
-    worker.wait()
+def _paths() -> tuple[str, ...]:
+    """Where this process finds modules."""
+    return tuple(path for path in sys.path if path)
+
+
+class _Kind(NamedTuple):
+    """All that a worker is started with, beside what is its own alone.
+
+    Attributes:
+        root: The folder that it works in.
+        paths: Where it finds modules.
+        environ: Its environment.
+        extra: What pip installs for it, for what is said where that is missing.
+    """
+
+    root: str
+    paths: tuple[str, ...]
+    environ: dict[str, str]
+    extra: str
+
+
+class _Worker:
+    """A worker process, which waits for its job.
+
+    Attributes:
+        kind: What it was started with.
+        process: The supervisor, which ends everything below it when it is told to end.
+        token: That of its messages.
+        messages: The descriptor from which they are read.
+        jobs: Where its job is written.
+
+    Raises:
+        BuildError: There is no process to be had.
+    """
+
+    def __init__(self, kind: _Kind) -> None:
+        self.kind = kind
+        self.token = secrets.token_hex(16)
+        self._result = os.memfd_create("aotcuda-result")  # a file without a name: nobody has to remove it
+        self.messages, writing = os.pipe()
+        arguments = [str(os.getpid()), str(writing), str(self._result), self.token]
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START, json.dumps(kind.paths), *arguments, kind.extra],
+                stdin=subprocess.PIPE,
+                pass_fds=[writing, self._result],
+                cwd=kind.root,
+                env=kind.environ,
+                start_new_session=True,  # Ctrl-C on a terminal is this process's to answer
+            )
+        except OSError as error:
+            self._let_go()
+            message = f"the build cannot start a process ({error.strerror}); free some memory or processes"
+            raise BuildError(message) from error
+        finally:
+            os.close(writing)
+        self.jobs = cast("IO[bytes]", self.process.stdin)
+
+    def result(self) -> bytes:
+        """What it has written."""
+        os.lseek(self._result, 0, os.SEEK_SET)  # the place in it is shared with the worker
+        with os.fdopen(os.dup(self._result), "rb") as file:
+            return file.read()
+
+    def wait(self) -> None:
+        """Wait until it has ended, but no longer than it may take."""
+        with suppress(subprocess.TimeoutExpired):
+            try:
+                descriptor = os.pidfd_open(self.process.pid)
+            except OSError:  # a kernel or a container without it: asked again and again, at longer and longer intervals
+                self.process.wait(_PATIENCE)
+                return
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            try:
+                poll.poll(_PATIENCE * 1000)
+            finally:
+                os.close(descriptor)
+
+    def stop(self) -> None:
+        """End the build's processes, if they have not ended; the supervisor does it in less than 2 seconds."""
+        if self.jobs.closed:  # else there is nothing below it that anybody has started
+            with suppress(ProcessLookupError):
+                self.process.terminate()
+            self.wait()
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """End it, and let go of what this process has open of it."""
+        try:
+            self.stop()
+        finally:
+            self.jobs.close()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        os.close(self.messages)
+        os.close(self._result)
+
+
+_ready: list[_Worker] = []
+"""The worker that was started ahead, if there is one."""
+
+
+def _taken(kind: _Kind) -> _Worker:
+    """The worker that was started ahead if it is of such a kind, else another one."""
+    while _ready:
+        worker = _ready.pop()
+        if worker.kind == kind:
+            return worker
+        worker.close()
+    return _Worker(kind)
 
 
 def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit | None = None) -> dict[str, str]:

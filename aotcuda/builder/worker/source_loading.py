@@ -289,14 +289,14 @@ def _rows(
     """Tasks that compile several units each, as many as are nothing to each other; the rest has to be compiled yet.
 
     To start a process and to copy what it writes takes a third as long as to compile a unit. Rows are long at first and
-    shorter towards the end, and all processes have nothing more to do at about the same time.
+    shorter towards the end, down to one unit, and all processes have nothing more to do at about the same time.
     """
     waiting = {unit: targets for unit, targets in left.items() if targets}
     rows = []
     while waiting:
-        size = min(max(len(waiting) // (2 * jobs), 1), _ROW)
+        size = min(-(-len(waiting) // (2 * jobs)), _ROW)
         rows.append({unit: waiting.pop(unit) for unit in list(waiting)[:size]})
-    return [_row(front, row, functions) for row in rows if len(row) > 1]
+    return [_row(front, row, functions) for row in rows]
 
 
 def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object]) -> pool.Task:
@@ -315,8 +315,9 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
                 break
         return found
 
-    first = next(iter(row))
-    title = f"{first.title} and {len(row) - 1} more for {', '.join(map(str, row[first]))}"
+    first, *others = row
+    more = f" and {len(others)} more" if others else ""
+    title = f"{first.title}{more} for {', '.join(map(str, row[first]))}"
     return pool.Task(title, compiled, key=first.key, instead=dict, counted=_units_of, notes_steps=True)
 
 

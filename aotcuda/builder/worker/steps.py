@@ -212,7 +212,7 @@ class Steps:
             compiled |= found
         return compiled
 
-    def _unit_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[Unit, Target], tuple[str, ...]]:
+    def _unit_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[Unit, Target], Sequence[str]]:
         """The names of units in the build cache; none where sources were imported for each target, or are no Python."""
         if self.units is None or self.elsewhere or self._assemble is not None:
             return {}

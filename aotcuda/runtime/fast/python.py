@@ -46,6 +46,7 @@ def bind(launch, targets, stream, context, device):
     events = kept_events.setdefault(context, [])
     {bound}
     def fast(args):
+        {shared}
         try:
             {checks}
         except Exception:
@@ -74,6 +75,12 @@ _ATTEMPT = """
             finally:
                 give_back{n}(slot)
 """
+_CONFIGURED = """try:
+                        configured = ready{n}[stream]
+                    except KeyError:
+                        configured = ready{n}[stream] = configurations{n}[stream]
+                        if len(ready{n}) > {most}: ready{n}.clear()
+                    """
 
 
 class Place:
@@ -220,23 +227,27 @@ def specialise(
             }
     except Exception:  # noqa: BLE001 (GeneralOnlyError; or of an argument that tells other things than when accepted)
         return None
-    writer.finish()
+    writer.finish("\n".join(part for _, *parts, _ in attempts for part in parts))
     if (
         place.several
     ):  # a handle that was freed may be that of another GPU's stream by now, and the driver launches there
         gone = "ask_cuStreamIsCapturing(stream, slot[4]) or ask_cuStreamGetCtx(stream, slot[4])"
         writer.places.append(f"if stream > 2 and ({gone} or slot[3].value != context): raise LookupError")
     places = "\n                    ".join(writer.places)
-    configuration = "configurations{}[stream]" if writer.asks_stream else "configuration{}"
     launched = "return launch({configuration}, kernel{n}, {handed})"
     if writer.waits:
         scope["around"] = place.around
         launched += (
             " if not other else around(other, mutual, stream, events, slot, {configuration}, kernel{n}, {handed})"
         )
+    configuration = "configuration{n}"
+    if writer.asks_stream:  # of a subclass of `dict` an item takes three times as long
+        configuration, launched = "configured", _CONFIGURED + launched
+        writer.bound += [f"ready{n} = {{}}" for n, *_ in attempts]
     source = _TEMPLATE.format(
         targets=", ".join(f"(configurations{n}, kernel{n})" for n, *_ in attempts),
-        bound="; ".join(f"configuration{n} = configurations{n}[stream]" for n, *_ in attempts),
+        bound="; ".join([*[f"configuration{n} = configurations{n}[stream]" for n, *_ in attempts], *writer.bound]),
+        shared="nonlocal known" if writer.guards else "",
         checks="\n            ".join([*(["other = mutual = 0"] if writer.waits else []), *writer.checks]) or "pass",
         attempts="".join(
             _ATTEMPT.format(
@@ -245,7 +256,9 @@ def specialise(
                 late=late,
                 place=places,
                 values=values,
-                launched=launched.format(configuration=configuration.format(n), n=n, handed=handed),
+                launched=launched.format(
+                    configuration=configuration.format(n=n), n=n, handed=handed, most=_MOST_STREAMS
+                ),
             )
             for n, condition, late, values, handed in attempts
         ),
@@ -304,6 +317,7 @@ class Writer:
         values: The expressions for that overload, in the order of the parameter block.
         names: The objects that all of these refer to.
         waits: Whether a launch may have to wait for another stream.
+        bound: Statements for when a function is bound, which launches then share.
     """
 
     def __init__(self, *, several: bool, single: bool, given: bool) -> None:
@@ -317,6 +331,7 @@ class Writer:
         self.values: list[str] = []
         self.names: dict[str, object] = {}
         self.waits = False
+        self.bound: list[str] = []
         self._count = 0
         self._conditions: list[str] = []
         self._arrays: dict[str, _Array] = {}
@@ -327,6 +342,15 @@ class Writer:
         self._bounded: dict[int, list[str]] = {}
         self._products: list[str] = []
         self._small: dict[int, list[str]] = {}
+        self._types: dict[str, str] = {}  # for each argument the condition that it is of another type
+        self._typed = self._start = 0  # where that belongs; of what is asked of the arguments
+        self._tensors: dict[str, list[str]] = {}  # what is asked of those that a guard is for
+        self._facts: list[str] = []  # the variables with their answers
+
+    @property
+    def guards(self) -> bool:
+        """Whether tensors are told by a guard."""
+        return bool(self._tensors)
 
     @property
     def asks_stream(self) -> bool:
@@ -366,8 +390,10 @@ class Writer:
         """Note the next numbers of the overload that is being written."""
         self.values += expressions
 
-    def finish(self) -> None:
-        """Write the check that no extent is negative and no array larger than what can exist.
+    def finish(self, launches: str) -> None:
+        """Write the check that no extent is negative and no array larger than what can exist, and the tensors' guard.
+
+        `launches` is the text that follows all checks.
 
         All of some numbers are below a power of two if no bit from there on is set in any; negative ones have it set.
         """
@@ -377,13 +403,21 @@ class Writer:
         large = [f"({' | '.join(numbers)}) >> {bits}" for bits, numbers in self._small.items()]
         if large:
             self.checks.append(f"if not ({' and '.join(self._products)}) and ({' or '.join(large)}): return -1")
+        if self._tensors:
+            self.checks[self._start :] = self._guarded(self.checks[self._start :], launches)
+            self.bound += ["known = never, ()", "renewed = Renewal(guards).renewed"]
+        differ = [differs for name, differs in self._types.items() if name not in self._tensors]
+        if differ:
+            self.checks.insert(self._typed, f"if {' or '.join(differ)}: return -1")
 
     def arguments(self, args: tuple[object, ...]) -> list[str]:
         """Write that the arguments are of these types, and which stream the launch is on; gives their variables."""
-        names = self._taken_apart("args", args)
+        names, differ = self._named("args", args)
+        self._types, self._typed = dict(zip(names, differ, strict=True)), len(self.checks)
         if not self._given:
             self._leader = _leader(args)
             self.checks += self._current_stream(self._leader)
+        self._start = len(self.checks)
         return names
 
     def _current_stream(self, leader: str) -> list[str]:
@@ -544,23 +578,68 @@ class Writer:
         wrong = [f"{name}.dtype is not {self.keep('D', dtype)}", f"not {name}.is_cuda", f"{name}.is_neg()"]
         if "c" in parameter["dtype"]:
             wrong.append(f"{name}.is_conj()")
-        if self._several:
-            wrong.append(f"{name}.get_device() != device")
         own = arrays.inherits(tensor, "Tensor", "shape", "numel")
         if ndim < 2:  # unpacking the shape tells more
             wrong.append(f"{name}.ndim != {ndim}")
-        flag = f"{name}.is_contiguous()" if ndim else ""
-        orders = {"C": flag} if ndim > 1 else {"C": flag, "F": flag}
-        self.checks.append(f"if {' or '.join(wrong)}: return -1")
+        before, self.checks = self.checks, [f"if {' or '.join(wrong)}: return -1"]
+        # A tensor's len() is a Python function of 0.5 us; a shape is no plain tuple: unpacking it makes an iterator.
+        extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
+        flag = self.compute("c", f"{name}.is_contiguous()") if ndim else ""
+        asked, self.checks = self.checks, before
+        self._ask_tensor(name, tensor, asked, [*extents, flag] if flag else [])
+        if self._several:
+            self.checks.append(f"if {name}.get_device() != device: return -1")
         current = arrays.torch_stream()
         if current is not None and "torch_stream" not in self.names:
             self.names["torch_stream"] = current
             self._wait_for("torch_stream(device)", mutual=False)
-        # A tensor's len() is a Python function of 0.5 us; a shape is no plain tuple: unpacking it makes an iterator.
-        extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
-        bytes_ = f"[step * {itemsize} for step in {name}.stride()]"
-        strides = self._strides(bytes_, f"not {name}.is_contiguous()", extents, itemsize)
+        orders = {"C": flag} if ndim > 1 else {"C": flag, "F": flag}
+        strides = self._strides(f"[step * {itemsize} for step in {name}.stride()]", f"not {flag}", extents, itemsize)
         return _Array(f"{name}.data_ptr()", extents, orders, strides)
+
+    def _ask_tensor(self, name: str, tensor: Any, asked: list[str], facts: list[str]) -> None:
+        """Write what is asked of a tensor, which gives the variables `facts`; in `finish` where a guard can tell it."""
+        from aotcuda.runtime.fast import torch_guards  # noqa: PLC0415 (only with PyTorch)
+
+        guards = torch_guards.usable() if name in self._types else None
+        if guards is None or type(tensor) not in guards.kinds:
+            self.checks += asked
+            return
+        self.names |= {"lazy": guards.lazy, "never": torch_guards.never, "guards": guards}
+        self.names["Renewal"] = torch_guards.Renewal
+        self._tensors.setdefault(name, []).extend(asked)
+        self._facts += facts
+
+    def _guarded(self, checks: list[str], launches: str) -> list[str]:
+        """What asks the tensors, if the last answers do not hold for them, and the other checks.
+
+        A guard that was made before they were asked, and holds afterwards, is for what they have answered. What follows
+        from their answers alone is checked once, as these are asked.
+        """
+        differ = [self._types[name] for name in self._tensors]
+        asked = [line for lines in self._tensors.values() for line in lines]
+        facts, others = set(self._facts), []
+        for line in checks:
+            target, _, value = line.partition(" = ")
+            if target.isidentifier() and _words(value) <= facts:
+                facts.add(target)
+            elif not (line.endswith(": return -1") and _words(line) - _SYNTAX <= facts):
+                others.append(line)
+                continue
+            asked.append(line)
+        needed = "".join(f"{fact}, " for fact in sorted(facts & _words("\n".join([*others, launches]))))
+        tensors = ", ".join(self._tensors)
+        return [
+            "check, facts = known",
+            f"if check({tensors}, lazy):",
+            f"    {needed}= facts" if needed else "    pass",
+            "else:",
+            f"    if {' or '.join(differ)}: return -1",
+            f"    made = renewed({tensors})",
+            *[f"    {line}" for line in asked],
+            f"    if made is not None and made({tensors}, lazy): known = made, ({needed})",
+            *others,
+        ]
 
     def numba(self, name: str, array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array of Numba's."""
@@ -707,15 +786,21 @@ class Writer:
         return read
 
     def _taken_apart(self, tuple_: str, args: tuple[object, ...]) -> list[str]:
-        names = [self._fresh("a") for _ in args]
-        if len(args) == 0:
-            self.checks.append(f"if {tuple_}: return -1")
-            return names
-        self.checks.append(f"{', '.join(names)}, = {tuple_}")  # of another length: it raises, and so declines
-        types = [self.keep("T", type(arg)) for arg in args]
-        differ = [f"type({name}) is not {type_}" for name, type_ in zip(names, types, strict=True)]
-        self.checks.append(f"if {' or '.join(differ)}: return -1")
+        names, differ = self._named(tuple_, args)
+        if differ:
+            self.checks.append(f"if {' or '.join(differ)}: return -1")
         return names
+
+    def _named(self, tuple_: str, args: tuple[object, ...]) -> tuple[list[str], list[str]]:
+        """Variables of a tuple's members, and the conditions that these are of other types."""
+        names = [self._fresh("a") for _ in args]
+        if names:
+            self.checks.append(f"{', '.join(names)}, = {tuple_}")  # of another length: it raises, and so declines
+        else:
+            self.checks.append(f"if {tuple_}: return -1")
+        return names, [
+            f"type({name}) is not {self.keep('T', type(arg))}" for name, arg in zip(names, args, strict=True)
+        ]
 
     def _fresh(self, letter: str) -> str:
         self._count += 1
@@ -725,6 +810,12 @@ class Writer:
 def _held_to_64_bits(steps: list[str]) -> str:
     """The statement that strides are ints of 64 bits; it declines by raising."""
     return f"if {' or '.join(f'{step} >> 63 not in (0, -1)' for step in steps)}: raise ValueError"
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text of Python's that are no numbers; no strings are in it."""
+    words = "".join([letter if letter.isalnum() or letter == "_" else " " for letter in text]).split()
+    return {word for word in words if not word.isdecimal()}
 
 
 def _leader(args: tuple[object, ...]) -> str:
@@ -743,4 +834,5 @@ def _family(array: object) -> str:
         raise aotcuda.errors.GeneralOnlyError from error
 
 
+_SYNTAX = frozenset({"if", "not", "and", "or", "return"})
 _FAMILIES = {"cupy": Writer.cupy, "torch": Writer.torch, "numba": Writer.numba, "interface": Writer.interface}

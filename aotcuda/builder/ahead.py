@@ -1,0 +1,57 @@
+"""The worker of a build, started before the build's own modules are imported and its configuration is read.
+
+That takes about as long as the worker's own start, a tenth of a second each, and they have a core each.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aotcuda import frontends, project_file, system
+from aotcuda.builder import capacity, toolkits
+from aotcuda.builder.worker import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+@contextmanager
+def worker(pyproject: Mapping[str, object], root: Path) -> Iterator[None]:
+    """Have a worker get ready for the project that the block builds, as far as a glance tells what kind it needs.
+
+    Nothing depends on the glance: `process.run` holds what was started against what the build wants, and what is wrong
+    with the table the configuration's check says.
+
+    Args:
+        pyproject: The parsed pyproject.toml.
+        root: The project's folder.
+    """
+    name = _front_end(project_file.table(pyproject, "tool").get("aotcuda"))
+    if name is None or capacity.processes() < 2 or system.why_not("builds") is not None:
+        yield
+        return
+    *_, newest = (None, *toolkits.installed())
+    with process.ahead(str(root.resolve()), name, newest):
+        yield
+
+
+@contextmanager
+def worker_of(project: Path) -> Iterator[None]:
+    """`worker` for the project in a folder, or of a pyproject.toml; none where that cannot be read."""
+    path = project if os.path.isfile(project) else project / project_file.FILE_NAME  # noqa: PTH113 (pathlib raises)
+    with worker(project_file.content(path), path.parent):
+        yield
+
+
+def _front_end(table: object) -> str | None:
+    """The one front end of aotcuda's own that all modules of a table have, which nobody has checked; else None."""
+    modules = table.get("modules") if isinstance(table, dict) else None
+    if not isinstance(table, dict) or not isinstance(modules, dict):
+        return None
+    of_project = table.get("frontend", frontends.DEFAULT)
+    names = [one.get("frontend", of_project) if isinstance(one, dict) else None for one in modules.values()]
+    name = names[0] if names else None
+    return name if isinstance(name, str) and name in frontends.BUILT_IN and names.count(name) == len(names) else None
