@@ -83,6 +83,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "errors":  # most launches raise none, and that makes thirty classes
+        import aotcuda.errors as found  # noqa: PLC0415 (found when first asked for; see above)
+
+        return found
     if name not in __all__ and name != "__version__":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

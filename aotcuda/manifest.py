@@ -29,7 +29,7 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest_shape import Linked as Linked
     from aotcuda.manifest_shape import Manifest as Manifest
     from aotcuda.manifest_shape import Overload as Overload
+    from aotcuda.manifest_shape import Packed as Packed
     from aotcuda.manifest_shape import Parameter as Parameter
     from aotcuda.manifest_shape import Part as Part
     from aotcuda.manifest_shape import Raised as Raised
@@ -139,13 +140,13 @@ def checked(data: bytes, where: str, sha256: str | None) -> Any:
     """The JSON object that `data` is, of a format that can be read, and with the digest if one is given."""
     if len(data) > LARGEST or (sha256 is None and _is_bomb(data)):
         message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
-        raise errors.ManifestError(message)
+        raise aotcuda.errors.ManifestError(message)
     try:
         manifest = decoded(data)
         version = manifest["format"]
     except (ValueError, LookupError, TypeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
-        raise errors.ManifestError(message) from None
+        raise aotcuda.errors.ManifestError(message) from None
     _check_floor(manifest, where)
     if isinstance(version, int) and version > FORMAT:
         number = str(version) if version < 1000 else "1000 or later"
@@ -153,12 +154,12 @@ def checked(data: bytes, where: str, sha256: str | None) -> Any:
             f"{where} is of format {number}, newer than this aotcuda reads ({FORMAT}); upgrade it: "
             "pip install --upgrade aotcuda"
         )
-        raise errors.ManifestError(message)
+        raise aotcuda.errors.ManifestError(message)
     if sha256 is not None and digest(data) != sha256:
         message = (
             f"{where} does not match the digest in the module that was generated with it; install the package again"
         )
-        raise errors.ManifestError(message)
+        raise aotcuda.errors.ManifestError(message)
     return manifest
 
 
@@ -180,7 +181,7 @@ def _check_floor(manifest: dict[str, Any], where: str) -> None:
             f"{where} needs aotcuda {floor[:40]} or later, and this is {versions.__version__}; upgrade it: "
             f"pip install --upgrade 'aotcuda>={floor[:40]}'"
         )
-        raise errors.ManifestError(message)
+        raise aotcuda.errors.ManifestError(message)
 
 
 def check_shape(manifest: object, where: str, *, index: bool = False) -> None:
@@ -193,7 +194,7 @@ def check_shape(manifest: object, where: str, *, index: bool = False) -> None:
         problem = "it is nested too deeply"
     if problem is not None:
         message = f"{where} was altered: {problem}. Install the package again."
-        raise errors.ManifestError(message)
+        raise aotcuda.errors.ManifestError(message)
 
 
 _NAMESPACE: Any = type(sys.implementation)  # types.SimpleNamespace, without that import
@@ -300,7 +301,7 @@ def is_regular(mode: int) -> bool:
 
 def unreadable(path: str, reason: str) -> ManifestError:
     """The error for a file that cannot be read."""
-    return errors.ManifestError(f"{path} cannot be read ({reason}); install the package again")
+    return aotcuda.errors.ManifestError(f"{path} cannot be read ({reason}); install the package again")
 
 
 def open_without_waiting(path: str, flags: int) -> int:
@@ -315,12 +316,10 @@ def check_file(data: bytes, file: File, where: str) -> None:
         ManifestError: It is truncated or altered.
     """
     if len(data) != file["bytes"]:
-        found = len(data) if len(data) < file["bytes"] else "more"  # of those no more was read
-        message = f"{where} has {found} bytes where the manifest says {file['bytes']}; install the package again"
-        raise errors.ManifestError(message)
+        raise wrong_size(where, len(data), file["bytes"])
     if digest(data) != file["sha256"]:
         message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"
-        raise errors.ManifestError(message)
+        raise aotcuda.errors.ManifestError(message)
 
 
 def digest(data: bytes) -> str:
@@ -339,6 +338,13 @@ def digest(data: bytes) -> str:
         from hashlib import sha256  # noqa: PLC0415
     text: str = sha256(data).hexdigest()
     return text
+
+
+def wrong_size(where: str, found: int, size: int) -> ManifestError:
+    """The error for a file of `found` bytes, or so many at least, where the manifest says `size`."""
+    said = found if found < size else "more"  # of those no more was read
+    message = f"{where} has {said} bytes where the manifest says {size}; install the package again"
+    return aotcuda.errors.ManifestError(message)
 
 
 LARGEST = 16 << 20

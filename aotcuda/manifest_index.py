@@ -8,6 +8,7 @@ with an index and without, so readers that know of none read all of it. `aotcuda
 from __future__ import annotations
 
 import json
+from math import isqrt
 from typing import cast, get_type_hints
 
 from aotcuda import manifest as manifests
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 LEAST = 32 << 10
 """Bytes of a manifest that gets an index: reading all of a shorter one takes no longer than opening a second file."""
 
-_RUN = 16 << 10
-"""Bytes of records that are read at once, at least: smaller runs are more digests, which every launch has to read."""
+_A_RUN = 110
+"""Bytes that a run of records takes in the index, beside their names."""
 
 _BEGIN, _END = b'\n "kernels": [\n', b"\n ],\n"
 _BETWEEN = b"\n  },\n  {\n"
@@ -58,20 +59,29 @@ def check(manifest: Manifest, data: bytes, where: str, index: Index) -> None:
         raise ManifestError(message)
 
 
+def least_run(size: int) -> int:
+    """How many bytes of `size` bytes of records to read at once, at least.
+
+    A launch reads the index and one run. Of larger runs it reads more, and smaller ones are more digests in the index:
+    together they are the shortest where a run has as many bytes as the index has for all runs.
+    """
+    return isqrt(_A_RUN * size)
+
+
 def _parts(manifest: Manifest, data: bytes) -> list[Part]:
-    """Runs of records, each of at least `_RUN` bytes but for the last one."""
+    """Runs of records, each of at least `least_run` bytes but for the last one."""
     # Strings in JSON have no line breaks, and what lies deeper is indented by more: these bytes are there once.
     start = data.index(_BEGIN) + len(_BEGIN)
     end = data.index(_END, start)
     names = iter(kernel["name"] for kernel in manifest["kernels"])
     parts: list[Part] = []
     listed: list[str] = []
-    at = start
+    at, least = start, least_run(end - start)
     while at < end:
         found = data.find(_BETWEEN, at, end)
         after = end if found < 0 else found + _BETWEEN.index(b",")
         listed.append(next(names))
-        if after - start >= _RUN or after == end:
+        if after - start >= least or after == end:
             sha256 = manifests.digest(data[start:after])
             parts.append({"names": listed, "start": start, "end": after, "sha256": sha256})
             listed, start = [], after + len(b",\n")

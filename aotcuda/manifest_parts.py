@@ -1,20 +1,20 @@
-"""A long manifest, of which a launch reads its index and the records that lie beside its kernel's.
+"""Long files, of which a launch reads parts: of a manifest its index and some records, of a fatbin some images.
 
 `aotcuda.manifest_index` writes the index. Nothing is taken that a digest does not vouch for: the generated module has
-the index's, and the index those of the parts. Launches from a short manifest do without this.
+the index's, and the index those of the parts and the images. Launches from short files do without this.
 """
 
 from __future__ import annotations
 
 import os
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda import system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Index, Kernel, Manifest, Part
+    from aotcuda.manifest import Image, Index, Kernel, Manifest, Part
 
 
 def read(path: str, *, sha256: str | None = None, index: str) -> Parts:
@@ -44,6 +44,35 @@ def parse_index(data: bytes, where: str, *, sha256: str | None = None) -> Index:
     return result
 
 
+def images(path: str, size: int, wanted: list[Image]) -> bytes:
+    """A fatbin with some of the images of the one in file `path`.
+
+    Args:
+        path: The fatbin's file.
+        size: Bytes that it has to have.
+        wanted: The images, in the file's order; each says where it lies.
+
+    Raises:
+        ManifestError: It is missing, truncated, or altered where these images lie.
+    """
+    file = Kept(path)
+    if len(file) != size:
+        raise manifests.wrong_size(path, len(file), size)
+    entries = []
+    for image in wanted:
+        place = image["packed"]
+        entry = file.read(place["start"], place["end"])
+        if manifests.digest(entry) != place["sha256"]:
+            message = (
+                f"{path} was altered: its image for {image['arch']} is not the manifest's; install the package again"
+            )
+            raise aotcuda.errors.ManifestError(message)
+        entries.append(entry)
+    data = b"".join(entries)
+    # A fatbin's header (`aotcuda.binary.fatbin`): magic, version, its own size, and that of the entries.
+    return b"".join([b"\x50\xed\x55\xba", b"\1\0", b"\x10\0", len(data).to_bytes(8, "little"), data])
+
+
 class Parts(manifests.Outline):
     """See Outline; of a manifest's bytes, by its index."""
 
@@ -63,7 +92,7 @@ class Parts(manifests.Outline):
         """
         if len(data) != index["bytes"]:
             message = f"{where} has {len(data)} bytes where its index says {index['bytes']}; install the package again"
-            raise errors.ManifestError(message)
+            raise aotcuda.errors.ManifestError(message)
         self.head = index["head"]
         self._records: dict[str, Kernel] = {}
         self._data = data
@@ -99,7 +128,7 @@ class Parts(manifests.Outline):
                 f"{self._where} was altered: what it says of {part['names'][0][:80]!a} is not what its index says; "
                 "install the package again"
             )
-            raise errors.ManifestError(message)
+            raise aotcuda.errors.ManifestError(message)
         return found
 
     def _bytes(self, start: int, end: int) -> bytes:

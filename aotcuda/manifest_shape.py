@@ -86,6 +86,14 @@ class File(TypedDict):
     sha256: str
 
 
+class Packed(TypedDict):
+    """Where an image's entry lies in the fatbin, for launches that read no other."""
+
+    start: Annotated[int, Whole(2**63)]  # of its first byte
+    end: Annotated[int, Whole(2**63)]  # after its last byte
+    sha256: str  # of these bytes
+
+
 class Image(TypedDict):
     """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, as it was before it was packed.
 
@@ -99,6 +107,7 @@ class Image(TypedDict):
     min_driver: NotRequired[str | None]  # of machine code and PTX: the lowest that loads it; None if not known
     cuda: NotRequired[Version]  # the CUDA version that it is written for; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` of the toolchain that made it; absent: that of `toolchain`
+    packed: NotRequired[Packed]  # where the fatbin is long
 
 
 class Size(TypedDict):

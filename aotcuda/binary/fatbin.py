@@ -69,6 +69,21 @@ class Entry:
     content: bytes = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an image's entry lies in a fatbin, with its header.
+
+    Attributes:
+        arch: What it was built for, as `Entry` has it.
+        start: The place of its first byte.
+        end: The place after its last byte.
+    """
+
+    arch: str
+    start: int
+    end: int
+
+
 class _DamageError(Exception):
     """What is wrong with the fatbin."""
 
@@ -104,6 +119,25 @@ def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
     raise ImageError(message)
 
 
+def places(data: bytes, where: str) -> tuple[Place, ...]:
+    """Where the images lie in a fatbin that is one container, in file order; nothing where it is more than that.
+
+    A header like that of the container, with the size of some of these entries, and those entries are a fatbin, too.
+
+    Raises:
+        ImageError: As for `read`.
+    """
+    try:
+        _, _, header_size, size = _unpack(_CONTAINER, data, 0, len(data))
+        if data[: len(MAGIC)] != MAGIC or (header_size, header_size + size) != (_CONTAINER.size, len(data)):
+            return ()
+        headers = _read_headers(data, header_size, len(data), Budget(len(data)))
+        return tuple([Place(_arch(header), start, end) for start, end, header in headers])
+    except (_DamageError, TooMuchError) as error:
+        message = f"{where} cannot be read as a fatbin: {error}"
+    raise ImageError(message)
+
+
 def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
     position = 0
     while True:
@@ -127,36 +161,44 @@ def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]
 
 def _read_entries(data: bytes, position: int, stop: int, where: str, budget: Budget) -> Iterator[Entry]:
     """The entries of the container whose entries lie from `position` to `stop`."""
-    while position < stop:
-        budget.spend("items", _ENTRY_ITEMS)
-        code, _, header_size, payload_size, compressed, _, number, name_at, name_size, flags, size = _unpack(
-            _ENTRY, data, position, stop
-        )
-        payload_at = position + header_size
-        end = payload_at + payload_size
-        if header_size < _ENTRY.size or end > stop or compressed > payload_size:
-            message = f"its entry at byte {position} does not fit into it; it was truncated or altered"
-            raise _DamageError(message)
-        if code not in _KINDS:
-            message = f"its entry at byte {position} is of a kind ({code}) that this aotcuda does not know"
-            raise _DamageError(message)
-        kind = _KINDS[code]
-        suffix = "".join(suffix for flag, suffix in _SUFFIXES.items() if flags & flag)
-        arch = f"{'compute' if kind == 'ptx' else 'sm'}_{number}{suffix}"
+    for start, _, header in _read_headers(data, position, stop, budget):
+        code, _, header_size, payload_size, compressed, _, _, name_at, name_size, flags, size = header
+        kind, arch, payload_at = _KINDS[code], _arch(header), start + header_size
         payload = data[payload_at : payload_at + (compressed or payload_size)]
         label = f"{where}: the {kind} image for {arch}"
         content = b"" if kind == "ltoir" else _decompress(payload, flags, size, label, budget)
         yield Entry(
             arch=arch,
             kind=kind,
-            name=data[position + name_at : min(position + name_at + name_size, payload_at)].decode(
-                errors="backslashreplace"
-            ),
+            name=data[start + name_at : min(start + name_at + name_size, payload_at)].decode(errors="backslashreplace"),
             size=size if compressed else len(content or payload),
             packed=len(payload),
             content=content,
         )
+
+
+def _read_headers(data: bytes, position: int, stop: int, budget: Budget) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Start, end and header of each of these entries."""
+    while position < stop:
+        budget.spend("items", _ENTRY_ITEMS)
+        header = _unpack(_ENTRY, data, position, stop)
+        code, _, header_size, payload_size, compressed, *_ = header
+        end = position + header_size + payload_size
+        if header_size < _ENTRY.size or end > stop or compressed > payload_size:
+            message = f"its entry at byte {position} does not fit into it; it was truncated or altered"
+            raise _DamageError(message)
+        if code not in _KINDS:
+            message = f"its entry at byte {position} is of a kind ({code}) that this aotcuda does not know"
+            raise _DamageError(message)
+        yield position, end, header
         position = end
+
+
+def _arch(header: tuple[int, ...]) -> str:
+    """The target of an entry, by its header."""
+    code, _, _, _, _, _, number, _, _, flags, _ = header
+    suffix = "".join(suffix for flag, suffix in _SUFFIXES.items() if flags & flag)
+    return f"{'compute' if _KINDS[code] == 'ptx' else 'sm'}_{number}{suffix}"
 
 
 def _decompress(payload: bytes, flags: int, size: int, where: str, budget: Budget) -> bytes:

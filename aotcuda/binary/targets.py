@@ -265,6 +265,8 @@ def _read_module(folder: files.Folder) -> PackagedModule:
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
+    if any("packed" in image for image in parsed["images"]):
+        _check_places(parsed["images"], contents.get("kernels", b""), where)
     others = parsed.get("toolchains", [])
     for other in others:
         if file := other.get("functions"):
@@ -275,6 +277,18 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
+
+
+def _check_places(images: list[manifest.Image], data: bytes, where: str) -> None:
+    """Hold what is said of the images' places in the fatbin `data` against it: launches read nothing else of it."""
+    found = [
+        (place.arch, place.start, place.end, manifest.digest(data[place.start : place.end]))
+        for place in fatbin.places(data, f"the fatbin of {where}")
+    ]
+    said = [(image["arch"], *map(image.get("packed", {}).get, ("start", "end", "sha256"))) for image in images]
+    if found != said:
+        message = f"{where}/{manifest.FILE_NAME} was altered: its images lie elsewhere; install the package again"
+        raise ManifestError(message)
 
 
 def _read(folder: files.Folder, name: str, most: int) -> bytes:

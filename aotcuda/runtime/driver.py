@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from _thread import RLock
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
@@ -46,8 +46,7 @@ _CELLS = 256
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
-_int = ctypes.c_int
-_uint = ctypes.c_uint
+_int = ctypes.c_int  # for unsigned ones, too: ctypes looks at the bits alone
 _size = ctypes.c_size_t
 
 _PROTOTYPES: dict[str, tuple[type, ...]] = {
@@ -64,10 +63,10 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuMemGetInfo_v2": (_out, _out),
     "cuCtxPushCurrent_v2": (_pointer,),
     "cuCtxPopCurrent_v2": (_out,),
-    "cuLibraryLoadData": (_out, ctypes.c_char_p, _out, _out, _uint, _out, _out, _uint),
+    "cuLibraryLoadData": (_out, _pointer, _out, _out, _int, _out, _out, _int),
     "cuLibraryUnload": (_pointer,),
-    "cuLibraryGetGlobal": (_out, _out, _pointer, ctypes.c_char_p),
-    "cuLibraryGetKernel": (_out, _pointer, ctypes.c_char_p),
+    "cuLibraryGetGlobal": (_out, _out, _pointer, _pointer),
+    "cuLibraryGetKernel": (_out, _pointer, _pointer),
     "cuKernelGetFunction": (_out, _pointer),
     "cuKernelGetAttribute": (_out, _int, _pointer, _int),
     "cuKernelSetAttribute": (_int, _int, _pointer, _int),
@@ -75,13 +74,13 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuOccupancyMaxPotentialClusterSize": (_out, _pointer, _out),
     "cuCtxGetStreamPriorityRange": (_out, _out),
     "cuOccupancyMaxPotentialBlockSize": (_out, _out, _pointer, _pointer, _size, _int),
-    "cuEventCreate": (_out, _uint),
+    "cuEventCreate": (_out, _int),
     "cuEventRecord": (_pointer, _pointer),
     "cuEventDestroy_v2": (_pointer,),
     "cuStreamGetCtx": (_pointer, _out),
-    "cuStreamWaitEvent": (_pointer, _pointer, _uint),
+    "cuStreamWaitEvent": (_pointer, _pointer, _int),
     "cuPointerGetAttribute": (_out, _int, ctypes.c_uint64),
-    "cuMemsetD32Async": (ctypes.c_uint64, _uint, _size, _pointer),
+    "cuMemsetD32Async": (ctypes.c_uint64, _int, _size, _pointer),
     "cuMemAlloc_v2": (_out, _size),
     "cuMemFree_v2": (ctypes.c_uint64,),
     "cuMemcpyHtoD_v2": (ctypes.c_uint64, _pointer, _size),
@@ -120,19 +119,36 @@ class Mark(list[bool]):
         retired: Not 0 once it is empty: for who cannot look at a list, since it has not the GIL.
     """
 
-    __slots__ = ("flights", "retired")
+    __slots__ = ("_cells",)
     __hash__ = object.__hash__  # type: ignore[assignment]  # each is one of its own, whatever it holds
     __eq__ = object.__eq__
 
     def __init__(self) -> None:
         super().__init__([True])
-        self.flights = (_uint * _CELLS)()
-        self.retired = (_uint * 1)()
+        self._cells: dict[str, Any] = {}
+
+    @property
+    def flights(self) -> Any:
+        """Counts of the extension's launches; made when it is first told of the mark, as `retired` is."""
+        return self._cells.get("flights") or self._cells.setdefault("flights", (ctypes.c_uint * _CELLS)())
+
+    @property
+    def retired(self) -> Any:
+        """A cell that is not 0 once the mark is empty."""
+        cell = self._cells.get("retired") or self._cells.setdefault("retired", (ctypes.c_uint * 1)())
+        if not self:  # maybe since a moment ago, when there was no cell yet that `retire` could have set
+            cell[:] = [1]
+        return cell
+
+    def is_in_flight(self) -> bool:
+        """Whether the extension is in the midst of a launch."""
+        return any(self._cells.get("flights", ()))
 
     def retire(self) -> None:
         """Empty it."""
-        self.retired[:] = [1]
         self.clear()
+        if "retired" in self._cells:
+            self._cells["retired"][:] = [1]
 
 
 class _Functions(dict[str, "Callable[..., int]"]):
@@ -154,22 +170,19 @@ class Device:
     Attributes:
         index: Its ordinal in this process.
         handle: What the driver calls it.
-        name: The product's name.
         capability: Its compute capability, `(major, minor)`.
     """
 
-    __slots__ = ("_driver", "_limits", "capability", "handle", "index", "name")
+    __slots__ = ("_driver", "_limits", "_name", "capability", "handle", "index")
 
     def __init__(self, driver: Driver, index: int) -> None:
         handle = _int()
         driver.check(driver.call["cuDeviceGet"](ctypes.byref(handle), index), f"GPU {index} could not be opened")
-        name = ctypes.create_string_buffer(256)
-        driver.check(driver.call["cuDeviceGetName"](name, len(name), handle), f"GPU {index} could not be named")
         self._driver = driver
         self._limits: dict[str, int] = {}
+        self._name = ""
         self.index = index
         self.handle = handle.value
-        self.name = name.value.decode(errors="replace")
         self.capability = (self.limit("major"), self.limit("minor"))
 
     def limit(self, name: str) -> int:
@@ -181,6 +194,16 @@ class Device:
             self._driver.check(code, f"GPU {self.index} did not tell its attribute {_ATTRIBUTES[name]} ({name})")
             value = self._limits[name] = result.value
         return value
+
+    @property
+    def name(self) -> str:
+        """The product's name; asked for by messages alone, and "unnamed" where the driver does not tell it."""
+        if not self._name:
+            name = ctypes.create_string_buffer(256)
+            if self._driver.call["cuDeviceGetName"](name, len(name), self.handle):
+                return "unnamed"
+            self._name = name.value.decode(errors="replace")
+        return self._name
 
     @property
     def driver_version(self) -> tuple[int, int]:
@@ -206,7 +229,7 @@ class Driver:
 
     def __init__(self) -> None:
         if (problem := _why_not_here()) is not None:
-            raise errors.NoDriverError(problem)
+            raise aotcuda.errors.NoDriverError(problem)
         try:
             self._library = ctypes.CDLL(LIBRARY)
         except OSError as error:
@@ -214,7 +237,7 @@ class Driver:
                 f"the CUDA driver library {LIBRARY} cannot be loaded ({error}); "
                 "install NVIDIA's driver, or run where a GPU is available"
             )
-            raise errors.NoDriverError(message) from None
+            raise aotcuda.errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
         self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
@@ -228,12 +251,12 @@ class Driver:
 
     def _start(self) -> None:
         """Start the driver and check its version."""
-        code = self._function("cuInit", _uint)(0)
+        code = self._function("cuInit", _int)(0)
         if code == NO_DEVICE:
             raise _errors().no_device()
         if code == STUB_LIBRARY:
             message = f"{LIBRARY} is the toolkit's stub, not a driver; remove it from the library path"
-            raise errors.NoDriverError(message)
+            raise aotcuda.errors.NoDriverError(message)
         if code == NOT_INITIALIZED:
             raise _errors().forked()
         self.check(code, "the CUDA driver could not be started")
@@ -247,7 +270,7 @@ class Driver:
                 f"the driver supports CUDA {self.version[0]}.{self.version[1]}; aotcuda needs one that supports "
                 f"CUDA {LOWEST[0]}.{LOWEST[1]} (driver 525) or newer"
             )
-            raise errors.DriverTooOldError(message)
+            raise aotcuda.errors.DriverTooOldError(message)
 
     def _function(self, name: str, *types: type) -> Callable[..., int]:
         try:
@@ -262,7 +285,7 @@ class Driver:
 
     def _lacks(self, name: str) -> Exception:
         message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
-        return errors.DriverTooOldError(message)
+        return aotcuda.errors.DriverTooOldError(message)
 
     def without_types(self, name: str) -> Callable[..., int]:
         """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
@@ -304,7 +327,7 @@ class Driver:
             if device.handle == handle.value:
                 return device.index
         message = f"the current context is on a GPU (CUdevice {handle.value}) that the driver did not count"
-        raise errors.CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
+        raise aotcuda.errors.CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
 
     def current_context(self) -> int:
         """The handle of the context that is current in this thread, 0 when none is."""
@@ -320,14 +343,18 @@ class Driver:
             if context is None or not self._is_active(device):  # somebody has reset it since
                 context = ctypes.c_void_p()
                 code = self.call["cuDevicePrimaryCtxRetain"](ctypes.byref(context), device.handle)
-                self.check(code, f"no context could be made on {device}")
+                if code:
+                    raise self.error(code, f"no context could be made on {device}")
                 self._contexts[index] = context
-        self.check(self.call["cuCtxSetCurrent"](context), f"the primary context of {device} could not be made current")
+        code = self.call["cuCtxSetCurrent"](context)
+        if code:  # to name the GPU takes a question to the driver
+            raise self.error(code, f"the primary context of {device} could not be made current")
 
     def _is_active(self, device: Device) -> bool:
-        flags, active = _uint(), _int()
+        flags, active = _int(), _int()
         code = self.call["cuDevicePrimaryCtxGetState"](device.handle, ctypes.byref(flags), ctypes.byref(active))
-        self.check(code, f"the state of the context on {device} could not be told")
+        if code:
+            raise self.error(code, f"the state of the context on {device} could not be told")
         return active.value != 0
 
     def pointer_device(self, address: int) -> int | None:

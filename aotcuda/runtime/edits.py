@@ -5,7 +5,7 @@ The JIT fallback compiles the sources as they are now. The images of before are 
 
 from __future__ import annotations
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit.sources import Sources
@@ -64,7 +64,7 @@ class Edits:
         gpu = driver.devices[driver.current_device() or 0]
         fallback = self._fallback()
         fallback.forget()
-        compiled = fallback.compiled((None, None), gpu, errors.StaleBuildError(message))
+        compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
         sources = self._sources_of(compiled.manifest)
         return compiled.library, manifests.Outline(compiled.manifest), sources
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime.launch_config import dimensions
 from aotcuda.runtime.loaded_library import again
 from aotcuda.runtime.streams import handle
@@ -31,10 +31,10 @@ def _number_of_elements(n: object, kernel: Kernel) -> int:
         number: int = n.__index__()  # type: ignore[attr-defined]
     except (AttributeError, TypeError):  # the latter from arrays
         message = f"{kernel}.forall({n!r}): the number of elements must be an int; of an array that is x.size"
-        raise errors.LaunchError(message) from None
+        raise aotcuda.errors.LaunchError(message) from None
     if number < 0:
         message = f"{kernel}.forall({n}): the number of elements cannot be negative"
-        raise errors.LaunchError(message)
+        raise aotcuda.errors.LaunchError(message)
     return number
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from _operator import le
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
@@ -30,12 +30,11 @@ class _Config(ctypes.Structure):
     """`CUlaunchConfig`; `_encoded` makes it."""
 
     _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
+        *((name, ctypes.c_int) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")),
+        ("shared", ctypes.c_int),  # all unsigned ones, which ctypes takes as what they are
         ("stream", ctypes.c_void_p),
         ("attributes", ctypes.c_void_p),
-        ("count", ctypes.c_uint),
+        ("count", ctypes.c_int),
     )
 
 
@@ -43,7 +42,7 @@ def _encoded(
     grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
 ) -> _Config:
     """What `Driver.launch` takes for a configuration; it keeps its attributes."""
-    config = _Config(grid, block, shared, stream)
+    config = _Config(*grid, *block, shared, stream)
     if attributes:
         config.kept = (type(attributes[0]) * len(attributes))(*attributes)
         config.attributes, config.count = ctypes.addressof(config.kept), len(attributes)
@@ -103,7 +102,7 @@ class Configuration:
         self.block = (1, 1, 1) if self._by_grid else dimensions(block, "block", where)
         if stream is not None and not 0 <= stream < 1 << 64:
             message = f"{stream} is no handle of a stream"
-            raise errors.ArgumentError(message)
+            raise aotcuda.errors.ArgumentError(message)
         self.stream = stream
         self.shared = shared
         self.attributes = attributes or None
@@ -183,7 +182,7 @@ class Configuration:
             problem = self.attributes.problem(kernel, self.grid, self.block, self.shared, config)
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
-            raise errors.LaunchError(message)
+            raise aotcuda.errors.LaunchError(message)
 
 
 def dimensions(value: object, what: str, where: str) -> Dimensions:
@@ -201,9 +200,9 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
         numbers = []
     if not 1 <= len(numbers) <= 3:
         message = f"{where} cannot be launched: {what} is {value!r} where an int or a tuple of one to three belongs"
-        raise errors.LaunchError(message)
+        raise aotcuda.errors.LaunchError(message)
     if min(numbers) < 1:
         message = f"{where} cannot be launched: {what} is {value!r}, and each of its dimensions must be at least 1"
-        raise errors.LaunchError(message)
+        raise aotcuda.errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z

@@ -5,7 +5,7 @@ A launch that succeeds on a machine with one GPU, of a module without callbacks,
 
 from __future__ import annotations
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import parameters
@@ -31,7 +31,7 @@ def refused(
     from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
 
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
-        return errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
+        return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
     error = driver.error(code, f"{where} could not be launched on {device} with {configuration.on(stream)}")
     if code == _COOPERATIVE_TOO_LARGE:
         error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
@@ -69,7 +69,7 @@ def check_capture(where: str, module: str, callbacks: Callbacks, driver: Driver,
         "callbacks of the module, which have not run yet, would break the capture or become part of it; call "
         f"aotcuda.load({module!r}).preload() before the capture"
     )
-    raise errors.LaunchError(message)
+    raise aotcuda.errors.LaunchError(message)
 
 
 def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int], stream: int) -> None:
@@ -93,7 +93,7 @@ def _check_reach(where: str, driver: Driver, device: int, addresses: Sequence[in
                 f"{where} is launched on {driver.devices[device]}, and an array that it was given lies on "
                 f"{driver.devices[home]}; copy the array, or make that GPU's context current"
             )
-            raise errors.ArgumentError(message)
+            raise aotcuda.errors.ArgumentError(message)
 
 
 def _is_reachable(driver: Driver, address: int) -> bool:
@@ -110,7 +110,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
 
     if streams.is_dead(driver, stream):
         message = f"{where} cannot be launched: {streams.dead(stream)}"
-        raise errors.LaunchError(message)
+        raise aotcuda.errors.LaunchError(message)
     owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
     driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {where}")
@@ -125,4 +125,4 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
         f"{driver.devices[home]}; make that context current, or take a stream of this one"
     )
-    raise errors.LaunchError(message)
+    raise aotcuda.errors.LaunchError(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.loaded_library import again
@@ -160,7 +160,7 @@ class Launcher:
         library = loaded.library
         try:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
-                raise errors.UnloadedError.of(self.where)
+                raise aotcuda.errors.UnloadedError.of(self.where)
             kernel = loaded.known_kernel(overload, library.device)
             if kernel is None or pending or self._needs_context(kernel):
                 kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
@@ -228,7 +228,7 @@ class Launcher:
         if code == drivers.INVALID_CONTEXT and current is None:
             try:
                 self.submit(loaded, loaded.select(self.name, args, self.stream))
-            except errors.UnloadedError:
+            except aotcuda.errors.UnloadedError:
                 self.launch(args)
             return
         stream = loaded.stream(self.name, args, self.stream)
@@ -323,7 +323,7 @@ class Launcher:
                 if kernel.watch is not None or loaded.known_kernel(overload, device) is not kernel:
                     return None  # the latter has callbacks of its own, which have to see each context
                 found.append(kernel)
-        except errors.AotcudaError:  # of an overload that was not the one launched; a launch that takes it will say so
+        except aotcuda.errors.AotcudaError:  # of an overload that was not the one launched: who launches it is told
             return None
         return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
@@ -42,7 +42,7 @@ def again(launch: Callable[[tuple[object, ...]], None], args: tuple[object, ...]
     for _ in range(_ATTEMPTS - 1):
         try:
             launch(args)
-        except errors.UnloadedError:
+        except aotcuda.errors.UnloadedError:
             continue
         return
     launch(args)
@@ -76,7 +76,7 @@ class OpenLibrary:
         self._lock.acquire()
         if self._closed:
             self._lock.release()
-            raise errors.UnloadedError.of(self._where)
+            raise aotcuda.errors.UnloadedError.of(self._where)
 
     def __exit__(self, *_error: object) -> None:
         self._lock.release()
@@ -180,27 +180,29 @@ class DeviceKernel:
     def attribute(self, attribute: int) -> int:
         """One of the driver's attributes of a kernel (`CU_FUNC_ATTRIBUTE_*`)."""
         value = ctypes.c_int()
-        problem = f"the driver did not tell attribute {attribute} of a kernel on {self.device}"
+        problem = f"the driver did not tell attribute {attribute} of a kernel on {{gpu}}"
         self.ask(problem, "cuKernelGetAttribute", ctypes.byref(value), attribute, self.kernel, self.device.handle)
         return value.value
 
     def load(self) -> None:
         """Load the kernel's code into the current context, which the driver else does at its first launch."""
         function = ctypes.c_void_p()
-        self.ask(
-            f"a kernel could not be loaded on {self.device}", "cuKernelGetFunction", ctypes.byref(function), self.kernel
-        )
+        self.ask("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
 
     def _set(self, attribute: int, value: int) -> None:
-        problem = f"the driver did not take attribute {attribute} = {value} on {self.device}"
+        problem = f"the driver did not take attribute {attribute} = {value} on {{gpu}}"
         self.ask(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)
 
     def ask(self, problem: str, function: str, *args: object) -> None:
-        """Call a function of the driver with this kernel's handle among its arguments; `problem` begins its error."""
+        """Call a function of the driver with this kernel's handle among its arguments.
+
+        `problem` begins its error, with the GPU in the place of `{gpu}`: to name it takes a question to the driver.
+        """
         driver = self._library.driver
         with self._library:
             code = driver.call[function](*args)
-        driver.check(code, problem)
+        if code:
+            raise driver.error(code, problem.format(gpu=self.device))
 
 
 class LoadedLibrary:
@@ -256,7 +258,7 @@ class LoadedLibrary:
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._guests: list[None] = []  # one for each thread in a setup callback
         self.synchronous = _is_synchronous()
-        data = image or manifests.read_file(folder, manifest["files"]["kernels"])
+        data = image or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
         if image and manifest.get("by_grid"):  # one that was compiled on this machine; its manifest is a whole one
             kernels: list[Kernel] = manifest["kernels"]  # type: ignore[typeddict-item]
@@ -307,8 +309,31 @@ class LoadedLibrary:
         for image in self._head["images"]:
             if image["arch"] == wanted:
                 major = image.get("cuda", general).partition(".")[0]
-                return major.isdecimal() and self.driver.version[0] >= int(major)
+                return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
+
+    def _own_images(self) -> bytes:
+        """A fatbin of the images that are for exactly the GPUs there are; nothing where the whole one is needed.
+
+        That is where the manifest does not say where they lie, where a GPU has none, where there is to be a choice, and
+        for callbacks, which are handed the whole.
+        """
+        head = self._head
+        if head["callbacks"] or not all("packed" in image for image in head["images"]) or _compiles_ptx():
+            return b""
+        from aotcuda import manifest_parts  # noqa: PLC0415 (most fatbins are short)
+
+        try:
+            devices = drivers.get().devices
+        except aotcuda.errors.AotcudaError:  # which is said after what is wrong with the file, as ever
+            return b""
+        if any(device.capability in TEGRA or not self._has_own(device) for device in devices):
+            return b""
+        # With those for nothing else than such a GPU, sm_90a, of which the driver may take one.
+        archs = {"sm_{}{}{}".format(*device.capability, suffix) for device in devices for suffix in ("", "a", "f")}
+        file = head["files"]["kernels"]
+        path = os.path.join(self.folder, file["path"])
+        return manifest_parts.images(path, file["bytes"], [each for each in head["images"] if each["arch"] in archs])
 
     def _for_tegra(self, data: bytes) -> bytes:
         """What the driver is handed of the fatbin `data`: where one of the GPUs is Tegra's, what is taken alone.
@@ -377,13 +402,13 @@ class LoadedLibrary:
         try:
             with self._library:
                 found = self._kernels[overload, device] = self._look_up(overload, gpu)
-        except errors.UnloadedError:
+        except aotcuda.errors.UnloadedError:
             raise
-        except errors.CudaError as error:
+        except aotcuda.errors.CudaError as error:
             message = (
                 f"{symbol} of {self._where} could not be loaded from {self.choices[device].arch} on {gpu}: {error}"
             )
-            raise errors.CudaError(message, name=error.name, code=error.code) from None
+            raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
         return found
 
     def _look_up(self, overload: PackedOverload, gpu: Device) -> DeviceKernel:
@@ -430,6 +455,11 @@ class LoadedLibrary:
             return
         code = self.driver.call["cuLibraryUnload"](self._library.handle)
         self.driver.check(code, f"{self._where} could not be unloaded")
+
+
+def _compiles_ptx() -> bool:
+    """Whether the driver was told to take no machine code."""
+    return any(os.environ.get(name) for name in ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"))
 
 
 def _is_synchronous() -> bool:

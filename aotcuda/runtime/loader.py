@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda import manifest as manifests
 
 TYPE_CHECKING = False
@@ -172,7 +172,7 @@ class Loaded:
             record = self.outline.kernel(name)
             if record is None:
                 message = f"{where} cannot be launched: the module has no such kernel any more"
-                raise errors.LaunchError(message)
+                raise aotcuda.errors.LaunchError(message)
             from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
 
             with self._making:
@@ -279,7 +279,7 @@ class Loaded:
 
     def is_idle(self) -> bool:
         """Whether no launch is under way; it stays so once they are retired."""
-        if any(self.live.flights) or not all(table.is_idle() for table in self._tables.copy().values()):
+        if self.live.is_in_flight() or not all(table.is_idle() for table in self._tables.copy().values()):
             return False
         return self._beside is None or self._beside.is_idle()
 
@@ -395,7 +395,7 @@ class Loader:
         """`LoadedLibrary.enter`; if a setup callback raises, all is unloaded, and the next launch starts anew."""
         try:
             return loaded.library.enter(addresses)
-        except errors.CallbackError:
+        except aotcuda.errors.CallbackError:
             with self._lock:
                 if self.current is loaded:
                     self._retire()
@@ -432,7 +432,7 @@ class Loader:
             return
         try:
             loaded = self._load(early=True)
-        except (errors.RuntimeUnavailableError, errors.CudaError, errors.ForkError):
+        except (aotcuda.errors.RuntimeUnavailableError, aotcuda.errors.CudaError, aotcuda.errors.ForkError):
             return  # the first launch will say so
         if loaded.library.callbacks is not None:
             self.enter(loaded, ())
@@ -482,7 +482,7 @@ class Loader:
             if self.current is None:
                 try:
                     library = self.source.load(self.fallback)
-                except (errors.DriverTooOldError, errors.NoImageError) as error:
+                except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as error:
                     if early:  # an import never compiles
                         raise
                     compiled = self.fallback().compiled((None, None), drivers.get().devices[0], error)

@@ -33,7 +33,7 @@ def best_block(kernel: Asked, shared: int) -> int:
         kernel.allow_shared()
     grid, result = ctypes.c_int(), ctypes.c_int()
     kernel.ask(
-        f"the driver could not tell a block size for {kernel.device}",
+        "the driver could not tell a block size for {gpu}",
         "cuOccupancyMaxPotentialBlockSize",
         *(ctypes.byref(grid), ctypes.byref(result), kernel.kernel, None, shared, most),
     )
@@ -44,7 +44,7 @@ def active_blocks(kernel: Asked, threads: int, shared: int) -> int:
     """How many blocks of so many threads a multiprocessor holds at once."""
     result = ctypes.c_int()
     kernel.ask(
-        f"the driver did not tell the occupancy of a kernel on {kernel.device}",
+        "the driver did not tell the occupancy of a kernel on {gpu}",
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",
         *(ctypes.byref(result), kernel.kernel, threads, shared),
     )
@@ -55,7 +55,7 @@ def largest_cluster(kernel: Asked, config: ctypes.Structure) -> int:
     """The most blocks that a cluster may have in launches of a `CUlaunchConfig`."""
     result = ctypes.c_int()
     kernel.ask(
-        f"the driver did not tell the largest cluster of a kernel on {kernel.device}",
+        "the driver did not tell the largest cluster of a kernel on {gpu}",
         "cuOccupancyMaxPotentialClusterSize",
         *(ctypes.byref(result), kernel.kernel, ctypes.byref(config)),
     )

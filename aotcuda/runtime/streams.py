@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime import ctypes
 from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
@@ -62,19 +62,19 @@ def handle(stream: object) -> int | None:
         return stream
     try:
         found = _told(stream)
-    except (errors.ArgumentError, MemoryError):
+    except (aotcuda.errors.ArgumentError, MemoryError):
         raise
     except Exception as error:
-        said = errors.text_of(error).partition("\n")[0]
+        said = aotcuda.errors.text_of(error).partition("\n")[0]
         message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be told: {said}"
-        raise errors.ArgumentError(message) from error
+        raise aotcuda.errors.ArgumentError(message) from error
     if found is not None:
         return found
     message = (
         f"{stream!r} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or cuda.core "
         "(anything with __cuda_stream__)"
     )
-    raise errors.ArgumentError(message)
+    raise aotcuda.errors.ArgumentError(message)
 
 
 def attribute_of(stream: object, handle: int) -> str | None:
@@ -90,11 +90,11 @@ def _told(stream: Any) -> int | None:
         version, value = protocol() if callable(protocol) else protocol
         if version != 0:
             message = f"{stream!r} speaks version {version} of the __cuda_stream__ protocol; aotcuda knows version 0"
-            raise errors.ArgumentError(message)
+            raise aotcuda.errors.ArgumentError(message)
         value = int(value)
         if value == 0 and type(stream).__module__.startswith("cuda.core"):  # its default streams are 1 and 2
             message = f"{stream!r} was closed; pass a stream that is open"
-            raise errors.ArgumentError(message)
+            raise aotcuda.errors.ArgumentError(message)
         return value
     for attribute in ("ptr", "cuda_stream", "handle"):  # CuPy, PyTorch, Numba
         value = getattr(stream, attribute, None)
@@ -144,13 +144,13 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
     for stream in (before, after):
         if is_dead(driver, stream):
             message = f"{what}: {dead(stream)}"
-            raise errors.ArgumentError(message)
+            raise aotcuda.errors.ArgumentError(message)
     if is_captured(driver, after) and not is_captured(driver, before):
         message = (
             f"{what}, which is not part of the graph that stream {after:#x} is captured into, so a launch there cannot "
             "wait for it; use arrays of that stream, or make it wait before the capture begins"
         )
-        raise errors.ArgumentError(message)
+        raise aotcuda.errors.ArgumentError(message)
     event = ctypes.c_void_p()
     driver.check(driver.call["cuEventCreate"](ctypes.byref(event), _NO_TIMING), "no event could be made")
     try:
@@ -189,7 +189,7 @@ def launches_wait() -> bool:
     value = os.environ.get(_VARIABLE, "0") or "0"
     if value not in ("0", "1"):
         message = f"{_VARIABLE} is {value!r}; write '0' or '1'"
-        raise errors.ConfigError(message)
+        raise aotcuda.errors.ConfigError(message)
     return value == "1"
 
 

@@ -214,7 +214,7 @@ def _read_index(data: bytes) -> str:
 @functools.cache
 def indexed() -> tuple[bytes, manifests.Index]:
     """A manifest that has an index, as its file, and the index."""
-    kernels = [records.kernel(f"k{number}", _SIGNATURE) for number in range(40)]
+    kernels = [records.kernel(f"k{number}", *[_SIGNATURE] * 8) for number in range(5)]
     found = cast("manifests.Manifest", {**whole(), "kernels": kernels})
     text = manifests.dump(found)
     return text, json.loads(manifest_index.make(found, text) or b"")

@@ -165,11 +165,13 @@ def write(
     load: str = "import",
     editable: bool = False,
     data: bytes | None = None,
+    apart: bool = False,
     **changes: object,
 ) -> Path:
     """Write a packaged module under `root`, which belongs on `sys.path`; gives the folder of its data.
 
-    `data` replaces the fatbin's bytes, and `changes` keys of the manifest. A target such as `compute_75@12.0` is an
+    `data` replaces the fatbin's bytes, and `changes` keys of the manifest. Where images are to be read `apart`, the
+    manifest says where they lie, as that of a long fatbin does. A target such as `compute_75@12.0` is an
     image that is written for that CUDA, and not for the toolchain's.
     """
     *packages, module = name.split(".")
@@ -181,6 +183,10 @@ def write(
     for (described, _), target in zip(images, targets, strict=True):
         described.update({"cuda": target.partition("@")[2]} if "@" in target else {})
     binary = fatbin([entry for _, entry in images]) if data is None else data
+    at = 16
+    for described, entry in images if apart else []:
+        described["packed"] = {"start": at, "end": at + len(entry), "sha256": manifests.digest(entry)}
+        at += len(entry)
     record = whole(
         module=name,
         toolchain={"cuda": "13.0", "numba-cuda": "0.30.4"},

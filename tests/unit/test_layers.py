@@ -31,15 +31,27 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules among `known` that a file imports, anywhere in it."""
+    """The modules among `known` that a file imports, anywhere in it.
+
+    Where it imports a package, they are what it then names of it: of `aotcuda.errors` that is the module.
+    """
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            for alias in node.names:
+                used = {f"{alias.name}.{name}" for name in attributes(tree, alias.name)} if not alias.asname else set()
+                found |= used if used and used <= known.keys() else {alias.name}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             found |= {name if name in known else node.module for name in names}
     return found & known.keys()
+
+
+def attributes(tree: ast.Module, package: str) -> set[str]:
+    """What a file names of a package that it imports."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == package}
 
 
 def layers(kind: str) -> list[list[str]]:
@@ -94,6 +106,20 @@ def graph() -> dict[str, set[str]]:
 
 def test_no_modules_import_each_other_in_a_circle(graph: dict[str, set[str]]) -> None:
     assert circles(graph) == []
+
+
+def test_of_a_package_a_module_imports_what_it_names(tmp_path: Path) -> None:
+    known = modules()
+    file = tmp_path / "module.py"
+    for text, expected in {
+        "import aotcuda\nraise aotcuda.errors.LinkError": {"aotcuda.errors"},
+        "import aotcuda\nraise aotcuda.errors.LinkError(aotcuda.load)": {"aotcuda"},
+        "import aotcuda": {"aotcuda"},
+        "import aotcuda.runtime.loader": {"aotcuda.runtime.loader"},
+        "import aotcuda.manifest as manifests\nmanifests.read": {"aotcuda.manifest"},
+    }.items():
+        file.write_text(text, encoding="utf-8")
+        assert imports(file, known) == expected
 
 
 def climbing(graph: dict[str, set[str]], drawn: list[list[str]]) -> list[str]:

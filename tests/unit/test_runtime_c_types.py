@@ -122,3 +122,19 @@ def test_an_address_of_ctypes_is_taken_where_it_was_imported_later(packaged):
         64,
         4096,
     ]
+
+
+@pytest.mark.skipif(FALLS_BACK, reason="its C half has other names")
+def test_types_that_are_made_when_they_are_asked_for_are_made_once(packaged):
+    code = """
+from aotcuda.runtime import c_types
+for name in c_types._RARE:
+    assert name not in vars(c_types)
+    assert getattr(c_types, name) is getattr(c_types, name) is vars(c_types)[name]
+    assert c_types.__getattr__(name) is vars(c_types)[name]  # who comes late, of two threads
+try:
+    c_types.c_short
+except AttributeError as error:
+    print(error)
+"""
+    assert packaged.run(code) == "module 'aotcuda.runtime.c_types' has no attribute 'c_short'\n"

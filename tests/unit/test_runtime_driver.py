@@ -105,3 +105,52 @@ def test_what_is_told_to_install_in_place_is_for_the_driver_there_is(cuda, monke
         monkeypatch.setenv("FAKE_CUDA_VERSION", version)
     assert deferred.requirement("numba") == f"aotcuda[{extra}]"
     assert driver._driver is None, "asking does not start it"
+
+
+def test_a_launch_does_not_ask_how_a_gpu_is_called_and_messages_do(cuda):
+    cuda.set(fail="cuDeviceGetName=999")
+    module = cuda.package(kernel("k", "void(int32)"))
+    module.k[1, 1](1)
+    (gpu,) = driver.get().devices
+    assert gpu._name == ""
+    assert str(gpu) == "GPU 0 (unnamed, compute capability 9.0)"
+    cuda.set(fail="")
+    assert str(gpu) == "GPU 0 (Stand-in A, compute capability 9.0)"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_mark_says_that_it_is_retired_whenever_it_is_asked_for_its_cells(cuda, asked):
+    del cuda  # whose types they are of
+    mark = driver.live_mark()
+    if asked:
+        assert list(mark.retired) == [0]
+    driver.retire(mark)
+    assert (list(mark), list(mark.retired)) == ([], [1])
+
+
+def test_a_mark_has_the_same_cells_for_all(cuda):
+    del cuda
+    mark = driver.live_mark()
+    assert not mark.is_in_flight()
+    cells = mark.flights
+    cells[16] += 1
+    assert mark.is_in_flight()
+    assert mark.flights is cells
+    assert mark.retired is mark.retired
+
+
+def test_a_mark_that_is_retired_while_its_cell_is_made_says_so(cuda, monkeypatch):
+    """`retire` finds no cell to set, and who makes it finds the mark empty."""
+    del cuda
+    mark, array = driver.live_mark(), driver.ctypes.c_uint * 1
+
+    class Kind:
+        def __mul__(self, count):
+            return self
+
+        def __call__(self):
+            mark.retire()
+            return array()
+
+    monkeypatch.setattr(driver.ctypes, "c_uint", Kind())
+    assert list(mark.retired) == [1]

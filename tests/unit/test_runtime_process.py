@@ -55,7 +55,6 @@ def imported(cuda, code, **environment):
 
 FIRST_LAUNCH = {
     "aotcuda",
-    "aotcuda.lazy_errors",
     "aotcuda.manifest",
     "aotcuda.runtime",
     "aotcuda.runtime.arguments",
@@ -174,7 +173,6 @@ def test_a_kernel_that_is_looked_up_brings_what_kernels_need_and_nothing_else(pa
     }
     assert own == {
         "aotcuda",
-        "aotcuda.lazy_errors",
         "aotcuda.manifest",
         "aotcuda.runtime",
         "aotcuda.runtime.kernel",

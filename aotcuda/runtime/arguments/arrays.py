@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -245,21 +245,21 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
     except AttributeError:  # some libraries raise it for arrays of theirs that are on the host
         return None
     if not isinstance(interface, dict):
-        message = f"has a __cuda_array_interface__ that is {errors.describe(interface)}, and no dict"
-        raise errors.UnreadableError(message)
+        message = f"has a __cuda_array_interface__ that is {aotcuda.errors.describe(interface)}, and no dict"
+        raise aotcuda.errors.UnreadableError(message)
     data, ready = interface.get("data"), interface.get("stream")
     if not isinstance(data, tuple | list) or len(data) != 2:
-        found = errors.describe(data)
+        found = aotcuda.errors.describe(data)
         message = f"has a __cuda_array_interface__ whose data is {found}, and no pair of address and read-only"
-        raise errors.UnreadableError(message)
+        raise aotcuda.errors.UnreadableError(message)
     if interface.get("mask") is not None:
         message = "has a mask, which no kernel sees; pass the array without it"
-        raise errors.UnreadableError(message)
+        raise aotcuda.errors.UnreadableError(message)
     if ready is not None:
         handle: int = ready if type(ready) is int else _views().number(ready, "stream")
         if not 0 <= handle < 1 << 64:
-            message = f"is on stream {errors.shown(handle)}, which is no handle"
-            raise errors.UnreadableError(message)
+            message = f"is on stream {aotcuda.errors.shown(handle)}, which is no handle"
+            raise aotcuda.errors.UnreadableError(message)
         _wait(handle, pending, stream, mutual=True)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
@@ -366,8 +366,8 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     """The type string of an interface; of a structured type with its fields, as `aotcuda.dtypes` writes them."""
     typestr: object = interface.get("typestr")
     if not isinstance(typestr, str):
-        message = f"has a __cuda_array_interface__ whose typestr is {errors.describe(typestr)}, and no str"
-        raise errors.UnreadableError(message)
+        message = f"has a __cuda_array_interface__ whose typestr is {aotcuda.errors.describe(typestr)}, and no str"
+        raise aotcuda.errors.UnreadableError(message)
     if typestr[1:2] != "V":
         return typestr
     from aotcuda.dtypes import structured  # noqa: PLC0415 (few arrays are structured)

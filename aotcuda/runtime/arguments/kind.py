@@ -6,7 +6,7 @@ subclasses: what a kind has no way of its own for is here.
 
 from __future__ import annotations
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Kind(Protocol):
         Raises:
             GeneralOnlyError: They go the general way.
         """
-        raise errors.GeneralOnlyError
+        raise aotcuda.errors.GeneralOnlyError
 
     def record(self, parameter: Parameter) -> tuple[object, ...] | None:
         """The parameter for the extension: kind, format, offset, layout, ndim, itemsize, writable, words, dtype.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import _struct as struct
 import sys
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.dtypes import structured
 from aotcuda.runtime.arguments import arrays, names, parameters, problems, scalars, values, views
 from aotcuda.runtime.arguments.kind import Kind
@@ -164,7 +164,7 @@ class Buffer(Address):
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         found = arrays.identity(arg)
         if found is None:
-            raise errors.GeneralOnlyError
+            raise aotcuda.errors.GeneralOnlyError
         # For arrays of as many dimensions as this one; others are another group's.
         words = {"kind": "array", "ndim": found[1], "layout": "C", "words": ["data"]}
         writer.array(name, {**parameter, **words}, arg)  # type: ignore[typeddict-item]
@@ -222,7 +222,7 @@ class Struct(Kind):
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: Any) -> None:
         if scalars.numpy_dtype(arg) is None:
-            raise errors.GeneralOnlyError
+            raise aotcuda.errors.GeneralOnlyError
         if structured(arg.dtype.str, arg.dtype.descr) != parameter["dtype"]:
             writer.check("False")  # it is another overload's
         held = writer.keep("D", arg.dtype)
@@ -352,9 +352,10 @@ class Number(Scalar):
         if _is_bounded(parameter):
             divisor, least, most = _bounds(parameter)
             if read % divisor:
-                return f"is {errors.shown(arg)}, which {divisor} does not divide as {parameter['type']} promises"
+                number = aotcuda.errors.shown(arg)
+                return f"is {number}, which {divisor} does not divide as {parameter['type']} promises"
             if "least" in parameter and not least <= read <= most:
-                return f"is {errors.shown(arg)}, and this variant is for {least} to {most}"
+                return f"is {aotcuda.errors.shown(arg)}, and this variant is for {least} to {most}"
         return super().problem(parameter, arg, read)
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
@@ -393,7 +394,7 @@ class Constant(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         if read is None or read == parameter["value"]:
             return None
-        return f"is {errors.shown(arg)} where {self.wanted(parameter)}"
+        return f"is {aotcuda.errors.shown(arg)} where {self.wanted(parameter)}"
 
     def given(self, parameter: Parameter, block: bytes) -> str:
         return parameter["type"]

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import _struct as struct
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime import arguments, ctypes
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 
@@ -101,7 +101,7 @@ class PackedOverload:
                 self.parameters[at]["dtype"]  # an array's
         except (LookupError, TypeError, ValueError, struct.error) as error:  # type: ignore[attr-defined]
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
-            raise errors.ManifestError(message) from None
+            raise aotcuda.errors.ManifestError(message) from None
         self.forms = [parameters.form(parameter) for parameter in self.parameters]
         self.pack_into = block.pack_into if order is None else _reordered(block, order)
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
@@ -330,9 +330,9 @@ class OverloadTable:
         try:
             for read, arg in zip(ranked.readers, args):  # noqa: B905 (as many; strict costs time)
                 reads.append(read(arg, pending, stream))
-        except errors.UnreadableError as error:
+        except aotcuda.errors.UnreadableError as error:
             raise self.unreadable(args, error, len(reads)) from error.__cause__
-        except (errors.AotcudaError, MemoryError):
+        except (aotcuda.errors.AotcudaError, MemoryError):
             raise
         except Exception as error:
             raise self.unreadable(args, error, len(reads)) from error
@@ -395,7 +395,7 @@ class OverloadTable:
                 ranks = [parameters.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
                 if None not in ranks:
                     found.append((overload not in self.overloads, sum(part or 0 for part in ranks), index, overload))
-        except (errors.AotcudaError, MemoryError):
+        except (aotcuda.errors.AotcudaError, MemoryError):
             raise
         except Exception as error:
             raise self.unreadable(args, error, len(readers) if len(readers) < len(args) else None) from error

@@ -14,7 +14,7 @@ from __future__ import annotations
 import _struct as struct
 from _operator import itemgetter
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime.arguments import arrays, scalars
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ class Scalar:
 
     def write(self, writer: Writer, name: str, parameter: Parameter, arg: object) -> None:
         if scalars.is_foreign(arg):
-            raise errors.GeneralOnlyError
+            raise aotcuda.errors.GeneralOnlyError
         number, wanted = writer.number(name, arg), scalars.family(parameter)
         if wanted == "complex":
             parts = writer.compute("c", f"complex({number})")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import _struct as struct
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime.arguments import names, views
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) ->
     """What `Kind.problem` says of a number."""
     if packs(kind, parameter, read):
         return None
-    return f"is {errors.shown(arg)}, which is out of range for {parameter['type']}"
+    return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"
 
 
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,43 +46,44 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
             return view(typestr, address, _extents(shape), strides, readonly=readonly)
         size *= extent or 1
     if size >= _BEYOND or len(shape) > _MOST_DIMENSIONS:
-        message = f"has shape {errors.shown(shape)}, which no memory can hold"
-        raise errors.UnreadableError(message)
+        message = f"has shape {aotcuda.errors.shown(shape)}, which no memory can hold"
+        raise aotcuda.errors.UnreadableError(message)
     if strides is not None:
         strides = _normal(shape, _numbers(strides, "strides"), itemsize)
     if type(address) is not int:
         address = number(address, "address")
     if not 0 <= address < 1 << 64:
-        message = f"lies at {errors.shown(address)}, which is no address"
-        raise errors.UnreadableError(message)
+        message = f"lies at {aotcuda.errors.shown(address)}, which is no address"
+        raise aotcuda.errors.UnreadableError(message)
     return typestr, address, shape, strides, readonly
 
 
 def _normal(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """Strides that belong to a shape; None for those of a C-contiguous array."""
     if len(strides) != len(shape):
-        message = f"has shape {errors.shown(shape)} and strides {errors.shown(strides)}, which are not as many"
-        raise errors.UnreadableError(message)
+        shown = aotcuda.errors.shown
+        message = f"has shape {shown(shape)} and strides {shown(strides)}, which are not as many"
+        raise aotcuda.errors.UnreadableError(message)
     if is_contiguous(shape, strides, itemsize, "C"):
         return None
     if max(strides) >= _BEYOND or min(strides) < -_BEYOND:
-        message = f"has strides {errors.shown(strides)}, which no memory can hold"
-        raise errors.UnreadableError(message)
+        message = f"has strides {aotcuda.errors.shown(strides)}, which no memory can hold"
+        raise aotcuda.errors.UnreadableError(message)
     return strides
 
 
 def _extents(shape: object) -> tuple[int, ...]:
     found = _numbers(shape, "shape")
     if any(extent < 0 for extent in found):
-        message = f"has shape {errors.shown(found)}, and no extent can be negative"
-        raise errors.UnreadableError(message)
+        message = f"has shape {aotcuda.errors.shown(found)}, and no extent can be negative"
+        raise aotcuda.errors.UnreadableError(message)
     return found
 
 
 def _numbers(items: object, what: str) -> tuple[int, ...]:
     if not isinstance(items, tuple | list):
-        message = f"has a {what} that is {errors.describe(items)}, and no tuple"
-        raise errors.UnreadableError(message)
+        message = f"has a {what} that is {aotcuda.errors.describe(items)}, and no tuple"
+        raise aotcuda.errors.UnreadableError(message)
     return tuple([item if type(item) is int else number(item, what) for item in items])
 
 
@@ -90,8 +91,8 @@ def number(item: object, what: str) -> int:
     """An int, or what stands for one; `what` an array has it in, for an error."""
     index = getattr(type(item), "__index__", None)
     if index is None:
-        message = f"has {errors.describe(item)} in its {what}, where an int belongs"
-        raise errors.UnreadableError(message)
+        message = f"has {aotcuda.errors.describe(item)} in its {what}, where an int belongs"
+        raise aotcuda.errors.UnreadableError(message)
     return int.__index__(index(item))
 
 

@@ -16,7 +16,7 @@ the slot is taken: who unloads empties `live` first, and then waits for the slot
 
 from __future__ import annotations
 
-from aotcuda import lazy_errors as errors
+import aotcuda
 from aotcuda.runtime import ctypes
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 
@@ -453,11 +453,11 @@ class Writer:
             known = self._forms[name] = arrays.identity(array)
             write = _FAMILIES.get(_family(array))
             if write is None or known is None or arrays.form(known) != (parameter["dtype"], parameter["ndim"]):
-                raise errors.GeneralOnlyError
+                raise aotcuda.errors.GeneralOnlyError
             found = self._arrays[name] = write(self, name, array, known[0], parameter)
             self._limit(found.extents, views.item_bytes(parameter["dtype"]))
         if arrays.form(self._forms[name]) != (parameter["dtype"], parameter["ndim"]):
-            raise errors.GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
+            raise aotcuda.errors.GeneralOnlyError  # the member of a tuple, which overloads are not grouped by
         self._layout(parameter, self._arrays[name])
 
     def elements(self, name: str, parameter: Parameter, array: object) -> None:
@@ -466,7 +466,7 @@ class Writer:
             known = self._forms[name] = arrays.identity(array)
             write, form = _FAMILIES.get(_family(array)), arrays.form(known)
             if write is None or known is None or form is None or form[0] != parameter["dtype"]:
-                raise errors.GeneralOnlyError
+                raise aotcuda.errors.GeneralOnlyError
             as_array: Parameter = {**parameter, "ndim": form[1], "layout": "A", "words": ["data"]}
             found = write(self, name, array, known[0], as_array)
             self._limit(found.extents, views.item_bytes(parameter["dtype"]))
@@ -500,7 +500,7 @@ class Writer:
             self.check(f"not {found.readonly}")
         if layout != "A":
             if layout not in found.contiguous:
-                raise errors.GeneralOnlyError
+                raise aotcuda.errors.GeneralOnlyError
             contiguous = found.contiguous[layout]
             if contiguous and self._single:
                 self.check(contiguous)
@@ -540,7 +540,7 @@ class Writer:
         for name, parameter in (first, second):
             found = self._arrays.get(name)
             if found is None or parameter.get("layout", "A") == "A":
-                raise errors.GeneralOnlyError
+                raise aotcuda.errors.GeneralOnlyError
             size = " * ".join([str(views.item_bytes(parameter["dtype"])), *found.extents])
             ends.append((found.start(self), size))
         (start, size), (other, others) = ends
@@ -678,7 +678,7 @@ class Writer:
     def interface(self, name: str, _array: Any, dtype: object, parameter: Parameter) -> _Array:
         """An array that offers `__cuda_array_interface__`."""
         if "V" in parameter["dtype"]:  # a type string does not tell the fields
-            raise errors.GeneralOnlyError
+            raise aotcuda.errors.GeneralOnlyError
         interface, address, readonly, shape, strides = (self._fresh(letter) for letter in "iprst")
         ready, typestr = self._fresh("w"), self._fresh("y")
         held = self.keep("D", dtype)
@@ -839,7 +839,7 @@ def _leader(args: tuple[object, ...]) -> str:
     try:
         found = arrays.leading(args)
     except Exception as error:
-        raise errors.GeneralOnlyError from error
+        raise aotcuda.errors.GeneralOnlyError from error
     return found[0] if found is not None else ""
 
 
@@ -847,7 +847,7 @@ def _family(array: object) -> str:
     try:
         return arrays.family(array) or ""
     except Exception as error:
-        raise errors.GeneralOnlyError from error
+        raise aotcuda.errors.GeneralOnlyError from error
 
 
 _SYNTAX = frozenset({"if", "not", "and", "or", "return"})
