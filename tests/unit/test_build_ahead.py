@@ -152,6 +152,25 @@ def test_one_that_cannot_be_started_is_left_to_the_job_and_leaves_nothing_open(
     assert descriptors() == before
 
 
+def test_its_descriptors_are_no_standard_streams_also_where_those_are_missing(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+from pathlib import Path
+from aotcuda.builder import ahead, capacity
+from aotcuda.builder.worker import process
+capacity.processes = lambda: 2
+os.closerange(0, 3)
+found = []
+start = process._Worker._started
+process._Worker._started = lambda worker, told: found.append(told) or start(worker, told)
+with ahead.worker({project(TABLE)!r}, Path({str(tmp_path)!r})):
+    (worker,) = process._ready
+    found += [worker.messages, worker._result]
+os._exit(0 if len(found) == 3 and min(found) > 2 and os.open("/", os.O_RDONLY) == 0 else 1)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_its_end_is_seen_also_by_a_python_that_was_built_for_older_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

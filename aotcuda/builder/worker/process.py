@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -154,14 +155,17 @@ class _Worker:
         self.token = secrets.token_hex(16)
         with ExitStack() as opened:
             try:
-                self._result = os.memfd_create("aotcuda-result")  # a file without a name: nobody has to remove it
+                # A file without a name: nobody has to remove it.
+                self._result = _behind_streams(os.memfd_create("aotcuda-result"))
                 opened.callback(os.close, self._result)
-                self.messages, writing = os.pipe()
-                opened.callback(os.close, self.messages)
-                try:
-                    self.process = self._started(writing)
-                finally:
-                    os.close(writing)
+                with ExitStack() as own:
+                    reading, writing = os.pipe()
+                    own.callback(os.close, writing)
+                    self.messages = _behind_streams(reading)
+                    opened.callback(os.close, self.messages)
+                    told = fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
+                    own.callback(os.close, told)
+                    self.process = self._started(told)
             except OSError as error:
                 message = f"the build cannot start a process ({error.strerror}); free some memory or processes"
                 raise BuildError(message) from error
@@ -217,6 +221,16 @@ class _Worker:
         finally:
             self.jobs.close()
             self._opened.close()
+
+
+def _behind_streams(descriptor: int) -> int:
+    """Its content, by a number that no standard stream has: whoever is started without these gets theirs."""
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
 
 
 _ready: list[_Worker] = []
