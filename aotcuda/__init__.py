@@ -84,9 +84,12 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "errors":  # most launches raise none, and that makes thirty classes
-        import aotcuda.errors as found  # noqa: PLC0415 (found when first asked for; see above)
+        import sys  # noqa: PLC0415 (as below)
 
-        return found
+        import aotcuda.errors  # noqa: F401, PLC0415 (found when first asked for; see above)
+
+        # By `as`, it would be asked for here again where another thread has just imported it, and not set it yet.
+        return sys.modules["aotcuda.errors"]
     if name not in __all__ and name != "__version__":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

@@ -31,6 +31,7 @@ _NARROWEST = 60
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, or the process's own; returns the exit code."""
+    _open_streams()
     try:
         arguments = _parser().parse_args(argv)
     except SystemExit as stop:  # argparse has printed the help, or what is wrong with the usage
@@ -53,6 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status or 0
+
+
+def _open_streams() -> None:
+    """Have all standard streams: files get the numbers of missing ones, and what is printed would go there."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, descriptor == number)
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
 
 
 def _shown(message: str, *, lines: bool) -> str:

@@ -140,10 +140,13 @@ class Bar(Progress):
         self._bar.stop()
 
 
-def make(stream: TextIO, environ: Mapping[str, str] = os.environ) -> Progress:
-    """What to show on `stream`: nothing if AOTCUDA_PROGRESS is 0, lines if it is `lines` or that is no terminal."""
+def make(stream: TextIO | None, environ: Mapping[str, str] = os.environ) -> Progress:
+    """What to show on `stream`: nothing if AOTCUDA_PROGRESS is 0, lines if it is `lines` or that is no terminal.
+
+    A process that was started without a stream has None for it.
+    """
     wanted = environ.get("AOTCUDA_PROGRESS", "")
-    if wanted == "0":
+    if wanted == "0" or stream is None:
         return Progress()
     if wanted == "lines" or not stream.isatty() or environ.get("TERM") == "dumb":
         return Lines(stream)
@@ -153,9 +156,9 @@ def make(stream: TextIO, environ: Mapping[str, str] = os.environ) -> Progress:
         return Line(stream)
 
 
-def line(stream: TextIO) -> Progress:
+def line(stream: TextIO | None) -> Progress:
     """What the JIT fallback shows, in programs of others: a line on a terminal, nothing anywhere else."""
-    return Line(stream) if stream.isatty() else Progress()
+    return Line(stream) if stream is not None and stream.isatty() else Progress()
 
 
 def _text(step: str, done: int, total: int) -> str:

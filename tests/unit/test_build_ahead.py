@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.builder import ahead, backend, capacity
 from aotcuda.builder.worker import lifetime, process
-from aotcuda.errors import ConfigError
+from aotcuda.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Any
 
-TABLE = {"modules": {"pkg.kernels": {}, "pkg.more": {}}}
+TABLE: dict[str, object] = {"modules": {"pkg.kernels": {}, "pkg.more": {}}}
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +40,11 @@ def waiting() -> process._Worker:
 
 def is_gone(worker: process._Worker) -> bool:
     return worker.process.poll() is not None and not lifetime.status(worker.process.pid)
+
+
+def descriptors() -> list[str]:
+    """Those that this process has open, and what they are."""
+    return [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
 
 
 def test_a_worker_is_there_as_long_as_the_block_and_no_longer(tmp_path: Path) -> None:
@@ -83,6 +90,97 @@ def test_for_a_job_of_another_kind_another_one_is_started(tmp_path: Path, other:
         assert is_gone(worker)
         taken.close()
         assert is_gone(taken)
+
+
+def test_no_other_thread_takes_or_ends_it(tmp_path: Path) -> None:
+    """The kernel ends a worker with the thread that started it, in the midst of another thread's job."""
+
+    def build() -> None:
+        with ahead.worker(project(TABLE), tmp_path):
+            (own,) = [worker for worker in process._ready if worker is not others]
+            taken.extend(process._taken(process._Kind(*kind)) for kind in (own.kind, own.kind))
+            assert taken[0] is own
+        for worker in taken:
+            worker.close()
+
+    taken: list[process._Worker] = []
+    with ahead.worker(project(TABLE), tmp_path):
+        others = waiting()
+        thread = threading.Thread(target=build)
+        thread.start()
+        thread.join()
+        assert len(taken) == 2
+        assert others not in taken
+        assert waiting() is others
+        assert others.process.poll() is None
+
+
+def test_a_copy_of_the_process_does_not_take_it(tmp_path: Path) -> None:
+    script = f"""
+import os
+from pathlib import Path
+from aotcuda.builder import ahead, capacity
+from aotcuda.builder.worker import process
+capacity.processes = lambda: 2
+with ahead.worker({project(TABLE)!r}, Path({str(tmp_path)!r})):
+    (worker,) = process._ready
+    if os.fork() == 0:
+        taken = process._taken(worker.kind._replace(owner=process._owner()))
+        taken.close()
+        os._exit(taken is worker)
+    print(os.wait()[1], process._taken(worker.kind) is worker, worker.process.poll())
+    worker.close()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True", "None"]
+
+
+@pytest.mark.parametrize("missing", ["memfd_create", "pipe", "Popen"])
+def test_one_that_cannot_be_started_is_left_to_the_job_and_leaves_nothing_open(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object, **_settings: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    before = descriptors()
+    monkeypatch.setattr(subprocess if missing == "Popen" else os, missing, refuse)
+    with ahead.worker(project(TABLE), tmp_path):
+        assert not process._ready
+    kind = process._Kind(str(tmp_path), (), {}, "", process._owner())
+    with pytest.raises(BuildError, match=r"cannot start a process \(Too many open files\)"):
+        process._taken(kind)
+    assert descriptors() == before
+
+
+def test_its_descriptors_are_no_standard_streams_also_where_those_are_missing(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+from pathlib import Path
+from aotcuda.builder import ahead, capacity
+from aotcuda.builder.worker import process
+capacity.processes = lambda: 2
+os.closerange(0, 3)
+found = []
+start = process._Worker._started
+process._Worker._started = lambda worker, told: found.append(told) or start(worker, told)
+with ahead.worker({project(TABLE)!r}, Path({str(tmp_path)!r})):
+    (worker,) = process._ready
+    found += [worker.messages, worker._result]
+os._exit(0 if len(found) == 3 and min(found) > 2 and os.open("/", os.O_RDONLY) == 0 else 1)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_its_end_is_seen_also_by_a_python_that_was_built_for_older_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    with ahead.worker(project(TABLE), tmp_path):
+        worker = process._taken(waiting().kind)
+        worker.jobs.close()
+        worker.wait()
+        assert worker.process.returncode == 0
+        worker.close()
 
 
 def test_a_build_that_is_refused_leaves_none(tmp_path: Path) -> None:

@@ -184,6 +184,26 @@ def test_the_package_runs_as_a_module_and_hands_on_the_exit_code(wheel: Path) ->
     assert (wrong.returncode, wrong.stdout) == (1, "")
 
 
+@pytest.mark.parametrize("missing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_standard_streams_does_as_much(missing: str, wheel: Path) -> None:
+    def status(*arguments: str) -> tuple[int, bytes]:
+        command = ["sh", "-c", f'exec "$0" "$@" {missing}', sys.executable, *arguments]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        return done.returncode, done.stdout
+
+    assert status("-m", "aotcuda", "inspect", str(wheel))[0] == 0
+    assert status("-m", "aotcuda", "inspect", "nothing.at.all") == (1, b"")  # an error is not printed elsewhere
+    # Nor do files get the streams' numbers, also in the processes that a build starts.
+    script = """
+import os, sys
+from aotcuda.cli import main
+main(["inspect", "--help"])
+with open(sys.executable, "rb") as file:
+    sys.exit(file.fileno() < 3 or not all(map(os.get_inheritable, range(3))))
+"""
+    assert status("-c", script)[0] == 0
+
+
 def test_a_reader_that_stops_reading_gets_no_traceback(wheel: Path) -> None:
     command = [sys.executable, "-m", "aotcuda", "inspect", "--json", str(wheel)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

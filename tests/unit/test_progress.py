@@ -67,10 +67,12 @@ def test_a_bar_shows_signatures_as_they_are(monkeypatch: pytest.MonkeyPatch) -> 
         (Terminal(), {"AOTCUDA_PROGRESS": "0"}, progress.Progress),
         (io.StringIO(), {}, progress.Lines),
         (io.StringIO(), {"AOTCUDA_PROGRESS": "0"}, progress.Progress),
+        (None, {}, progress.Progress),
+        (None, {"AOTCUDA_PROGRESS": "lines"}, progress.Progress),
     ],
 )
 def test_what_is_shown_is_what_the_stream_can_show(
-    stream: io.StringIO, environ: dict[str, str], expected: type[progress.Progress]
+    stream: io.StringIO | None, environ: dict[str, str], expected: type[progress.Progress]
 ) -> None:
     assert type(progress.make(stream, environ)) is expected
 
@@ -80,6 +82,7 @@ def test_without_rich_a_terminal_has_a_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert type(progress.make(Terminal(), {})) is progress.Line
     assert type(progress.line(Terminal())) is progress.Line
     assert type(progress.line(io.StringIO())) is progress.Progress
+    assert type(progress.line(None)) is progress.Progress
 
 
 SUMMARY = progress.Summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -10,7 +11,8 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import closing, contextmanager, suppress
+import threading
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -55,7 +57,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
     """
     extra = frontends.requirement(job.frontend, jit=job.product == "jit")
     environ = {**environment(os.environ, job.frontend, toolkit=job.toolkit), **variables}
-    with closing(_taken(_Kind(job.root, _paths(), environ, extra))) as worker:
+    with closing(_taken(_Kind(job.root, _paths(), environ, extra, _owner()))) as worker:
         with suppress(BrokenPipeError), worker.jobs as stream:  # a dead one is told below
             pickle.dump(job, stream)
         end = _follow(worker.messages, worker.token, watcher or progress.line(sys.stderr))
@@ -95,14 +97,20 @@ def ahead(root: str, front_end: str, toolkit: Toolkit | None) -> Iterator[None]:
         front_end: The name of one of aotcuda's own front ends.
         toolkit: What the job will be built with.
     """
-    kind = _Kind(root, _paths(), environment(os.environ, front_end, toolkit=toolkit), frontends.requirement(front_end))
+    environ = environment(os.environ, front_end, toolkit=toolkit)
+    kind = _Kind(root, _paths(), environ, frontends.requirement(front_end), _owner())
     try:
         with suppress(BuildError):
             _ready.append(_Worker(kind))
         yield
     finally:
-        while _ready:
-            _ready.pop().close()
+        for worker in _waiting():
+            worker.close()
+
+
+def _owner() -> tuple[int, int]:
+    """This process and this thread."""
+    return os.getpid(), threading.get_ident()
 
 
 def _paths() -> tuple[str, ...]:
@@ -118,12 +126,14 @@ class _Kind(NamedTuple):
         paths: Where it finds modules.
         environ: Its environment.
         extra: What pip installs for it, for what is said where that is missing.
+        owner: The process that it is a child of, and the thread, with which it ends: no other may take it.
     """
 
     root: str
     paths: tuple[str, ...]
     environ: dict[str, str]
     extra: str
+    owner: tuple[int, int]
 
 
 class _Worker:
@@ -143,30 +153,40 @@ class _Worker:
     def __init__(self, kind: _Kind) -> None:
         self.kind = kind
         self.token = secrets.token_hex(16)
-        self._result = os.memfd_create("aotcuda-result")  # a file without a name: nobody has to remove it
-        self.messages, writing = os.pipe()
-        arguments = [str(os.getpid()), str(writing), str(self._result), self.token]
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, json.dumps(kind.paths), *arguments, kind.extra],
-                stdin=subprocess.PIPE,
-                pass_fds=[writing, self._result],
-                cwd=kind.root,
-                env=kind.environ,
-                start_new_session=True,  # Ctrl-C on a terminal is this process's to answer
-            )
-        except OSError as error:
-            self._let_go()
-            message = f"the build cannot start a process ({error.strerror}); free some memory or processes"
-            raise BuildError(message) from error
-        finally:
-            os.close(writing)
+        with ExitStack() as opened:
+            try:
+                # A file without a name: nobody has to remove it.
+                self._result = _behind_streams(os.memfd_create("aotcuda-result"))
+                opened.callback(os.close, self._result)
+                with ExitStack() as own:
+                    reading, writing = os.pipe()
+                    own.callback(os.close, writing)
+                    self.messages = _behind_streams(reading)
+                    opened.callback(os.close, self.messages)
+                    told = fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
+                    own.callback(os.close, told)
+                    self.process = self._started(told)
+            except OSError as error:
+                message = f"the build cannot start a process ({error.strerror}); free some memory or processes"
+                raise BuildError(message) from error
+            self._opened = opened.pop_all()
         self.jobs = cast("IO[bytes]", self.process.stdin)
+
+    def _started(self, writing: int) -> subprocess.Popen[bytes]:
+        arguments = [str(os.getpid()), str(writing), str(self._result), self.token]
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _START, json.dumps(self.kind.paths), *arguments, self.kind.extra],
+            stdin=subprocess.PIPE,
+            pass_fds=[writing, self._result],
+            cwd=self.kind.root,
+            env=self.kind.environ,
+            start_new_session=True,  # Ctrl-C on a terminal is this process's to answer
+        )
 
     def result(self) -> bytes:
         """What it has written."""
-        os.lseek(self._result, 0, os.SEEK_SET)  # the place in it is shared with the worker
-        with os.fdopen(os.dup(self._result), "rb") as file:
+        with open(self._result, "rb", closefd=False) as file:
+            file.seek(0)  # the place in it is shared with the worker
             return file.read()
 
     def wait(self) -> None:
@@ -174,7 +194,8 @@ class _Worker:
         with suppress(subprocess.TimeoutExpired):
             try:
                 descriptor = os.pidfd_open(self.process.pid)
-            except OSError:  # a kernel or a container without it: asked again and again, at longer and longer intervals
+            # A kernel, a container or a Python without it: asked again and again, at longer and longer intervals.
+            except (OSError, AttributeError):
                 self.process.wait(_PATIENCE)
                 return
             poll = select.poll()
@@ -199,21 +220,34 @@ class _Worker:
             self.stop()
         finally:
             self.jobs.close()
-            self._let_go()
+            self._opened.close()
 
-    def _let_go(self) -> None:
-        os.close(self.messages)
-        os.close(self._result)
+
+def _behind_streams(descriptor: int) -> int:
+    """Its content, by a number that no standard stream has: whoever is started without these gets theirs."""
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
 
 
 _ready: list[_Worker] = []
-"""The worker that was started ahead, if there is one."""
+"""The workers that were started ahead and wait for a job: one, but where several threads build."""
+
+
+def _waiting() -> Iterator[_Worker]:
+    """Those that this thread has started; each is its caller's from now on, to take or to close."""
+    for worker in reversed(_ready.copy()):
+        if worker.kind.owner == _owner():
+            _ready.remove(worker)
+            yield worker
 
 
 def _taken(kind: _Kind) -> _Worker:
     """The worker that was started ahead if it is of such a kind, else another one."""
-    while _ready:
-        worker = _ready.pop()
+    for worker in _waiting():
         if worker.kind == kind:
             return worker
         worker.close()

@@ -1,0 +1,38 @@
+"""`aotcuda.errors` is found when it is first asked for, whoever asks, and at whatever moment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import aotcuda
+from aotcuda import errors
+
+
+def test_it_is_found_while_another_thread_has_imported_but_not_set_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The import system sets a package's attribute behind the import's end, where nobody waits any more."""
+    monkeypatch.delattr(aotcuda, "errors")
+    assert aotcuda.errors is errors
+    assert aotcuda.ImageError is errors.ImageError
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import aotcuda",
+        "import aotcuda.errors",
+        "from aotcuda import errors",
+        "from aotcuda.errors import LaunchError",
+        "from aotcuda import LaunchError",
+        "import aotcuda.manifest",
+        "import aotcuda.runtime.driver",
+        "from aotcuda.runtime import loader",
+        "from aotcuda.runtime.launch_config import dimensions",
+    ],
+)
+def test_it_is_found_whatever_was_imported_first(first: str) -> None:
+    script = f"{first}\nimport aotcuda\nprint(aotcuda.errors.LaunchError is aotcuda.LaunchError)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
