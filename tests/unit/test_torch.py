@@ -10,6 +10,7 @@ import sys
 import types
 import warnings
 
+import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
@@ -48,6 +49,7 @@ def kernels(cuda):
         manifests.kernel("strided", "void(float32[:,:])", "void(complex64[:])", "void(float32[:])"),
         _addresses(),
         manifests.kernel("pairs", "void((float32[::1], float32))"),
+        manifests.kernel("behind", "void((float32[::1], float32), float32[::1])"),
         manifests.kernel("reads", "void(float32[::1], float32[::1])", readonly=("a",)),
     )
     aotcuda.torch._libraries.clear()
@@ -519,6 +521,80 @@ def test_a_subclass_is_asked(guards, kernels, questions):
         asked = len(questions)
         kernels.scale[1, 64](2.0, tensor)
         assert len(questions) > asked
+
+
+class _Flushing:
+    """An array that changes others as it is asked for its interface, as one with work of its own to do first may."""
+
+    def __init__(self, change):
+        self.change = change
+
+    @property
+    def __cuda_array_interface__(self):
+        self.change()
+        return {"data": (4096, False), "typestr": "<f4", "shape": (4,), "version": 3}
+
+
+class _Reading(np.float32):
+    """A number that changes other arguments as it is read."""
+
+    change = staticmethod(lambda: None)
+
+    def __float__(self):
+        self.change()
+        return 2.0
+
+
+class _Measured(torch.Tensor):
+    """A tensor that changes others as it is asked for its layout."""
+
+    change = staticmethod(lambda: None)
+
+    def is_contiguous(self):
+        self.change()
+        return super().is_contiguous()
+
+
+@pytest.mark.parametrize("kind", ["array", "number", "tensor", "member"])
+def test_a_tensor_that_an_argument_before_it_changes_is_sent_as_it_is_then(guards, kernels, cuda, general, kind):
+    y, sizes = torch.ones(8), [8]
+    del guards
+
+    def change():
+        y.resize_(sizes[-1])
+
+    if kind == "number":
+        first, run, at = _Reading(1.0), kernels.scale[1, 64], 24
+        first.change = change
+    elif kind == "tensor":
+        first, run, at = torch.ones(4).as_subclass(_Measured), kernels.shapes[1, 64], 72
+        first.change = change
+    else:
+        first, run, at = _Flushing(change), kernels.shapes[1, 64], 72
+    if kind == "member":
+        first, run, at = (first, 1.0), kernels.behind[1, 64], 80
+    for _ in range(8):
+        run(first, y)
+    assert len(general) < 4
+    for size in (2, 5):
+        sizes.append(size)
+        run(first, y)
+        sent = cuda.parameters()
+        assert [int.from_bytes(sent[word : word + 8], "little") for word in (at, at + 16)] == [size, y.data_ptr()]
+
+
+def test_tensors_before_an_argument_that_may_change_them_have_a_guard(guards, kernels, general, questions):
+    del guards
+    first, last = torch.ones(4), _Flushing(lambda: None)
+    for _ in range(6):
+        kernels.shapes[1, 64](first, last)
+    assert len(general) < 4
+    asked = len(questions)
+    kernels.shapes[1, 64](first, last)
+    assert len(questions) == asked
+    for _ in range(6):
+        kernels.shapes[1, 64](last, first)
+    assert len(questions) > asked
 
 
 @pytest.mark.parametrize(("sizes", "most"), [(range(1, 1000), 2), ([3, 4] * 500, 20), ([3] * 300 + [4] * 300, 3)])

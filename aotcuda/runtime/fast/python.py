@@ -344,6 +344,7 @@ class Writer:
         self._small: dict[int, list[str]] = {}
         self._types: dict[str, str] = {}  # for each argument the condition that it is of another type
         self._typed = self._start = 0  # where that belongs; of what is asked of the arguments
+        self._early: set[str] = set()  # arguments that nobody else's code can have changed when all of these are asked
         self._tensors: dict[str, tuple[list[str], list[str]]] = {}  # what is asked of those that a guard is for
         self._facts: list[str] = []  # the variables with their answers
 
@@ -414,6 +415,8 @@ class Writer:
         """Write that the arguments are of these types, and which stream the launch is on; gives their variables."""
         names, differ = self._named("args", args)
         self._types, self._typed = dict(zip(names, differ, strict=True)), len(self.checks)
+        own = [at for at, arg in enumerate(args) if _runs_code(arg)]
+        self._early = set(names[: own[0]] if own else names)
         if not self._given:
             self._leader = _leader(args)
             self.checks += self._current_stream(self._leader)
@@ -609,7 +612,7 @@ class Writer:
         """
         from aotcuda.runtime.fast import torch_guards  # noqa: PLC0415 (only with PyTorch)
 
-        guards = torch_guards.usable() if name in self._types else None
+        guards = torch_guards.usable() if name in self._early else None
         if guards is None or type(tensor) not in guards.kinds:
             self.checks += [form, *sizes]
             return
@@ -625,6 +628,8 @@ class Writer:
 
         A guard that was made before they were asked, and holds afterwards, is for what they have answered. What follows
         from their answers alone is checked once, as these are asked. Of tensors of other sizes these alone are asked.
+        All come before the other arguments, so they are the tensors that stand in front of any whose code could change
+        them: such code runs where the general path runs it, before the tensors behind are asked.
         """
         differ = [self._types[name] for name in self._tensors]
         forms = [line for lines, _ in self._tensors.values() for line in lines]
@@ -832,6 +837,21 @@ def _words(text: str) -> set[str]:
     """The words of a text of Python's that are no numbers; no strings are in it."""
     words = "".join([letter if letter.isalnum() or letter == "_" else " " for letter in text]).split()
     return {word for word in words if not word.isdecimal()}
+
+
+def _runs_code(arg: Any) -> bool:
+    """Whether to read an argument may run code that is neither its library's nor Python's own."""
+    kind = type(arg)
+    if isinstance(arg, tuple):
+        return kind.__iter__ is not tuple.__iter__ or any(map(_runs_code, arg))
+    if isinstance(arg, scalars.PLAIN):  # read as what they hold
+        return False
+    found = _family(arg)
+    if found in ("torch", "cupy"):
+        return kind.__module__.partition(".")[0] != found
+    return found == "interface" or (
+        scalars.numpy_dtype(arg) is not None and kind.__module__.partition(".")[0] != "numpy"
+    )
 
 
 def _leader(args: tuple[object, ...]) -> str:
