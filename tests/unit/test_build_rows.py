@@ -80,7 +80,7 @@ def nothing_noted() -> Iterator[None]:
 def test_units_share_processes_in_rows_that_grow_shorter() -> None:
     processes, ended = compiled(20)
     lengths = [processes.count(process) for process in dict.fromkeys(processes)]
-    assert lengths == [5, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1]
+    assert lengths == [5, 4, 3, 2, 2, 1, 1, 1, 1]
     assert sum(task.steps for task in ended) == 20
     assert sorted(title for title, _ in observations.take().steps) == sorted(
         f"k{number} for sm_75, sm_90" for number in range(20)

@@ -119,16 +119,27 @@ def test_arrays_that_reach_beyond_all_addresses_overlap_as_numbers_do(fuzz, libr
     assert fuzz.tuples == 7
 
 
-LINE_OF_STEPS, ANY = ("array", "<f4", 1, "A", False, "numba"), ("elements", "<f4", 1, False)
+ODDLY_TOLD = {
+    "array": [("array", "<f4", 1, "A", False, "numba")],
+    "array without dimensions": [("array", "<f4", 0, "A", False, "numba")],
+    "array of two dimensions": [("array", "<f4", 2, "A", False, "numba")],
+    "array that is only read": [("array", "<f4", 1, "A", True, "numba")],
+    "array for several": [("array", "<f4", 1, "C", False, "numba"), ("array", "<f4", 1, "A", True, "numba")],
+    "elements": [("elements", "<f4", 1, False)],
+}
+"""The parameters of the overloads; what is asked of an array depends on them."""
 
 
-@pytest.mark.parametrize("parameter", [LINE_OF_STEPS, ANY], ids=["array", "elements"])
+@pytest.mark.parametrize("overloads", ODDLY_TOLD.values(), ids=ODDLY_TOLD)
 @pytest.mark.parametrize("library", libraries.LIBRARIES)
-def test_what_one_attribute_tells_is_the_same_to_all_paths(fuzz, parameter, library):
+def test_what_one_attribute_tells_is_the_same_to_all_paths(fuzz, overloads, library):
     """Of the first array that is launched, from which all may learn, and of a later one."""
-    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": [argument_fuzz.overload([parameter], 0)]}
-    good = Array(library, (State(strides=(16,)),))
-    odd = [Array(library, (State(strides=(16,), odd=(told,)),)) for told in argument_fuzz.every_odd(library)]
+    described = [argument_fuzz.overload([parameter], at) for at, parameter in enumerate(overloads)]
+    record = {"name": "k", "origin": "mypkg._kernels:k", "overloads": described}
+    ndim = overloads[0][2]
+    state = State(shape=(4,) * ndim, strides=(64, 16)[2 - ndim :])
+    good = Array(library, (state,))
+    odd = [Array(library, (state._replace(odd=(told,)),)) for told in argument_fuzz.every_odd(library)]
     for arrays in ([good] * 3 + odd, *([each, each, good] for each in odd)):
         fuzz.run(Case(record, [(array,) for array in arrays], 77))
     assert fuzz.tuples == 3 + 4 * len(odd)

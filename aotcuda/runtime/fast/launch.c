@@ -763,7 +763,7 @@ static int read_cupy(PyObject *array, Access *access, View *view, Reading *readi
         return 0;
     if (ndim == 1 && (reading->flags & HAS_OWN_LENGTH)) /* a third of the time that a shape takes */
         view->dimensions[0].extent = PyObject_Size(array);
-    else if (ndim && !read_attribute_numbers(array, s_shape, &view->dimensions->extent, view->ndim))
+    else if (!read_attribute_numbers(array, s_shape, &view->dimensions->extent, view->ndim))
         return 0;
     if (view->has_strides && !read_attribute_numbers(array, s_strides, &view->dimensions->stride, view->ndim))
         return 0;

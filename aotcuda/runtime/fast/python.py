@@ -568,11 +568,14 @@ class Writer:
             self.names["cupy_stream"] = arrays.cupy_stream()
             self._wait_for("cupy_stream().ptr", mutual=True)
         own = arrays.inherits(array, "ndarray", "__len__", "shape", "strides", "_c_contiguous", "_f_contiguous")
-        extents = self._extents(name, ndim, f"len({name})" if own else "")
+        self.names["tuple_of"] = _tuple_of
+        extents = self._extents(name, ndim, f"len({name})" if own else "", "shape" if own else "")
+        if ndim == 0:
+            self.checks.append(f"if tuple_of({name}.shape) or not {name}._c_contiguous: return -1")
         orders = {"C": f"{name}._c_contiguous"}
         if own:
             orders["F"] = f"{name}._f_contiguous"
-        strides = self._strides(f"{name}.strides", f"not {name}._c_contiguous", extents, itemsize)
+        strides = self._strides(f"tuple_of({name}.strides)", f"not {name}._c_contiguous", extents, itemsize)
         return _Array(f"{name}.data.ptr", extents, orders, strides)
 
     def torch(self, name: str, tensor: Any, dtype: object, parameter: Parameter) -> _Array:
@@ -586,7 +589,7 @@ class Writer:
             wrong.append(f"{name}.ndim != {ndim}")
         before, self.checks = self.checks, []
         # A tensor's len() is a Python function of 0.5 us; a shape is no plain tuple: unpacking it makes an iterator.
-        extents = self._extents(name, ndim, f"{name}.numel()" if own else "")
+        extents = self._extents(name, ndim, f"{name}.numel()" if own else "", "shape")
         flag = self.compute("c", f"{name}.is_contiguous()") if ndim else ""
         sizes, self.checks = self.checks, before
         self._ask_tensor(name, tensor, f"if {' or '.join(wrong)}: return -1", sizes, [*extents, flag] if flag else [])
@@ -685,18 +688,19 @@ class Writer:
         if "V" in parameter["dtype"]:  # a type string does not tell the fields
             raise aotcuda.errors.GeneralOnlyError
         interface, address, readonly, shape, strides = (self._fresh(letter) for letter in "iprst")
-        ready, typestr = self._fresh("w"), self._fresh("y")
+        ready, typestr, data = self._fresh("w"), self._fresh("y"), self._fresh("g")
         held = self.keep("D", dtype)
         self.checks += [
             f"{interface} = {name}.__cuda_array_interface__",
             f"if type({interface}) is not dict: return -1",
-            f"{address}, {readonly} = {interface}['data']",
+            f"{data} = {interface}['data']",
+            f"{address}, {readonly} = {data}",
             f"{typestr} = {interface}['typestr']",
             f"{shape} = {interface}['shape']",
             f"{strides} = {interface}.get('strides')",
             f"{ready} = {interface}.get('stream')",
             f"if {typestr} is not {held} and ({typestr} != {held} or type({typestr}) is not str): return -1",
-            f"if type({shape}) is not tuple: return -1",
+            f"if not (type({shape}) is type({data}) is tuple): return -1",
             f"if {ready} is not None and (type({ready}) is not int or ({ready} or 1) != same): return -1",
             f"if {interface}.get('mask') is not None: return -1",
         ]
@@ -714,7 +718,8 @@ class Writer:
         """An array that says its shape, and its strides in bytes: always if they are `told`, or else perhaps None."""
         ndim, itemsize = parameter["ndim"], views.item_bytes(parameter["dtype"])
         if ndim == 0:
-            self.checks.append(f"if len({shape}) or {strides}: return -1")
+            nothing = f"{strides} is not None and " * (not told) + f"(type({strides}) is not tuple or {strides})"
+            self.checks.append(f"if type({shape}) is not tuple or {shape} or {nothing}: return -1")
             return _Array(address, [], {"C": "", "F": ""}, lambda: ([], ""))
         if ndim == 1:
             return self._described_line(address, shape, strides, itemsize, told=told)
@@ -725,6 +730,7 @@ class Writer:
             f"{', '.join(extents)}, = {shape}",
             f"{', '.join(steps)}, = {strides} if {given} else ({'0, ' * ndim})",
             f"if not ({ints} is int) or {given} and type({strides}) is not tuple: return -1",
+            *([f"if type({shape}) is not tuple: return -1"] if told else []),
         ]
         self.names["is_contiguous"] = views.is_contiguous
         self.names["contiguous_strides"] = views.contiguous_strides
@@ -745,7 +751,7 @@ class Writer:
         if told:
             self.checks += [
                 f"{step}, = {strides}",
-                f"if type({step}) is not int: return -1",
+                f"if type({step}) is not int or not (type({strides}) is type({shape}) is tuple): return -1",
                 f"if {extent} < 2: {step} = {itemsize}",
             ]
         else:  # most have none
@@ -784,13 +790,16 @@ class Writer:
             elsewhere = f"ask_cuPointerGetAttribute(slot[4], {_ORDINAL}, {address}) or slot[3].value & {_INT} != device"
             self.places.append(f"if {address} and ({elsewhere}): raise LookupError")
 
-    def _extents(self, name: str, ndim: int, length: str) -> list[str]:
-        """Variables that hold the extents of an array of so many dimensions; `length` is for one dimension."""
+    def _extents(self, name: str, ndim: int, length: str, shape: str) -> list[str]:
+        """Variables that hold the extents of an array of so many dimensions.
+
+        `length` is for one dimension, `shape` an attribute that can be taken as it is; without it there has to be a tuple.
+        """
         if ndim == 1 and length:  # less than half the time that a shape takes
             return [self.compute("n", length)]
         extents = [self._fresh("n") for _ in range(ndim)]
         if extents:  # raises, and so declines, if they are others
-            self.checks.append(f"{', '.join(extents)}, = {name}.shape")
+            self.checks.append(f"{', '.join(extents)}, = {f'{name}.{shape}' if shape else f'tuple_of({name}.shape)'}")
         return extents
 
     def _strides(
@@ -826,6 +835,13 @@ class Writer:
     def _fresh(self, letter: str) -> str:
         self._count += 1
         return f"{letter}{self._count}"
+
+
+def _tuple_of(told: object) -> tuple[object, ...]:
+    """What an array tells where a tuple belongs; it declines by raising. A dict could be taken apart as well."""
+    if type(told) is not tuple:
+        raise TypeError
+    return told
 
 
 def _held_to_64_bits(steps: list[str]) -> str:
