@@ -793,7 +793,7 @@ class Writer:
     def _extents(self, name: str, ndim: int, length: str, shape: str) -> list[str]:
         """Variables that hold the extents of an array of so many dimensions.
 
-        `length` is for one dimension, `shape` an attribute that can be taken as it is; without it there has to be a tuple.
+        `length` is for one dimension, `shape` an attribute that is taken as it is; without, there has to be a tuple.
         """
         if ndim == 1 and length:  # less than half the time that a shape takes
             return [self.compute("n", length)]
