@@ -6,6 +6,7 @@ is named by the content of all that it was made from, and nothing has to be aske
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -226,7 +227,7 @@ class _Names(Sequence[str]):
     """The two names of a unit's code, each made when it is asked for."""
 
     def __init__(self, make: Callable[[int], str]) -> None:
-        self._make = make
+        self._make = functools.cache(make)
 
     def __len__(self) -> int:
         return 2
