@@ -426,7 +426,8 @@ def test_what_a_flow_does_itself_fails_like_what_it_does_between_rounds() -> Non
         raise AssertionError
 
     def fail() -> None:
-        raise LinkError("by itself")
+        message = "by itself"
+        raise LinkError(message)
 
     told: list[str] = []
     with pytest.raises(LinkError, match="by itself"):
