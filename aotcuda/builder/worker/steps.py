@@ -402,7 +402,7 @@ class Steps:
         images: PerTarget = {}
         if len(left) == 1:
             (only,) = left.values()
-            shares = _runs(only, self.job.jobs)
+            shares = _runs(only, self.job.jobs)[::-1]  # the longest of all is begun first
             tasks = [self._finishing_task(plan, share, groups, have) for share in shares]
             self.total += len(tasks)
             for found, finished in (yield pool.Round(_OBJECTS, tasks)):
