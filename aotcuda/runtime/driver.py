@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from _thread import RLock, allocate_lock, start_new_thread
+from _thread import RLock, allocate_lock, stack_size, start_new_thread
 
 import aotcuda
 from aotcuda.runtime import ctypes
@@ -253,10 +253,10 @@ class Driver:
     def _start(self, meanwhile: Callable[[], object] | None) -> None:
         """Start the driver and check its version."""
         start = self._function("cuInit", _int)
-        if meanwhile is not None and self.call["cuDeviceGetCount"](ctypes.byref(_int())) == NOT_INITIALIZED:
-            code = _beside(meanwhile, start)
-        else:
+        if meanwhile is None or self.call["cuDeviceGetCount"](ctypes.byref(_int())) != NOT_INITIALIZED:
             code = start(0)
+        else:
+            code = _beside(meanwhile, start)
         if code == NO_DEVICE:
             raise _errors().no_device()
         if code == STUB_LIBRARY:
@@ -397,6 +397,8 @@ def get(meanwhile: Callable[[], object] | None = None) -> Driver:
 
 def _beside(work: Callable[[], object], start: Callable[[int], int]) -> int:
     """What `start(0)` gives, which releases Python's lock, while another thread does `work`, if there can be one."""
+    if stack_size():  # the program wants other threads than Python's, maybe too small ones to import in
+        return start(0)
     done = allocate_lock()
 
     def run() -> None:

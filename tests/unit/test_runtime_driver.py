@@ -109,6 +109,16 @@ class TestMeanwhile:
         assert len(driver.get(lambda: calls.append("in which thread?")).devices) == 1
         assert calls == []
 
+    @pytest.mark.usefixtures("cuda")
+    def test_is_left_out_where_threads_have_a_stack_that_may_be_too_small(self):
+        calls = []
+        before = threading.stack_size(32 << 10)
+        try:
+            assert len(driver.get(lambda: calls.append("on 32 KiB")).devices) == 1
+        finally:
+            threading.stack_size(before)
+        assert calls == []
+
     def test_what_is_wrong_with_the_driver_is_said_all_the_same(self, cuda, patient):
         cuda.set(fail="cuInit=999")
         with pytest.raises(CudaError, match="could not be started"):
