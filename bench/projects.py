@@ -105,14 +105,15 @@ def {name}(x, out):
 )
 
 
-# The same kernels in C++, in the same order; an array comes with its length, or with its two.
+# The same kernels in C++, in the same order; an array comes with its length, or with its two. Literals are doubles
+# where Numba computes in double precision, as it does with a float32 and a Python int.
 _CPP = (
     """
 extern "C" __global__ void {name}(float a, const float *x, long, float *out, long size)
 {{
     long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
     if (i < size)
-        out[i] = a * x[i] + {number};
+        out[i] = a * x[i] + {number}.0;
 }}
 """,
     """
@@ -132,7 +133,7 @@ extern "C" __global__ void {name}(const float *x, long, float *out, long size)
 {{
     long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
     if (i < size)
-        out[i] = expf(-x[i] * x[i]) * sinf(x[i] + {number}) / sqrtf(1 + x[i] * x[i]);
+        out[i] = expf(-x[i] * x[i]) * sin(x[i] + {number}.0) / sqrt(1.0 + x[i] * x[i]);
 }}
 """,
     """
@@ -141,7 +142,7 @@ extern "C" __global__ void {name}(const float *x, long size, float *out, long)
     __shared__ float tile[256];
     int t = threadIdx.x;
     long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
-    tile[t] = i < size ? x[i] : {number};
+    tile[t] = i < size ? x[i] : {number}.0;
     __syncthreads();
     for (int step = 128; step > 0; step /= 2) {{
         if (t < step)
@@ -158,8 +159,8 @@ extern "C" __global__ void {name}(const float *x, long rows, long columns, float
     long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
     long j = blockIdx.y * (long)blockDim.y + threadIdx.y;
     if (0 < i && i < rows - 1 && 0 < j && j < columns - 1)
-        out[i * width + j] = {number} * (x[(i - 1) * columns + j] + x[(i + 1) * columns + j] + x[i * columns + j - 1]
-                                         + x[i * columns + j + 1] - 4 * x[i * columns + j]);
+        out[i * width + j] = {number}.0 * (x[(i - 1) * columns + j] + x[(i + 1) * columns + j] + x[i * columns + j - 1]
+                                           + x[i * columns + j + 1] - 4.0 * x[i * columns + j]);
 }}
 """,
 )
@@ -192,7 +193,7 @@ def generate(
 
 
 def generate_cpp(folder: Path, kernels: int, *, files: int = 1) -> list[Path]:
-    """The kernels of `generate` in CUDA C++, so many a file."""
+    """The kernels of `generate` in CUDA C++, so many a file, with the same arithmetic in the same precision."""
     folder.mkdir(parents=True)
     found = []
     for file in range(files):

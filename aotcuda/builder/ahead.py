@@ -1,21 +1,30 @@
 """The worker of a build, started before the build's own modules are imported and its configuration is read.
 
-That takes about as long as the worker's own start, a tenth of a second each, and they have a core each.
+That takes about as long as the worker's own start, a tenth of a second each, and they have a core each. The JIT
+fallback's likewise.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, project_file, system
+from aotcuda import arch, frontends, project_file, system
 from aotcuda.builder import capacity, toolkits
 from aotcuda.builder.worker import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
+
+FALLBACK = MappingProxyType({"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"})
+"""More environment variables of a JIT build's workers.
+
+The user's modules may import the very package that is compiled, or others that aotcuda built: they are not to start a
+driver, or a JIT build of their own.
+"""
 
 
 @contextmanager
@@ -30,7 +39,7 @@ def worker(pyproject: Mapping[str, object], root: Path) -> Iterator[None]:
         root: The project's folder.
     """
     name = _front_end(project_file.table(pyproject, "tool").get("aotcuda"))
-    if name is None or capacity.processes() < 2 or system.why_not("builds") is not None:
+    if name is None or not _is_of_use():
         yield
         return
     *_, newest = (None, *toolkits.installed())
@@ -44,6 +53,35 @@ def worker_of(project: Path) -> Iterator[None]:
     path = project if os.path.isfile(project) else project / project_file.FILE_NAME  # noqa: PTH113 (pathlib raises)
     with worker(project_file.content(path), path.parent):
         yield
+
+
+@contextmanager
+def fallback(root: str, package_root: str, front_end: str, target: str, driver: tuple[int, int]) -> Iterator[None]:
+    """Have a worker get ready for the JIT build that the block does; nothing depends on it here either.
+
+    Args:
+        root: The folder that paths in the table are relative to.
+        package_root: The folder that holds the package.
+        front_end: The module's front end, which nobody has checked.
+        target: `sm_XY`, the GPU.
+        driver: The CUDA version that the driver supports.
+    """
+    if front_end not in frontends.BUILT_IN or not _is_of_use():
+        yield
+        return
+    toolkit = toolkits.choose(arch.parse(target), toolkits.loaded_by(driver, toolkits.installed()))
+    with process.ahead(str(folder(root, package_root)), front_end, toolkit, FALLBACK, jit=True):
+        yield
+
+
+def folder(root: str, package_root: str) -> Path:
+    """The folder that a JIT build works in: an absolute path."""
+    return Path(root if Path(root).is_dir() else package_root).resolve()
+
+
+def _is_of_use() -> bool:
+    """Whether a worker can get ready while something else is done."""
+    return capacity.processes() >= 2 and system.why_not("builds") is None
 
 
 def _front_end(table: object) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, frontends, manifest
-from aotcuda.builder import jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
+from aotcuda.builder import ahead, jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.toolkits import Toolkit
 
 CUBIN = "kernels.cubin"
-
-# The user's modules may import this very package, or others that aotcuda built: they are not to start a driver, or a
-# JIT build of their own.
-_ENVIRONMENT = {"AOTCUDA_LOAD": "first-use", "AOTCUDA_FALLBACK": "error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +81,10 @@ def build(request: Request) -> Built:
     settings = parser.parse(table, environ={})
     whole = plan.make(settings)
     settings = replace(settings, modules=_wanted(settings.modules, settings.frontend, request))
-    root = Path(request.root if Path(request.root).is_dir() else request.package_root).resolve()
+    root = ahead.folder(request.root, request.package_root)
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
-    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, _ENVIRONMENT)
+    linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, ahead.FALLBACK)
     names = dict(request.names or plan.names(whole))
     cache = build_settings.find([item.frontend or settings.frontend for item in settings.modules], toolkits.installed())
     results = stages.run(
@@ -102,7 +98,7 @@ def build(request: Request) -> Built:
             linkable={name: item for result in linked for name, item in result.linkable.items()},
             cache=cache,
         ),
-        _ENVIRONMENT,
+        ahead.FALLBACK,
     )
     if cache is not None and any(result.made for result in results):
         trim(cache)
@@ -115,7 +111,7 @@ def build(request: Request) -> Built:
     project = manifest_dependencies.Project(
         root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
     )
-    found = manifest_dependencies.of([*linked, result], project, own_variables=_ENVIRONMENT)
+    found = manifest_dependencies.of([*linked, result], project, own_variables=ahead.FALLBACK)
     if request.project:
         pyproject = project.relative(root / "pyproject.toml")
         found.sources.append(
@@ -134,7 +130,7 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
         ToolchainError: The driver loads nothing that those make that are installed.
     """
     installed = toolkits.installed()
-    usable = [toolkit for toolkit in installed if toolkit.linker[0] <= request.driver[0]]
+    usable = toolkits.loaded_by(request.driver, installed)
     if installed and not usable:
         front_end = settings.modules[0].frontend or settings.frontend
         have, known = installed[0].linker[0], frontends.requirement(front_end, jit=True, cuda=request.driver[0])

@@ -185,6 +185,11 @@ def _version(path: str, name: str) -> str | None:
     return None
 
 
+def loaded_by(driver: tuple[int, int], toolkits: Iterable[Toolkit]) -> list[Toolkit]:
+    """Those of `toolkits` whose machine code a driver loads that supports this CUDA version."""
+    return [toolkit for toolkit in toolkits if toolkit.linker[0] <= driver[0]]
+
+
 def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
     """Which of `toolkits` makes the image for a target: the oldest that can, since most drivers load what it makes.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from _ctypes import FUNCFLAG_CDECL, CFuncPtr
-from _thread import RLock
+from _thread import RLock, allocate_lock, stack_size, start_new_thread
 
 import aotcuda
 from aotcuda.runtime import ctypes
@@ -237,7 +237,8 @@ class Driver:
             matters, else by 0. There are never more than launches at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, meanwhile: Callable[[], object] | None = None) -> None:
+        """`meanwhile` is called beside `cuInit`, as `get` says."""
         if (problem := _why_not_here()) is not None:
             raise aotcuda.errors.NoDriverError(problem)
         try:
@@ -251,7 +252,7 @@ class Driver:
         self.call = _Functions(self._function)
         self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
-        self._start()
+        self._start(meanwhile)
         self.launch = self.without_types("cuLaunchKernelEx")
         count = _int()
         self.check(self.call["cuDeviceGetCount"](ctypes.byref(count)), "the GPUs could not be counted")
@@ -259,9 +260,13 @@ class Driver:
             raise _errors().no_device()
         self.devices = [Device(self, index) for index in range(count.value)]
 
-    def _start(self) -> None:
+    def _start(self, meanwhile: Callable[[], object] | None) -> None:
         """Start the driver and check its version."""
-        code = self._function("cuInit", _int)(0)
+        start = self._function("cuInit", _int)
+        if meanwhile is None or self.call["cuDeviceGetCount"](ctypes.byref(_int())) != NOT_INITIALIZED:
+            code = start(0)
+        else:
+            code = _beside(meanwhile, start)
         if code == NO_DEVICE:
             raise _errors().no_device()
         if code == STUB_LIBRARY:
@@ -375,8 +380,13 @@ class Driver:
         return ordinal.value
 
 
-def get() -> Driver:
+def get(meanwhile: Callable[[], object] | None = None) -> Driver:
     """The driver, started when first asked for.
+
+    Args:
+        meanwhile: What else has to be done by then. `cuInit` takes a tenth of a second and more, in which Python has
+            nothing to do; so another thread calls this, and has ended when the driver has started. Where `cuInit` has
+            nothing left to do, and where the driver is started already, it is not called.
 
     Raises:
         NoDriverError: There is no driver library.
@@ -390,9 +400,33 @@ def get() -> Driver:
         raise _errors().forked()
     with _lock:
         if _driver is None:
-            _driver = Driver()
+            _driver = Driver(meanwhile)
             after_fork(_after_fork)
         return _driver
+
+
+def _beside(work: Callable[[], object], start: Callable[[int], int]) -> int:
+    """What `start(0)` gives, which releases Python's lock, while another thread does `work`, if there can be one."""
+    if stack_size():  # the program wants other threads than Python's, maybe too small ones to import in
+        return start(0)
+    done = allocate_lock()
+
+    def run() -> None:
+        try:
+            work()
+        except Exception:  # noqa: BLE001, S110 (who needs what it does meets it again, and says so)
+            pass
+        finally:
+            done.release()
+
+    done.acquire()
+    try:
+        start_new_thread(run, ())
+    except RuntimeError:  # no more threads, or none in this interpreter
+        done.release()
+    code = start(0)
+    done.acquire()
+    return code
 
 
 def is_installed() -> bool:

@@ -245,7 +245,7 @@ class Module:
 
         with self._lock:
             if self._made is None:
-                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()))
+                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()), _import_launches)
             return self._made
 
     def _files(self) -> tuple[str, str, str | None, str, str | None]:
@@ -358,6 +358,16 @@ def load(
     if chosen == "import" and not is_simulated():
         module.load_early()
     return module
+
+
+def _import_launches() -> None:
+    """Import what a first launch takes, which another thread does while the driver starts."""
+    # An import with load = "first-use" needs none.
+    from aotcuda.runtime import fast, launch_config, launcher  # noqa: F401, PLC0415
+    from aotcuda.runtime import kernel as kernels  # noqa: F401, PLC0415
+    from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
+
+    fast.in_use()
 
 
 def _picklable(*kinds: type) -> None:

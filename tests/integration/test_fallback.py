@@ -211,6 +211,15 @@ class TestCases:
         assert second["heavy"] == []
         assert installed.builds == 1
 
+    def test_the_worker_that_was_started_ahead_is_the_one_that_compiles(self, installed, tmp_path):
+        starts, python = tmp_path / "starts", tmp_path / "python"
+        python.write_text(f'#!/bin/sh\necho started >>{starts}\nexec {installed.workers or sys.executable} "$@"\n')
+        python.chmod(0o755)
+        installed.workers = str(python)
+        installed.run("scaled:<f8")
+        assert installed.builds == 1
+        assert starts.read_text() == "started\n"
+
     def test_another_gpu_gets_the_whole_module(self, installed):
         installed.cuda.set(devices="12.0")
         first = installed.run("scaled:<f4")

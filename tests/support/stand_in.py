@@ -110,6 +110,10 @@ class StandIn:
         """Return when so many launches are kept inside the driver."""
         self._fake.fake_await(count)
 
+    def start(self) -> None:
+        """Do to the driver what another library's `cuInit` does."""
+        self._fake.cuInit(0)
+
     def destroy_context(self, device: int = 0) -> None:
         """Do to a GPU's context what another library's `cuDevicePrimaryCtxReset` does."""
         self._fake.fake_destroy(device)

@@ -57,6 +57,21 @@ def test_a_worker_is_there_as_long_as_the_block_and_no_longer(tmp_path: Path) ->
     assert not process._ready
 
 
+def test_the_jit_fallback_has_one_too(tmp_path: Path) -> None:
+    with ahead.fallback(str(tmp_path / "gone"), str(tmp_path), "numba-cuda", "sm_90", (13, 0)):
+        worker = waiting()
+        assert worker.process.poll() is None
+        assert worker.kind.root == str(tmp_path)
+        assert worker.kind.environ["AOTCUDA_FALLBACK"] == "error"
+    assert is_gone(worker)
+
+
+@pytest.mark.parametrize("front_end", ["my-own", ""])
+def test_it_has_none_for_a_front_end_that_aotcuda_does_not_know(tmp_path: Path, front_end: str) -> None:
+    with ahead.fallback(str(tmp_path), str(tmp_path), front_end, "sm_90", (13, 0)):
+        assert not process._ready
+
+
 def test_it_is_taken_for_a_job_of_its_kind(tmp_path: Path) -> None:
     with ahead.worker(project(TABLE), tmp_path):
         worker = waiting()

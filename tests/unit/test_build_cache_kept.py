@@ -186,9 +186,12 @@ def test_what_was_kept_is_found_by_any_of_its_names(project: Project) -> None:
     named = {key: (*kept.name("unit", key), *kept.name("unit", key, "with lines")) for key in "abc"}
     made = {key: replace(KERNEL, signature=key) for key in "ab"}
     kept.keep(made, named, dict.fromkeys("ab", "a unit"), "unit", lambda built: {"a": 0, "b": 1}[built.signature])
+    assert project.kept().absent(named) == {"a", "b", "c"}
+    kept.write()
     again = project.kept()
     assert again.find(named) == made
     assert again.find({"b": named["b"][:1]}) == {}
+    assert again.absent(named) == {"c"}
     assert (kept.made, kept.reused, again.reused) == (2, 0, 2)
 
 
@@ -203,8 +206,10 @@ def test_a_second_name_is_made_where_the_first_finds_nothing(project: Project, m
     assert kept.find(named) == {}
     assert asked == [False, True]
     kept.keep({"a": KERNEL}, named, {"a": ""}, "unit", lambda _: 0)
+    kept.write()
     asked.clear()
     named = {"a": project.units().of(UNIT, SM_90)}
+    assert project.kept().absent(named) == set()
     assert project.kept().find(named) == {"a": KERNEL}
     assert asked == [False]
     assert tuple(named["a"]) == named["a"][:] == (named["a"][0], named["a"][1])
@@ -214,6 +219,7 @@ def test_what_is_chosen_by_no_name_or_has_none_is_not_kept(project: Project) -> 
     kept = project.kept()
     named = {"a": kept.name("unit", "a"), "b": ()}
     kept.keep({"a": KERNEL, "b": KERNEL}, named, {"a": "", "b": ""}, "unit", lambda _: None)
+    assert not kept.has_unwritten
     assert project.kept().find(named) == {}
 
 
@@ -226,15 +232,26 @@ def test_nothing_is_kept_that_came_with_a_warning(project: Project) -> None:
         kept.keep({"a": KERNEL}, named, {"a": ""}, "unit")
     finally:
         observations.take()
-    assert project.kept().find(named) == {}
-    project.kept().keep({"a": KERNEL}, named, {"a": ""}, "unit")
+    assert not kept.has_unwritten
+    kept = project.kept()
+    kept.keep({"a": KERNEL}, named, {"a": ""}, "unit")
+    kept.write()
     assert project.kept().find(named) == {"a": KERNEL}
+
+
+def test_what_a_cache_elsewhere_may_have_is_not_absent(project: Project, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/elsewhere"
+    settings = Settings(folder=str(project.cache), url=url, reads=True, writes=True, sends=False, facts="")
+    kept = Kept(settings, str(project.root), ())
+    assert kept.absent({"a": kept.name("unit", "a"), "b": ()}) == {"b"}
 
 
 def test_without_a_cache_nothing_is_found(tmp_path: Path) -> None:
     kept = Kept(None, str(tmp_path), ())
     assert kept.name("unit", 1) == ()
     kept.keep({"a": 1}, {"a": ()}, {"a": ""}, "unit")
+    kept.write()
     assert kept.find({"a": ()}) == {}
+    assert kept.absent({"a": ()}) == {"a"}
     assert not kept.is_on
     assert kept.problems == ()

@@ -9,6 +9,7 @@ import os
 import pickle
 import select
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -383,6 +384,58 @@ def test_what_others_wait_for_is_started_first() -> None:
 def test_empty_rounds_and_flows_without_any_come_to_their_ends() -> None:
     assert pool.flow([in_rounds((0, []), (1, [])), in_rounds()], 1, ignore) == [[], []]
     assert pool.flow([], 1, ignore) == []
+
+
+def test_a_flow_does_something_itself_while_its_tasks_run_and_then_goes_on() -> None:
+    reading, writing = os.pipe()
+    waits = Task("waits for the flow", lambda: bool(select.select([reading], [], [], 60)[0]))
+    done: list[str] = []
+
+    def flow() -> pool.Flow[list[object]]:
+        found = yield pool.Round(0, [waits], lambda: done.append(f"told {os.write(writing, b'x')}"))
+        assert (yield pool.Round(1, [], lambda: done.append("no task"))) == []
+        done.append("went on")
+        return found
+
+    assert pool.flow([flow()], 1, ignore) == [[True]]
+    assert done == ["told 1", "no task", "went on"]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_what_flows_do_themselves_keeps_no_process_waiting() -> None:
+    """They do it one after the other, and what has ended in between has a successor."""
+    told: list[str] = []
+
+    def flow(name: str) -> pool.Flow[None]:
+        def work() -> None:
+            time.sleep(0.3)
+            told.append(f"{name} did")
+
+        yield pool.Round(0, [Task(f"{name}1", int), Task(f"{name}2", int)], work)
+
+    pool.flow([flow("a"), flow("b"), flow("c")], 1, telling(told))
+    assert [name for name in told if " did" in name] == ["a did", "b did", "c did"]
+    assert told.index("a1") < told.index("b did")
+    assert told.index("a2") < told.index("c did")
+
+
+def test_what_a_flow_does_itself_fails_like_what_it_does_between_rounds() -> None:
+    def flow() -> pool.Flow[None]:
+        yield pool.Round(0, [Task("ends", int)], fail)
+        raise AssertionError
+
+    def fail() -> None:
+        message = "by itself"
+        raise LinkError(message)
+
+    told: list[str] = []
+    with pytest.raises(LinkError, match="by itself"):
+        pool.flow([flow()], 1, telling(told))
+    assert told == ["ends"]
+    other = in_rounds((0, [failing(CompileError("lower"))]))
+    with pytest.raises(CompileError, match="lower"):
+        pool.flow([flow(), other], 2, telling(told))
 
 
 def test_the_errors_are_those_of_the_lowest_rank_whatever_was_quicker() -> None:

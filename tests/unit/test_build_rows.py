@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import select
 import signal
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -91,6 +92,38 @@ def test_what_leaves_something_is_the_last_of_its_process() -> None:
     processes, ended = compiled(12, lambda _: "leaves something")
     assert len(set(processes)) == 12
     assert sum(task.steps for task in ended) == 12
+
+
+def test_what_is_had_already_is_read_while_the_rest_is_compiled() -> None:
+    reading, writing = os.pipe()
+    units = [*map(Unit, range(4))]
+    item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
+    job = SimpleNamespace(jobs=2, plans=[item])
+    expected = {(unit, target) for unit in units[1:] for target in TARGETS}
+    there: dict[Any, Any] = {key: 0 for key in expected if key[0].number != 2}  # one cannot be read
+    front = Front(lambda number: number or select.select([reading], [], [], 60)[0] or os._exit(1))
+
+    def read() -> dict[Any, Any]:
+        os.write(writing, b"x")
+        return there
+
+    flow: Any = source_loading.compiling(job, front, item, dict.fromkeys(units), TARGETS, expected, read)  # type: ignore[arg-type]
+    (found,) = pool.flow([flow], 2, id)
+    assert list(found) == [(unit, target) for unit in units for target in TARGETS]
+    assert [found[unit, TARGETS[0]] == 0 for unit in units] == [False, True, False, True]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_where_all_is_had_nothing_is_compiled() -> None:
+    unit = Unit(0)
+    item = SimpleNamespace(units=[unit], compiled_for=lambda _: TARGETS)
+    job = SimpleNamespace(jobs=1, plans=[item])
+    there: dict[Any, Any] = dict.fromkeys([(unit, target) for target in TARGETS], 1)
+    flow: Any = source_loading.compiling(job, Front(id), item, {unit: None}, TARGETS, there, lambda: there)  # type: ignore[arg-type]
+    ended: list[pool.Task] = []
+    assert pool.flow([flow], 1, ended.append) == [there]
+    assert ended == []
 
 
 def warn(number: int) -> None:

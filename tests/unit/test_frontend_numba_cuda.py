@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -114,37 +116,102 @@ def test_what_is_wrong_is_found_for_each_target() -> None:
             compiler._compile([wrong], settings(target), parse(target))
 
 
-class Registered:
-    """A registry, and a context that has it installed, which registers a lowering as it meets something new."""
+class Registry:
+    """A registry, which is its own loader."""
 
     registry_items = ("items",)
 
+    def __init__(self, *items: str) -> None:
+        self.items = [*items]
+        self.looked_at = 0
+
+    def new(self) -> list[str]:
+        new = self.items[self.looked_at :]
+        self.looked_at = len(self.items)
+        return new
+
+
+class Context:
+    """A context, which registers a lowering as it meets an attribute."""
+
     def __init__(self) -> None:
-        self.items = ["attribute"]
+        self.own = Registry("attribute")
+        self.other = Registry("function")
         self.installed: list[str] = []
-        self._registries = {self: self}
+        self.asked: list[Registry] = []
+        self._registries: dict[Registry, Registry] = {}
 
     def refresh(self) -> None:
-        new = self.items[len(self.installed) :]
-        self.installed += new
-        self.items += [f"lowering of {one}" for one in new if one == "attribute"]
+        for registry in (self.own, self.other):
+            self.install_registry(registry)
+
+    def install_registry(self, registry: Registry) -> None:
+        self.asked.append(self._registries.setdefault(registry, registry))
+        for one in registry.new():
+            self.installed.append(one)
+            if one == "attribute":
+                registry.items.append("its lowering")
 
 
-class Apart:
+class Apart(Context):
     """A context that nothing is registered for."""
 
     def refresh(self) -> None:
         pass
 
 
-def test_what_is_registered_while_registries_are_looked_through_is_found_the_next_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, kind in (("CUDATargetContext", Registered), ("CUDATypingContext", Apart)):
-        monkeypatch.setattr(kind, "refresh", kind.refresh)  # which is put back
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> Context:
+    for name, kind in (("CUDATargetContext", Context), ("CUDATypingContext", Apart)):
+        for method in ("refresh", "install_registry"):
+            monkeypatch.setattr(kind, method, getattr(kind, method))  # which is put back
         monkeypatch.setattr(patches.target, name, kind)
     patches._refresh_when_there_is_something_new()
-    context = Registered()
+    return Context()
+
+
+def test_what_is_registered_while_registries_are_looked_through_is_found_the_next_time(context: Context) -> None:
     context.refresh()
     context.refresh()
-    assert context.installed == ["attribute", "lowering of attribute"]
+    assert context.installed == ["attribute", "function", "its lowering"]
+
+
+def test_registries_with_nothing_new_are_not_looked_through(context: Context) -> None:
+    for _ in range(3):
+        context.refresh()
+    context.asked.clear()
+    context.other.items.append("another function")
+    context.refresh()
+    context.refresh()
+    assert context.installed[-1] == "another function"
+    assert context.asked == [context.other]
+    context.refresh()
+    assert context.asked == [context.other]
+
+
+INSTALLED = """
+from numba.cuda import descriptor, types
+from numba.cuda.extending import lower_builtin
+from aotcuda.builder.frontends.numba_cuda import compiler
+
+compiler.FRONT_END.prepare("/")
+context = descriptor.cuda_target.target_context
+for one in (context, context.typing_context):
+    assert one._registries
+    one.refresh()
+    for registry, loader in one._registries.items():
+        assert all(not list(loader.new_registrations(name)) for name in loader.registry_items)
+
+def extended(x): pass
+
+@lower_builtin(extended, types.float32)
+def lowered(*_): pass
+
+context.refresh()
+assert extended in context._defns
+"""
+
+
+def test_all_that_is_registered_is_installed() -> None:
+    done = subprocess.run([sys.executable, "-c", INSTALLED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -49,6 +49,82 @@ def test_a_driver_that_cannot_start_says_why(cuda, code, hint):
     assert caught.value.code == code
 
 
+class TestMeanwhile:
+    """What is done beside `cuInit`, which takes a tenth of a second where nobody has called it."""
+
+    @pytest.fixture
+    def patient(self, monkeypatch):
+        """An event that `cuInit` waits for."""
+        done = threading.Event()
+        present = driver.Driver._function
+
+        def function(self, name, *types):
+            found = present(self, name, *types)
+            return found if name != "cuInit" else lambda flags: found(flags) if done.wait(30) else 999
+
+        monkeypatch.setattr(driver.Driver, "_function", function)
+        return done
+
+    @pytest.mark.usefixtures("cuda")
+    def test_is_done_by_another_thread_that_has_ended_then(self, patient):
+        threads = []
+
+        def work():
+            threads.append(threading.get_ident())
+            patient.set()
+
+        assert len(driver.get(work).devices) == 1
+        assert len(threads) == 1
+        assert threads != [threading.get_ident()]
+
+    @pytest.mark.usefixtures("cuda")
+    def test_may_go_wrong(self, patient):
+        def work():
+            patient.set()
+            raise ZeroDivisionError
+
+        assert len(driver.get(work).devices) == 1
+
+    def test_is_not_done_where_another_library_has_started_the_driver(self, cuda):
+        cuda.start()
+        calls = []
+        driver.get(lambda: calls.append("where cuInit has nothing to do"))
+        assert calls == []
+
+    @pytest.mark.usefixtures("cuda")
+    def test_is_not_done_where_the_driver_is_started(self):
+        started = driver.get()
+        calls = []
+        assert driver.get(lambda: calls.append("where it is started")) is started
+        assert calls == []
+
+    @pytest.mark.usefixtures("cuda")
+    def test_is_left_out_where_there_are_no_more_threads(self, monkeypatch):
+        def refuse(*_):
+            message = "can't start new thread"
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(driver, "start_new_thread", refuse)
+        calls = []
+        assert len(driver.get(lambda: calls.append("in which thread?")).devices) == 1
+        assert calls == []
+
+    @pytest.mark.usefixtures("cuda")
+    def test_is_left_out_where_threads_have_a_stack_that_may_be_too_small(self):
+        calls = []
+        before = threading.stack_size(32 << 10)
+        try:
+            assert len(driver.get(lambda: calls.append("on 32 KiB")).devices) == 1
+        finally:
+            threading.stack_size(before)
+        assert calls == []
+
+    def test_what_is_wrong_with_the_driver_is_said_all_the_same(self, cuda, patient):
+        cuda.set(fail="cuInit=999")
+        with pytest.raises(CudaError, match="could not be started"):
+            driver.get(patient.set)
+
+
 @pytest.mark.usefixtures("path")
 class TestReset:
     """Another library resets the primary context: `cuDevicePrimaryCtxReset`."""

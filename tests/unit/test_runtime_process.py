@@ -147,9 +147,12 @@ def test_a_first_launch_on_one_of_several_gpus_imports_one_module_more(packaged)
     assert several - alone == {"aotcuda.runtime.launch_problems"}
 
 
+STARTED = 'import ctypes; ctypes.CDLL("libcuda.so.1").cuInit(0)'
+
+
 def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_the_first_launch(packaged):
     cuda = packaged("import")
-    found = imported(cuda, "import mypkg.kernels")
+    found = imported(cuda, f"{STARTED}\nimport mypkg.kernels")
     launches = {"launcher", "kernel", "launch_config", "fast", "arguments"}
     assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
     assert {
@@ -158,6 +161,13 @@ def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_
         "aotcuda.runtime.loaded_library",
         "aotcuda.runtime.driver",
     } <= found
+
+
+def test_an_import_that_starts_the_driver_imports_meanwhile_what_a_first_launch_takes(packaged):
+    cuda = packaged("import")
+    code = "import sys\nimport mypkg.kernels\nbefore = {*sys.modules}\n%s\nassert {*sys.modules} <= before"
+    cuda.run(code % LAUNCH)
+    assert len(cuda.launches()) == 1
 
 
 def test_an_import_that_loads_makes_no_error_of_a_driver_that_is_missing(packaged):
@@ -274,8 +284,7 @@ def test_with_first_use_a_process_may_fork_before_its_first_launch(packaged):
 
 def test_a_fork_after_another_library_started_cuda_is_told_too(packaged):
     cuda = packaged("first-use")
-    started = 'import ctypes; ctypes.CDLL("libcuda.so.1").cuInit(0)'
-    assert cuda.run(FORK % started).startswith("ForkError this process forked after CUDA was started")
+    assert cuda.run(FORK % STARTED).startswith("ForkError this process forked after CUDA was started")
 
 
 def test_an_import_in_such_a_child_succeeds(packaged):

@@ -6,6 +6,7 @@ is named by the content of all that it was made from, and nothing has to be aske
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,6 +49,7 @@ class Kept:
         self._places = Places(root)
         self._base = _base(settings, tools)
         self._warned = observations.warned()
+        self._unwritten: list[tuple[dict[str, Any], str, dict[str, str]]] = []
         self.reused = 0
         self.made = 0
 
@@ -69,6 +71,11 @@ class Kept:
         self.reused += len(have)
         return {key: have[key] for key in named if key in have}
 
+    def absent(self, named: Names) -> set[Any]:
+        """Those results that `find` would not find, as far as that is told without reading any."""
+        store = self._store
+        return {key for key, each in named.items() if store is None or all(map(store.lacks, each))}
+
     def keep(
         self,
         made: Mapping[Any, Any],
@@ -78,6 +85,8 @@ class Kept:
         choose: Callable[[Any], int | None] | None = None,
     ) -> None:
         """Keep results that were made, unless there were warnings: those would not come with what is taken.
+
+        They are written by `write`.
 
         Args:
             made: The results.
@@ -97,7 +106,19 @@ class Kept:
                 fresh[named[key][chosen]] = value
                 about[named[key][chosen]] = titles[key]
         if fresh:
-            self._store.put(fresh, kind, about)
+            self._unwritten.append((fresh, kind, about))
+
+    def write(self) -> None:
+        """Write what is to be kept."""
+        unwritten, self._unwritten = self._unwritten, []
+        for one in unwritten:
+            if self._store is not None:
+                self._store.put(*one)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._unwritten)
 
     @property
     def is_on(self) -> bool:
@@ -206,7 +227,7 @@ class _Names(Sequence[str]):
     """The two names of a unit's code, each made when it is asked for."""
 
     def __init__(self, make: Callable[[int], str]) -> None:
-        self._make = make
+        self._make = functools.cache(make)
 
     def __len__(self) -> int:
         return 2

@@ -68,6 +68,13 @@ class Store:
             self._tally()
         return found
 
+    def lacks(self, name: str) -> bool:
+        """Whether `get` would find no such entry; what a URL has is not known before it is asked."""
+        if not self._settings.reads:
+            return True
+        is_here = self._usable and os.path.lexists(self._files.path(name))
+        return not is_here and (self._settings.url is None or not self._answers)
+
     def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
         """Keep values under their names; what cannot be kept is left out.
 

@@ -120,12 +120,22 @@ def files_of(names: Iterable[str]) -> set[str]:
             continue
         if stat.S_ISREG(kind):
             folder, name = os.path.split(path)
-            if folder not in folders:
-                folders[folder] = str(Path(folder).resolve()).rstrip("/")
-            found.add(f"{folders[folder]}/{name}")
+            found.add(f"{_folder(folder, folders)}/{name}")
         elif stat.S_ISLNK(kind) and (whole := Path(path).resolve()).is_file():
             found.add(str(whole))
     return found
+
+
+def _folder(path: str, known: dict[str, str]) -> str:
+    """A folder without links in its path, by way of the folder that it is in; without a slash at its end."""
+    if path not in known:
+        above, name = os.path.split(path)
+        is_plain = path.startswith("/") and name not in ("", os.curdir, os.pardir)
+        if is_plain and not os.path.islink(path):  # noqa: PTH114 (a Path of each takes a while)
+            known[path] = f"{_folder(above, known)}/{name}"
+        else:
+            known[path] = os.path.realpath(path).rstrip("/")
+    return known[path]
 
 
 def is_of_project(file: str, roots: Sequence[str]) -> bool:

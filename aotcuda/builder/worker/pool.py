@@ -62,10 +62,12 @@ class Round:
     Attributes:
         rank: What kind of work it is; a flow's later rounds have no lower ranks.
         tasks: The tasks.
+        meanwhile: What the flow itself does while they run, if anything.
     """
 
     rank: int
     tasks: Sequence[Task]
+    meanwhile: Callable[[], None] | None = None
 
 
 T = TypeVar("T")
@@ -165,9 +167,12 @@ def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> l
             while len(running) < jobs and (chosen := _next(runs)) is not None:
                 child = _start(*chosen.waiting.pop())
                 running[child.pipe] = (child, chosen)
-            if not running:
+            if (aside := _aside(runs)) is not None:
+                aside.do_meanwhile()
+            elif not running:
                 break
-            for child in _ended({pipe: child for pipe, (child, _) in running.items()}):
+            children = {pipe: child for pipe, (child, _) in running.items()}
+            for child in _ended(children, 0 if aside is not None else _TICK):
                 _, item = running.pop(child.pipe)
                 task = item.tasks[child.index]
                 outcome = _finish(child, task)
@@ -199,6 +204,7 @@ class _Run(Generic[T]):
         level: Of its round's tasks, twice the rank; what the flow itself does with their results is one level higher.
         tasks: Its round.
         waiting: Those of them that were not started, with their places; the first is the last.
+        meanwhile: What it does while they run, if it has not.
         returned: What it returned, if it has.
         failures: Level, place and error of each.
     """
@@ -208,6 +214,7 @@ class _Run(Generic[T]):
         self.level = -2
         self.tasks: Sequence[Task] = ()
         self.waiting: list[tuple[int, Task]] = []
+        self.meanwhile: Callable[[], None] | None = None
         self.returned: list[T] = []
         self.failures: list[tuple[int, int, AotcudaError]] = []
         self._flow = flow
@@ -216,7 +223,7 @@ class _Run(Generic[T]):
 
     def has_all(self) -> bool:
         """Whether all of its round has ended well, and the flow has not."""
-        return not self._left and not self.failures and not self.returned
+        return not self._left and self.meanwhile is None and not self.failures and not self.returned
 
     def go_on(self) -> None:
         """Hand the round's results over, and take the next round."""
@@ -229,8 +236,18 @@ class _Run(Generic[T]):
         else:
             self.level, self.tasks = following.rank * 2, following.tasks
             self.waiting = list(enumerate(self.tasks))[::-1]
+            self.meanwhile = following.meanwhile
             self._results = [None] * len(self.tasks)
             self._left = len(self.tasks)
+
+    def do_meanwhile(self) -> None:
+        """Do what the flow does while its tasks run."""
+        work, self.meanwhile = self.meanwhile, None
+        try:
+            if work is not None:
+                work()
+        except AotcudaError as error:
+            self.failures.append((self.level + 1, 0, error))
 
     def take(self, place: int, outcome: tuple[Any] | AotcudaError) -> None:
         """Take what became of a task."""
@@ -250,6 +267,13 @@ def _next(runs: Iterable[_Run[T]]) -> _Run[T] | None:
     """The flow of which a task is to be started: others wait for those of the highest rank."""
     limit = _limit(runs)
     ready = [item for item in runs if item.waiting and item.level <= limit]
+    return max(ready, key=lambda item: (item.level, -item.number), default=None)
+
+
+def _aside(runs: Iterable[_Run[T]]) -> _Run[T] | None:
+    """The flow that has something to do itself now: one at a time, so that no process waits long for its next task."""
+    limit = _limit(runs)
+    ready = [item for item in runs if item.meanwhile is not None and not item.failures and item.level <= limit]
     return max(ready, key=lambda item: (item.level, -item.number), default=None)
 
 
@@ -307,12 +331,12 @@ def _answer(pipe: Owned, mark: bytes) -> tuple[Any] | AotcudaError:
     return _received(data[_HEAD:])
 
 
-def _ended(running: dict[int, _Child]) -> list[_Child]:
-    """Those of the children that have nothing more to say; waits for one, or for a tick."""
+def _ended(running: dict[int, _Child], seconds: float) -> list[_Child]:
+    """Those of the children that have nothing more to say; waits so long for one at most."""
     poll = select.poll()
     for pipe in running:
         poll.register(pipe, select.POLLIN)
-    ready = dict(poll.poll(_TICK * 1000))
+    ready = dict(poll.poll(seconds * 1000))
     return [child for child in running.values() if (not child.read() if child.pipe in ready else child.has_ended())]
 
 

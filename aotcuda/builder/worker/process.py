@@ -85,7 +85,14 @@ def _checked(data: bytes, end: _End) -> Result:
 
 
 @contextmanager
-def ahead(root: str, front_end: str, toolkit: Toolkit | None) -> Iterator[None]:
+def ahead(
+    root: str,
+    front_end: str,
+    toolkit: Toolkit | None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    *,
+    jit: bool = False,
+) -> Iterator[None]:
     """Have a worker get ready for the block's first job, which is put together meanwhile.
 
     It imports no compiler before it has a job. `run` takes it for a job of this folder, front end and toolkit, if the
@@ -96,9 +103,11 @@ def ahead(root: str, front_end: str, toolkit: Toolkit | None) -> Iterator[None]:
         root: The project's folder, an absolute path.
         front_end: The name of one of aotcuda's own front ends.
         toolkit: What the job will be built with.
+        variables: More environment variables, as for `run`.
+        jit: Whether the job will be a JIT build's.
     """
-    environ = environment(os.environ, front_end, toolkit=toolkit)
-    kind = _Kind(root, _paths(), environ, frontends.requirement(front_end), _owner())
+    environ = {**environment(os.environ, front_end, toolkit=toolkit), **variables}
+    kind = _Kind(root, _paths(), environ, frontends.requirement(front_end, jit=jit), _owner())
     try:
         with suppress(BuildError):
             _ready.append(_Worker(kind))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import frontends
@@ -21,7 +21,7 @@ from aotcuda.builder.worker.import_graph import ImportGraph
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
@@ -244,25 +244,45 @@ def compiling(
     item: ModulePlan,
     functions: Mapping[Unit, object],
     own: Sequence[Target],
-    have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
+    expected: Collection[tuple[Unit, Target]] = (),
+    read: Callable[[], Compiled] = dict,
 ) -> pool.Flow[Compiled]:
-    """Compile a module's units, for those of its targets that are among `own`, but for what they `have` already."""
+    """Compile a module's units, for those of its targets that are among `own`.
+
+    What is `expected` to be had already is not compiled unless it is missing in what `read` returns, which is called
+    once, while all else is compiled.
+    """
     wanted = {unit: [target for target in item.compiled_for(unit) if target in own] for unit in item.units}
-    left = {unit: [target for target in targets if (unit, target) not in have] for unit, targets in wanted.items()}
+    found: Compiled = {}
+
+    def left_but(beside: Collection[tuple[Unit, Target]]) -> dict[Unit, list[Target]]:
+        return {
+            unit: [target for target in targets if (unit, target) not in beside and (unit, target) not in found]
+            for unit, targets in wanted.items()
+        }
+
+    left = left_but(expected)
+    meanwhile: Callable[[], None] | None = partial(_take, found, read)
+    if not any(left.values()):
+        _take(found, read)
+        left, meanwhile = left_but(()), None
     # With fewer units than cores it is quicker to do several times what targets have in common.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
-    found: Compiled = dict(have)
     if processes == 1 and hasattr(front, "is_fresh"):
-        for built in (yield pool.Round(COMPILE, _rows(front, left, functions, job.jobs))):
+        for built in (yield pool.Round(COMPILE, _rows(front, left, functions, job.jobs), meanwhile)):
             found |= built
-        left = {unit: [target for target in targets if (unit, target) not in found] for unit, targets in left.items()}
+        left, meanwhile = left_but(()), None
     while any(left.values()):
         shares = _batches(left) if processes is None else _each(left, processes)
-        results = yield pool.Round(COMPILE, [_task(front, units, functions, share) for units, share in shares])
-        for built in results:
+        tasks = [_task(front, units, functions, share) for units, share in shares]
+        for built in (yield pool.Round(COMPILE, tasks, meanwhile)):
             found |= built
-        left = {unit: [target for target in targets if (unit, target) not in found] for unit, targets in left.items()}
+        left, meanwhile = left_but(()), None
     return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
+
+
+def _take(found: Compiled, read: Callable[[], Compiled]) -> None:
+    found |= read()
 
 
 COMPILE = 0

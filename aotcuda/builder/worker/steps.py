@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from aotcuda import dependencies, manifest
 from aotcuda.arch import Target
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     Objects = dict[tuple[Group, Target], Code]
     """Their machine code, which is empty where it cannot be linked with others."""
 
+
+T = TypeVar("T")
 
 _HEAD = 4096
 _LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
@@ -121,7 +123,11 @@ class Steps:
             AotcudaError: Something cannot be compiled or linked.
         """
         modules = []
-        for parts, packed in pool.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
+        try:
+            made = pool.flow(map(self._writing, map(self._module, self.job.plans)), self.job.jobs, self._done)
+        finally:
+            self.kept.write()
+        for parts, packed in made:
             modules.append(self.finisher.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
                 self.linkable[parts.name] = self.finisher.linkable(parts, modules[-1], self._sources_compiled)
@@ -156,6 +162,18 @@ class Steps:
     def _done(self, task: pool.Task) -> None:
         self.done += task.steps
         self.tell(step=task.title, done=self.done, total=max(self.total, self.done))
+
+    def _writing(self, flow: pool.Flow[T]) -> pool.Flow[T]:
+        """`flow`, which writes what is to be kept of a round while the next one runs."""
+        results: list[Any] | None = None
+        while True:
+            try:
+                following = flow.send(results)  # type: ignore[arg-type]  # None begins it
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            if self.kept.has_unwritten and following.meanwhile is None:
+                following = replace(following, meanwhile=self.kept.write)
+            results = yield following
 
     def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
         compiled = yield from self._compile(plan)
@@ -194,9 +212,16 @@ class Steps:
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
         named = self._unit_names(plan, own)
-        have = self.kept.find(named)
-        self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
-        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own, have)
+        have: Compiled = {}
+
+        def read() -> Compiled:
+            have.update(self.kept.find(expected))
+            self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
+            return have
+
+        absent = self.kept.absent(named)
+        expected = {key: names for key, names in named.items() if key not in absent}
+        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own, expected, read)
         made = {key: built for key, built in compiled.items() if key not in have}
         titles = {(unit, target): f"{unit.title} for {target}" for unit, target in made}
         choose = partial(self.units.choose, in_place=plan.in_place) if self.units is not None else None
@@ -377,7 +402,7 @@ class Steps:
         images: PerTarget = {}
         if len(left) == 1:
             (only,) = left.values()
-            shares = _runs(only, self.job.jobs)
+            shares = _runs(only, self.job.jobs)[::-1]  # the longest of all is begun first
             tasks = [self._finishing_task(plan, share, groups, have) for share in shares]
             self.total += len(tasks)
             for found, finished in (yield pool.Round(_OBJECTS, tasks)):

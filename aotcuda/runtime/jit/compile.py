@@ -130,26 +130,31 @@ def _is_importable(package: str) -> bool:
 
 
 def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: str, driver: tuple[int, int]) -> Artifact:
+    # The one place where the run time meets the build.
     try:
-        from aotcuda.builder import jit  # noqa: PLC0415 (the one place where the run time meets the build)
+        from aotcuda.builder import ahead  # noqa: PLC0415
     except ImportError as error:
-        message = f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
-        raise DependencyError(message) from error
+        raise _lacking(error) from error
     names = recipe.names
-    request = jit.Request(
-        table=recipe.table,
-        module=recipe.module,
-        kernel=kernel,
-        signature=signature,
-        target=target,
-        driver=driver,
-        root=recipe.root,
-        package_root=recipe.package_root,
-        names=None if names is None else {module: tuple(found) for module, found in names.items()},
-        project=recipe.names is None,
-    )
     try:
-        built = jit.build(request)
+        with ahead.fallback(recipe.root, recipe.package_root, recipe.frontend, target, driver):
+            try:
+                from aotcuda.builder import jit  # noqa: PLC0415
+            except ImportError as error:
+                raise _lacking(error) from error
+            request = jit.Request(
+                table=recipe.table,
+                module=recipe.module,
+                kernel=kernel,
+                signature=signature,
+                target=target,
+                driver=driver,
+                root=recipe.root,
+                package_root=recipe.package_root,
+                names=None if names is None else {module: tuple(found) for module, found in names.items()},
+                project=recipe.names is None,
+            )
+            built = jit.build(request)
     except OSError as error:  # no room for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error
@@ -162,3 +167,9 @@ def _build(recipe: Recipe, kernel: str | None, signature: str | None, target: st
     }
     # As it will be read back from the disk, where tuples are lists.
     return Artifact(manifests.parse(manifests.dump(built.manifest), recipe.module), built.image, record)
+
+
+def _lacking(error: ImportError) -> DependencyError:
+    return DependencyError(
+        f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
+    )

@@ -4,7 +4,8 @@
 # folders where Python reads such files.
 import _numba_cuda_redirector  # type: ignore[import-untyped]  # noqa: F401
 
+from aotcuda.builder.frontends.numba import postponed
 from aotcuda.builder.frontends.numba_cuda import launching
 
-with launching.left_out():
+with launching.left_out(), postponed.postponed("asyncio", "yaml"):
     import numba.cuda  # noqa: F401  # everything here imports it

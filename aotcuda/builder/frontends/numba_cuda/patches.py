@@ -14,6 +14,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numba
 from llvmlite import ir as llvm
@@ -195,6 +196,8 @@ PRIVATE_PARTS = {
     "numba.cuda.flags:CUDAFlags.get_mangle_string": "(self)",
     "numba.cuda.target:CUDATargetContext.refresh": "(self)",
     "numba.cuda.target:CUDATypingContext.refresh": "(self)",
+    "numba.cuda.target:CUDATargetContext.install_registry": "(self, registry)",
+    "numba.cuda.target:CUDATypingContext.install_registry": "(self, registry, external_defs_only=False)",
     "numba.cuda.core.targetconfig:TargetConfig.__init__": "(self, copy_from=None)",
     "numba.cuda.core.targetconfig:TargetConfig.__eq__": "(self, other)",
     "numba.cuda.core.targetconfig:TargetConfig.__hash__": "(self)",
@@ -321,9 +324,20 @@ def _compare_flags_quickly() -> None:
 
 def _refresh_when_there_is_something_new() -> None:
     # Before each implementation that it looks up Numba looks through all that is registered for what may be new: a
-    # twentieth of the time of typing and lowering. Registries only grow.
+    # twentieth of the time of typing and lowering. While it warms up, each of a hundred templates registers one thing,
+    # and all thirty registries were gone through. They only grow.
     for context in (target.CUDATargetContext, target.CUDATypingContext):
-        original = context.refresh
+        original, install = context.refresh, context.install_registry
+
+        def install_registry(self: Any, registry: Any, *given: Any, _original: Any = install, **named: Any) -> None:
+            installed = self.__dict__.setdefault("_aotcuda_installed", WeakKeyDictionary())
+            loader = self._registries.get(registry)
+            found = None if loader is None else _size(registry, loader)
+            if found is None or found != installed.get(registry):
+                _original(self, registry, *given, **named)
+                installed[registry] = found
+
+        context.install_registry = install_registry
 
         def refresh(self: Any, *, _original: Any = original) -> None:
             found = _registered(self)  # before: templates that are made meanwhile register more
@@ -339,7 +353,11 @@ def _refresh_when_there_is_something_new() -> None:
 
 def _registered(context: Any) -> int:
     """How much is registered in the registries that a context has installed."""
-    return sum(len(getattr(one, name)) for one, loader in context._registries.items() for name in loader.registry_items)
+    return sum(_size(registry, loader) for registry, loader in context._registries.items())
+
+
+def _size(registry: Any, loader: Any) -> int:
+    return sum([len(getattr(registry, name)) for name in loader.registry_items])
 
 
 @contextmanager
