@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from _ctypes import FUNCFLAG_CDECL, CFuncPtr
 from _thread import RLock, allocate_lock, stack_size, start_new_thread
 
 import aotcuda
@@ -151,6 +152,15 @@ class Mark(list[bool]):
             self._cells["retired"][:] = [1]
 
 
+class _Untyped(CFuncPtr):
+    """A function that takes ready-made ctypes values.
+
+    Its result is an int, as ctypes has it where none is named; to name that takes longer.
+    """
+
+    _flags_ = FUNCFLAG_CDECL
+
+
 class _Functions(dict[str, "Callable[..., int]"]):
     """`Driver.call`."""
 
@@ -243,7 +253,7 @@ class Driver:
         self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start(meanwhile)
-        self.launch: Callable[..., int] = self._function("cuLaunchKernelEx")
+        self.launch = self.without_types("cuLaunchKernelEx")
         count = _int()
         self.check(self.call["cuDeviceGetCount"](ctypes.byref(count)), "the GPUs could not be counted")
         if count.value == 0:
@@ -294,7 +304,7 @@ class Driver:
 
     def without_types(self, name: str) -> Callable[..., int]:
         """One of its functions, to be called with ready-made ctypes values, as `launch` is."""
-        kind: Any = type(self.launch)
+        kind: Any = _Untyped
         made: Callable[..., int] = kind(self.address(name))
         return made
 

@@ -248,11 +248,6 @@ class GridLauncher:
             else:
                 self._kernel.check(full)
 
-    def quick(self, args: tuple[object, ...]) -> int:
-        """A call with these arguments, for who holds it with a stream (`aotcuda.runtime.stream_objects.Held`)."""
-        self(*args)
-        return 0
-
     def run(self, args: tuple[object, ...]) -> None:
         """Launch with arguments that are in order already."""
         if self._launcher is not None:

@@ -79,8 +79,10 @@ class Launcher:
             if named:
                 self._refuse_names(named)
             code = self.quick(args)
-            if code:
-                self.go_on(code, args)
+            if code > 0:
+                self.fail(code, args)
+            elif code:
+                self.launch(args)
 
     @property
     def grid(self) -> Dimensions:
@@ -101,13 +103,6 @@ class Launcher:
     def shared(self) -> int:
         """Bytes of dynamic shared memory for each block."""
         return self.configuration.shared
-
-    def go_on(self, code: int, args: tuple[object, ...]) -> None:
-        """The rest of a call that `quick` gave this code for, which is not 0."""
-        if code > 0:
-            self.fail(code, args)
-        else:
-            self.launch(args)
 
     def launch(self, args: tuple[object, ...]) -> None:
         """As a call, where the fast path that took the last arguments does not take these."""

@@ -5,26 +5,21 @@ The extension does the same in C, as far as it knows the objects' types.
 
 from __future__ import annotations
 
-from _operator import attrgetter
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, NoReturn, Protocol
 
     class _Launches(Protocol):
         """What is kept with a stream: an `aotcuda.runtime.launcher.Launcher`."""
 
-        def __call__(self, *args: Any, **none: Any) -> None: ...
-        def quick(self, args: tuple[object, ...]) -> int: ...
-        def go_on(self, code: int, args: tuple[object, ...]) -> None: ...
+        def __call__(self, *args: Any, **named: Any) -> None: ...
         def reduced(self) -> NoReturn: ...
 
 
-_MOST_HANDLES = 16
+_MOST_TYPES = 16
 
-_handles: dict[type, Callable[[Any], object]] = {}
-"""Types of stream objects that were met, and what reads the attribute with the handle."""
+_attributes: dict[type, str | None] = {int: None, type(None): None}
+"""Types of streams that were met, and the attribute with the handle; None for what is no object."""
 
 
 def held(launcher: _Launches, stream: object, handle: int) -> Any:
@@ -34,12 +29,9 @@ def held(launcher: _Launches, stream: object, handle: int) -> Any:
 
     attribute = streams.attribute_of(stream, handle)
     extension.know_stream(type(stream), attribute)
-    if attribute is not None and len(_handles) < _MOST_HANDLES:
-        _handles[type(stream)] = attrgetter(attribute)
-    return extension.hold(launcher, stream) or Held(launcher, stream)
-
-
-_new = object.__new__
+    if attribute is not None and len(_attributes) < _MOST_TYPES:
+        _attributes[type(stream)] = attribute
+    return extension.hold(launcher, stream) or _held(launcher, stream)
 
 
 class Configurations:
@@ -56,26 +48,39 @@ class Configurations:
         Raises:
             KeyError: There is none yet, or the stream is for the general path.
         """
-        if type(configuration) is tuple and 2 < len(configuration) < 5:
-            tell = _handles.get(type(configuration[2]))
-            if tell is not None:
-                if len(configuration) == 3:
-                    grid, block, stream = configuration
-                    shared = 0
-                else:
-                    grid, block, stream, shared = configuration
-                try:
-                    handle = tell(stream)
-                except MemoryError:
-                    raise
-                except Exception:  # noqa: BLE001 (which is for the general path to say)
-                    raise KeyError from None
-                if type(handle) is not int:
-                    raise KeyError
-                found = _new(Held)  # a call of the class would take as long as all of this
-                found.launcher, found.owner = self._launchers[grid, block, handle, shared], stream
-                return found
-        return self._launchers[configuration]
+        # Written for the launch that names its stream each time: in few steps, and such as Python has short ways for.
+        if type(configuration) is not tuple or len(configuration) == 2:
+            return self._launchers[configuration]
+        if len(configuration) == 3:
+            grid, block, stream = configuration
+            shared = 0
+        elif len(configuration) == 4:
+            grid, block, stream, shared = configuration
+        else:
+            raise KeyError
+        try:
+            attribute = _attributes[type(stream)]
+        except KeyError:
+            return self._launchers[configuration]
+        try:
+            if attribute == "ptr":
+                handle = stream.ptr
+            elif attribute == "cuda_stream":
+                handle = stream.cuda_stream
+            elif attribute is None:
+                return self._launchers[configuration]
+            else:
+                handle = getattr(stream, attribute)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 (which is for the general path to say)
+            raise KeyError from None
+        if type(handle) is not int:
+            raise KeyError
+        found = Held()
+        found.__call__ = self._launchers[grid, block, handle, shared]
+        found.owner = stream
+        return found
 
     def clear(self) -> None:
         """Drop all launchers."""
@@ -83,29 +88,40 @@ class Configurations:
 
 
 class Held:
-    """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does."""
+    """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does.
 
-    __slots__ = ("launcher", "owner")
+    Attributes:
+        owner: The stream object.
+    """
 
-    def __init__(self, launcher: _Launches, owner: object) -> None:
-        self.launcher = launcher
-        self.owner = owner
+    # A call looks `__call__` up in the class and finds a slot: what the object has there, the launcher, is called.
+    # A method would have to read it, which takes long of a class with `__getattr__`.
+    __slots__ = ("__call__", "owner")
 
-    def __call__(self, *args: object, **named: object) -> None:
-        """As for `Launcher`."""
-        launcher = self.launcher
-        if named:
-            launcher(*args, **named)  # of grids alone take them, others refuse them
-            return
-        code = launcher.quick(args)
-        if code:
-            launcher.go_on(code, args)
+    owner: object
+
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self) -> _Launches:
+            """The launcher."""
+
+        @__call__.setter
+        def __call__(self, launcher: _Launches) -> None: ...
 
     def __reduce__(self) -> NoReturn:
-        self.launcher.reduced()
+        launcher: _Launches = self.__call__
+        launcher.reduced()
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self.launcher, name)
+        return getattr(self.__call__, name)
 
     def __repr__(self) -> str:
-        return repr(self.launcher)
+        return repr(self.__call__)
+
+
+def _held(launcher: _Launches, owner: object) -> Held:
+    found = Held()  # as in `Configurations`
+    found.__call__ = launcher
+    found.owner = owner
+    return found

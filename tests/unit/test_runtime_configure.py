@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import re
 import sys
 import types
@@ -131,6 +132,66 @@ def test_a_stream_object_tells_its_handle_each_time(cuda, k):
         k[1, 1, stream](7)
         k[1, 1, stream, 0](7)
     assert [launch["stream"] for launch in cuda.launches()] == [at for at in (66, 66, 67, 66, 68, 68) for _ in range(2)]
+
+
+class OfTorch:
+    """A stream of PyTorch's, likewise."""
+
+    __module__ = "torch.cuda.streams"
+    __hash__ = None
+
+    def __init__(self, handle):
+        self.cuda_stream = handle
+
+
+@pytest.mark.parametrize("make", [Held, OfTorch])
+def test_a_launcher_for_a_stream_object_is_as_that_for_its_handle(cuda, k, make):
+    stream = make(66)
+    for value in range(4):
+        k[2, 32, stream](value)
+        k[2, 32, stream, 16](value)
+        k[2, 32, 66](value)
+        k[2, 32, 0, 0](value)
+    launched = [(launch["stream"], launch["shared"]) for launch in cuda.launches()]
+    assert launched == [(66, 0), (66, 16), (66, 0), (0, 0)] * 4
+    with_object, with_handle = k[2, 32, stream], k[2, 32, 66]
+    assert repr(with_object) == repr(with_handle)
+    said = []
+    for run in (with_object, with_handle):
+        assert callable(run)
+        assert (run.grid, run.block, run.stream, run.shared) == ((2, 1, 1), (32, 1, 1), 66, 0)
+        assert not hasattr(run, "gird")
+        for wrong in (lambda run=run: run(x=1), lambda run=run: run(), lambda run=run: run("a")):
+            with pytest.raises(ArgumentError) as caught:
+                wrong()
+            said.append(str(caught.value))
+        with pytest.raises(TypeError, match="belongs to its process"):
+            pickle.dumps(run)
+    assert said[:3] == said[3:]
+
+
+@pytest.mark.parametrize("make", [Held, OfTorch])
+def test_what_a_stream_object_tells_later_is_held_to_the_same(cuda, k, make):
+    """Each is refused, or launched on, as by a kernel that meets it first."""
+    stream = make(66)
+    name = next(iter(vars(stream)))
+    first = cuda.package(kernel("k", "void(int32)"), name="unmet.kernels").k
+    for handle in (True, np.int64(66), 66.0, "66", None, -1, 2**64, 66):
+        k[1, 1, stream](7)
+        setattr(stream, name, handle)
+        said = []
+        for kernel_ in (k, first):
+            try:
+                kernel_[1, 1, stream](7)
+            except (ArgumentError, LaunchError) as error:
+                said.append(str(error).partition(": ")[2])
+            else:
+                said.append(cuda.launches()[-1]["stream"])
+        assert said[0] == said[1], handle
+        setattr(stream, name, 66)
+    delattr(stream, name)
+    with pytest.raises(ArgumentError, match="is no stream"):
+        k[1, 1, stream]
 
 
 def test_launchers_of_streams_do_not_share_what_they_hold(k):

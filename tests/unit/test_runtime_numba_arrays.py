@@ -330,6 +330,44 @@ def test_an_array_that_is_changed_is_another_one(cuda, rows, memory, name):
     assert found[0] != found[2] != found[3]
 
 
+@pytest.mark.parametrize(
+    ("text", "forms", "steps"),
+    [
+        ("float32[:]", [(8,), (5,)], [(4,), (8,), (-4,)]),
+        ("float32[:,:]", [(2, 3), (3, 2), (2, 3)], [(12, 4), (4, 8), (0, 4)]),
+        ("float32[:,:,:,:,:]", [(2, 1, 1, 1, 3), (1, 2, 3, 1, 1)], [(12, 12, 12, 12, 4), (4, 8, 8, 8, 8)]),
+    ],
+)
+def test_shapes_and_strides_that_change_in_turn_are_each_read(cuda, rows, general, text, forms, steps):
+    """Also where only one of the two is another one, in the same array and in others that have the same tuples."""
+    make = maker(cuda, "owned", rows[0])
+    made = [make(forms[0], steps[0]) for _ in range(2)]
+    k = cuda.package(kernel("k", f"void({text})")).k
+    outcomes(cuda, k, *made)
+    general.clear()
+    for form, strides in [(form, strides) for form in forms for strides in (*steps, steps[0])] * 2:
+        for array in made:
+            array.shape, array.strides = form, strides
+            k[1, 1](array)
+            words = struct.unpack(f"<{5 + 2 * len(form)}q", cuda.parameters())
+            assert words[2:] == (int(np.prod(form)), 4, address(array), *form, *strides)
+    assert not general
+
+
+def test_shapes_and_strides_are_let_go(cuda, rows):
+    make = maker(cuda, "owned", rows[0])
+    first, other = make(), make()
+    first.shape, first.strides = forms = tuple(np.arange(8, 9).tolist()), tuple(np.arange(4, 5).tolist())
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    before = [*map(sys.getrefcount, forms)]
+    for _ in range(4):
+        k[1, 1](first)
+    del first.shape, first.strides
+    for _ in range(2):
+        k[1, 1](other)
+    assert [*map(sys.getrefcount, forms)] == [count - 1 for count in before]
+
+
 def test_memory_that_was_freed_is_an_error(cuda, rows):
     make = maker(cuda, "owned", rows[0])
     made = [make(), make(), make()]

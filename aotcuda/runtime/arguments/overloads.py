@@ -33,6 +33,7 @@ from aotcuda.runtime.arguments import arrays, parameters, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
     Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object]
     Selection = tuple["PackedOverload", Slot, list[object], list[object], int]
+
+if not TYPE_CHECKING:
+    from _collections import deque  # as `collections` has it, which takes longer to import
 
 _MOST_KEPT = 1024
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
@@ -108,7 +112,7 @@ class PackedOverload:
         packed = [each for each in self.parameters if each["kind"] != "constant"]
         offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
         self.starts = sorted(offsets) if overload.get("one_by_one") else []
-        self.slots: list[Slot] = []
+        self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
         self.made: list[None] = []
 
     def take(self) -> Slot:

@@ -93,6 +93,7 @@ enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 };
 static PyObject *s_dtype, *s_ndim, *s_c_contiguous, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_neg, *s_is_conj,
     *s_is_contiguous, *s_data_ptr, *s_stride, *s_get_device, *s_interface, *s_typestr, *s_stream, *s_mask,
     *s_fail, *s_exchange, *s_gpu_data, *s_device_pointer, *s_device_id, *s_view;
+static PyObject *zero; /* CPython has one of it; that others may be equal to it does not matter */
 static PyTypeObject *plan_type, *records_type, *launcher_type;
 
 /* Where a library tells its current stream. Sources are replaced and never freed: another thread may be asking one. A
@@ -1013,6 +1014,19 @@ static uint64_t as_int(PyObject *value) {
     return result;
 }
 
+enum { MOST_KNOWN_DIMENSIONS = 4 };
+
+/* The shape and strides that an argument's array had last, and their numbers. They are tuples of Python's own of its own
+ * ints, which cannot change; and as they are held, no other tuple can be where they are. */
+typedef struct {
+    _Alignas(LINE) PyObject *shape; /* NULL: none was read yet */
+    PyObject *strides;
+    int64_t ndim;
+    struct {
+        int64_t extent, stride;
+    } dimensions[MOST_KNOWN_DIMENSIONS]; /* of two, all is in one line of the cache */
+} Known;
+
 /* The row of an object's attributes; NULL if it is of another type, or that has changed, or they are in a dictionary. */
 static const char *row_of(PyObject *object, const Members *members, const NumbaLayout *layout) {
     PyTypeObject *type = Py_TYPE(object);
@@ -1084,8 +1098,39 @@ static int read_plain_numbers(PyObject *tuple, int64_t *member, int count) {
     return !overflow;
 }
 
-/* What read_numba_attributes() reads, of the members; NULL where these have to be asked. */
-static PyObject *read_numba_layout(PyObject *array, const NumbaLayout *layout, View *view) {
+/* Reads a shape and strides; 0 for what is not for here. */
+static int read_forms(PyObject *shape, PyObject *strides, View *view, Known *known) {
+    if (known && known->shape == shape && known->strides == strides) {
+        view->ndim = (int)known->ndim;
+        for (int i = 0; i < view->ndim; i++) {
+            view->dimensions[i].extent = known->dimensions[i].extent;
+            view->dimensions[i].stride = known->dimensions[i].stride;
+        }
+        return 1;
+    }
+    Py_ssize_t ndim = PyTuple_CheckExact(shape) ? PyTuple_Size(shape) : -1;
+    if (ndim < 0 || ndim > MOST_DIMENSIONS || !read_plain_numbers(shape, &view->dimensions->extent, (int)ndim) ||
+        !read_plain_numbers(strides, &view->dimensions->stride, (int)ndim))
+        return 0;
+    view->ndim = (int)ndim;
+    if (!known || ndim > MOST_KNOWN_DIMENSIONS)
+        return 1;
+    PyObject *const before[] = {known->shape, known->strides};
+    known->shape = Py_NewRef(shape);
+    known->strides = Py_NewRef(strides);
+    known->ndim = ndim;
+    for (int i = 0; i < view->ndim; i++) {
+        known->dimensions[i].extent = view->dimensions[i].extent;
+        known->dimensions[i].stride = view->dimensions[i].stride;
+    }
+    Py_XDECREF(before[0]); /* of ints alone: no other code runs */
+    Py_XDECREF(before[1]);
+    return 1;
+}
+
+/* What read_numba_attributes() reads, of the members, and the stream, which is the array's; NULL where these have to be
+ * asked. */
+static PyObject *read_numba_layout(PyObject *array, const NumbaLayout *layout, View *view, Known *known) {
     const Members *members = &layout->array;
     const char *row = row_of(array, members, layout);
     if (!row)
@@ -1093,16 +1138,11 @@ static PyObject *read_numba_layout(PyObject *array, const NumbaLayout *layout, V
     PyObject *dtype = member(row, members, ARRAY_DTYPE), *shape = member(row, members, ARRAY_SHAPE);
     PyObject *strides = member(row, members, ARRAY_STRIDES), *data = member(row, members, ARRAY_DATA);
     PyObject *stream = member(row, members, ARRAY_STREAM);
-    if (!dtype || !shape || !strides || !data || !stream)
-        return NULL;
-    Py_ssize_t ndim = PyTuple_CheckExact(shape) ? PyTuple_Size(shape) : -1;
-    if (ndim < 0 || ndim > MOST_DIMENSIONS || !read_numba_address(data, layout, &view->address) ||
-        !read_plain_numbers(shape, &view->dimensions->extent, (int)ndim) ||
-        !read_plain_numbers(strides, &view->dimensions->stride, (int)ndim))
+    if (!dtype || !shape || !strides || !data || !stream || !read_numba_address(data, layout, &view->address) ||
+        !read_forms(shape, strides, view, known))
         return NULL;
     view->id = (uint64_t)(uintptr_t)dtype;
-    view->ndim = (int)ndim;
-    return Py_NewRef(stream);
+    return stream;
 }
 
 /* Reads all but the stream, and gives that; NULL for what is not for this path. */
@@ -1125,15 +1165,16 @@ static PyObject *read_numba_attributes(PyObject *array, const NumbaLayout *layou
 
 /* Numba's own arrays: their interface is a dictionary that Python code makes, at 1 us. What it would say of the stream is
  * said by the attribute: 0 is none. */
-static int read_numba(PyObject *array, Access *access, View *view, Reading *reading) {
+static int read_numba(PyObject *array, Access *access, Known *known, View *view, Reading *reading) {
     if (access->waiting && !look_closer(array, access))
         return 0;
-    PyObject *stream = access->numba ? read_numba_layout(array, access->numba, view) : NULL;
-    if (!stream)
-        stream = read_numba_attributes(array, access->numba, view);
+    PyObject *stream = access->numba ? read_numba_layout(array, access->numba, view, known) : NULL;
     view->readonly = 0;
     view->has_strides = 1;
     view->in_elements = 0;
+    if (stream == zero) /* most are on no stream */
+        return 1;
+    stream = stream ? Py_NewRef(stream) : read_numba_attributes(array, access->numba, view);
     uint64_t handle = stream ? as_int(stream) : 0;
     /* What is no int and becomes 0 may be equal to 0 or not: that is told by the general path. */
     int fits = stream && !PyErr_Occurred() && (handle ? is_on_named(reading, handle) : PyLong_Check(stream));
@@ -1356,6 +1397,7 @@ static int takes(const Parameter *parameter, int kind) {
 typedef struct {
     Access *access; /* NULL for numbers */
     unsigned char at, kind, flags;
+    Known *known; /* of an array of Numba's, where it is not asked for its attributes; else NULL */
 } Reader;
 
 /* What the arguments' types are, and how each is read. All of it that launches read is in a few lines of the cache. */
@@ -1364,7 +1406,8 @@ typedef struct {
     PyTypeObject **types;
     Reader *readers; /* of the arrays, then of the numbers, each in the order of the arguments */
     Access *access;  /* by argument, the first of its type */
-    void *memory, *access_memory;
+    Known *known;    /* by array; NULL: none is of Numba's */
+    void *memory, *access_memory, *known_memory;
 } Shape;
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
@@ -1503,7 +1546,7 @@ static int read_arrays(const Shape *shape, PyObject *const *args, View *views, R
         int fits = kind == CUPY        ? read_cupy(array, reader->access, view, reading)
                    : kind == EXCHANGE  ? read_exchange(array, reader->access, view, reading)
                    : kind == INTERFACE ? read_interface(array, view, reading)
-                   : kind == NUMBA     ? read_numba(array, reader->access, view, reading)
+                   : kind == NUMBA     ? read_numba(array, reader->access, reader->known, view, reading)
                                        : read_torch(array, view, reading);
         if (!fits)
             return -1;
@@ -1994,6 +2037,11 @@ static void free_shape(const Shape *shape) {
         for (size_t j = 0; j < sizeof held / sizeof *held; j++)
             Py_XDECREF(held[j]);
     }
+    for (int i = 0; shape->known && i < shape->arrays_count; i++) {
+        Py_XDECREF(shape->known[i].shape);
+        Py_XDECREF(shape->known[i].strides);
+    }
+    PyMem_Free(shape->known_memory);
     PyMem_Free(shape->access_memory);
     PyMem_Free(shape->memory);
 }
@@ -2042,7 +2090,7 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
         int kind = (unsigned char)kinds[i] & ~HAS_OWN_LENGTH;
         shape->types[i] = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(args[i]));
         Reader *reader = kind < INT ? array++ : number++, *same = shape->readers;
-        *reader = (Reader){NULL, (unsigned char)i, (unsigned char)kind, (unsigned char)(kinds[i] & HAS_OWN_LENGTH)};
+        *reader = (Reader){NULL, (unsigned char)i, (unsigned char)kind, (unsigned char)(kinds[i] & HAS_OWN_LENGTH), NULL};
         if (kind >= INT)
             continue;
         while (shape->types[same->at] != shape->types[i])
@@ -2058,6 +2106,13 @@ static const Shape *make_shape(PyObject *const *args, const char *kinds, Py_ssiz
             }
             reader->kind = (unsigned char)kind;
         }
+        if (reader->kind == NUMBA && !shape->known)
+            shape->known = in_lines((size_t)shape->arrays_count * sizeof(Known), &shape->known_memory);
+        if (reader->kind == NUMBA && !shape->known) {
+            free_shape(shape);
+            return NULL;
+        }
+        reader->known = reader->kind == NUMBA ? &shape->known[reader - shape->readers] : NULL;
     }
     shape->numbers_count = (short)(number - shape->readers - shape->arrays_count);
     return shape;
@@ -3062,6 +3117,8 @@ static int execute(PyObject *module) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!*names[i].place && !(*names[i].place = PyUnicode_InternFromString(names[i].text)))
             return -1;
+    if (!zero && !(zero = PyLong_FromLong(0)))
+        return -1;
     get_attribute = (descrgetfunc)PyType_GetSlot(&PyGetSetDescr_Type, Py_tp_descr_get);
     if (!plan_type && !(plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec)))
         return -1;
