@@ -215,7 +215,7 @@ def by_attributes(cuda, *made, signatures=("void(float32[::1])", "void(float32[:
 def note(monkeypatch, extension_module, found):
     """Gives a list of the attributes that are asked for from now on, and says that the classes are as they were."""
     asked = []
-    form, number, array, owner, *memories, proxy, referent, pointer, address = found
+    form, number, keys, row, array, owner, *memories, proxy, referent, pointer, address = found
 
     def noted(name):
         return property(lambda thing: asked.append(name) or thing.__dict__[name])
@@ -224,20 +224,29 @@ def note(monkeypatch, extension_module, found):
         for name in names:
             monkeypatch.setattr(kind, name, noted(name), raising=False)
     same = [(one[0], numba_layout._number_of(one[0], number), *one[2:]) for one in (array, owner, *memories)]
-    extension_module.add_numba_layout(form, number, *same, proxy, referent, pointer, address)
+    extension_module.add_numba_layout(form, number, keys, row, *same, proxy, referent, pointer, address)
     return asked
 
 
+def launched_by_numba(array):
+    """An array that Numba has launched a kernel with: it keeps its type in its dictionary."""
+    assert array._numba_type_
+    assert "_numba_type_" in vars(array)
+
+
+@pytest.mark.parametrize("before", [lambda array: None, vars, launched_by_numba], ids=["new", "asked", "launched"])
 @pytest.mark.parametrize(("shape", "strides"), libraries.LAYOUTS)
 @pytest.mark.parametrize("text", ["float32[::1]", "float32[:,::1]", "float32[::1,:]", "float32[:]", "float32[:,:]"])
 def test_arrays_are_read_from_their_rows_as_by_their_attributes(
-    cuda, rows, general, monkeypatch, extension_module, shape, strides, text
+    cuda, rows, general, monkeypatch, extension_module, shape, strides, text, before
 ):
     kind, found = rows
     make, signatures = maker(cuda, "owned", kind), (f"void({text})", "void(int32[:,:,::1])")
     plain = (4,) if text.count(":,") + text.count(",:") == 0 else (3, 5)
     order = np.empty(plain, F4, order="F" if text.endswith("1,:]") else "C").strides
     arrays_made = [make(plain, order), make(plain, order), make(shape, strides), make(plain, order)]
+    for array in arrays_made:
+        before(array)
     expected = by_attributes(cuda, *arrays_made, signatures=signatures)
     asked = note(monkeypatch, extension_module, found)
     k = cuda.package(kernel("k", *signatures)).k
@@ -269,6 +278,40 @@ def asked_for_all(array):
 
 def with_a_dictionary(array):
     array.__dict__ = {**vars(array), "shape": (3,)}
+    return array
+
+
+class Otherwise:
+    """Has an array's attributes in another order."""
+
+
+def with_the_dictionary_of_another(array):
+    """Of another class, in whose row the strides are where the shape was."""
+    dtype, shape, strides, *others = numba_layout._ARRAY
+    other = Otherwise()
+    for name in dict.fromkeys([dtype, strides, shape, *others, *vars(array)]):
+        setattr(other, name, vars(array)[name])
+    other.shape = (3,)
+    array.__dict__ = vars(other)
+    return array
+
+
+def with_the_dictionary_of_one_of_its_class(array):
+    other = object.__new__(type(array))
+    for name, value in vars(array).items():
+        setattr(other, name, value)
+    other.shape = (3,)
+    array.__dict__ = vars(other)
+    return array
+
+
+def with_more_attributes_than_a_row_has_room_for(array):
+    vars(array).update({f"more{number}": number for number in range(40)}, shape=(3,))
+    return array
+
+
+def with_an_emptied_dictionary(array):
+    vars(array).clear()
     return array
 
 
@@ -310,6 +353,10 @@ CHANGES = {
     "memory is gone": lambda array: without(array, "gpu_data"),
     "dictionary": asked_for_all,
     "own dictionary": with_a_dictionary,
+    "dictionary of another": with_the_dictionary_of_another,
+    "dictionary of its class": with_the_dictionary_of_one_of_its_class,
+    "many attributes": with_more_attributes_than_a_row_has_room_for,
+    "no attributes": with_an_emptied_dictionary,
     "address": lambda array: with_memory(
         array, lambda data: changed(getattr(data, "_mem", data), "device_pointer", 0x7000)
     ),
@@ -320,10 +367,14 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("asked", [False, True], ids=["", "asked"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_an_array_that_is_changed_is_another_one(cuda, rows, memory, name):
+def test_an_array_that_is_changed_is_another_one(cuda, rows, memory, name, asked):
     make = maker(cuda, memory, rows[0])
-    made = [make(), make(), CHANGES[name](make()), make()]
+    made = [make() for _ in range(4)]
+    for array in made if asked else ():
+        vars(array)
+    made[2] = CHANGES[name](made[2])
     k = cuda.package(kernel("k", "void(float32[::1])", "void(float32[:])", "void(float32[:,:])")).k
     found = outcomes(cuda, k, *made)
     assert found == by_attributes(cuda, *made)
@@ -388,7 +439,7 @@ def test_a_class_that_has_changed_is_asked(cuda, rows, memory, monkeypatch, name
     k = cuda.package(kernel("k", *signatures)).k
     outcomes(cuda, k, *made[:3])
     view = getattr(other.gpu_data, "_view", other.gpu_data)
-    others = {"_view": (found[3][0], view), "device_pointer": (found[5][0], view.device_pointer)}
+    others = {"_view": (found[5][0], view), "device_pointer": (found[7][0], view.device_pointer)}
     changing, value = others[name] if name in others else (kind, getattr(other, name))
     monkeypatch.setattr(changing, name, property(lambda _self: value), raising=False)
     after = outcomes(cuda, k, *made[3:])
@@ -429,6 +480,6 @@ def test_the_extension_is_told_once_for_each_class(monkeypatch):
     kinds, told = [in_rows(NUMBAS[0])[0] for _ in range(2)], []
     for kind in (*kinds, *kinds):
         numba_layout.tell(
-            types.SimpleNamespace(add_numba_layout=lambda *found: told.append(found[2][0])), object.__new__(kind)
+            types.SimpleNamespace(add_numba_layout=lambda *found: told.append(found[4][0])), object.__new__(kind)
         )
     assert told == kinds

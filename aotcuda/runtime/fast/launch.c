@@ -151,11 +151,13 @@ typedef struct {
     uint32_t version;   /* the type's, while it has none of these attributes itself */
     int end;            /* bytes of an object, where the row may be */
     int places[MOST_MEMBERS];
+    uint64_t keys;      /* of dictionaries that have such a row; 0 where none has */
 } Members;
 
 /* Where an array of Numba's has what is read of it, as aotcuda.runtime.fast.numba_layout found it. Not freed either. */
 typedef struct NumbaLayout {
     int form, number;                   /* how objects lead to their row, and where types have their version */
+    int keys, row;                      /* in a dictionary: what it shares with others of its class, and the row */
     Members array, owner, memories[2];  /* the first by the enumeration below; of an owner its view, of memory its address */
     PyTypeObject *proxy, *pointer;      /* of what an owner may have in place of memory; of an address */
     int referent, address;              /* in these: a pointer to an object, and one to a number */
@@ -1027,7 +1029,8 @@ typedef struct {
     } dimensions[MOST_KNOWN_DIMENSIONS]; /* of two, all is in one line of the cache */
 } Known;
 
-/* The row of an object's attributes; NULL if it is of another type, or that has changed, or they are in a dictionary. */
+/* The row of an object's attributes; NULL if it is of another type, or that has changed, or if they are in none. Once somebody
+ * has asked for its dictionary, as Numba's own launches do, that has the row, as long as its keys are those of its class. */
 static const char *row_of(PyObject *object, const Members *members, const NumbaLayout *layout) {
     PyTypeObject *type = Py_TYPE(object);
     uint32_t version;
@@ -1038,10 +1041,16 @@ static const char *row_of(PyObject *object, const Members *members, const NumbaL
         const char *row = (const char *)object + members->end;
         return row[3] ? row : NULL;
     }
-    uint64_t word = word_at(object, layout->form == ROW_POINTED ? -32 : -24);
-    if (layout->form == ROW_POINTED)
-        return (const char *)(uintptr_t)word;
-    return word & 1 ? (const char *)(uintptr_t)(word + 1) : NULL;
+    uint64_t word = word_at(object, -24);
+    if (layout->form == ROW_TAGGED && word & 1)
+        return (const char *)(uintptr_t)(word + 1);
+    uint64_t row = layout->form == ROW_POINTED ? word_at(object, -32) : 0;
+    if (row)
+        return (const char *)(uintptr_t)row;
+    PyObject *dictionary = (PyObject *)(uintptr_t)word;
+    if (!dictionary || !members->keys || Py_TYPE(dictionary) != &PyDict_Type || word_at(dictionary, layout->keys) != members->keys)
+        return NULL;
+    return (const char *)(uintptr_t)word_at(dictionary, layout->row);
 }
 
 /* An attribute, not a reference of the caller's own; NULL for one that the object has not. */
@@ -2904,18 +2913,21 @@ static PyObject *set_cupy_layout(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* A class, its version, the bytes of its objects, and so many places, which lie as ints; 0, and an error, if it is not that. */
+/* A class, its version, the bytes of its objects, so many places, which lie as ints, and the keys of dictionaries; 0, and an error,
+ * if it is not that. */
 static int read_members(PyObject *tuple, Members *members, int count) {
     const char *places;
     Py_ssize_t bytes;
     PyObject *type;
-    if (!PyArg_ParseTuple(tuple, "O!Iiy#;members", &PyType_Type, &type, &members->version, &members->end, &places, &bytes))
+    unsigned long long keys;
+    if (!PyArg_ParseTuple(tuple, "O!Iiy#K;members", &PyType_Type, &type, &members->version, &members->end, &places, &bytes, &keys))
         return 0;
     if (bytes != count * (Py_ssize_t)sizeof(int)) {
         PyErr_SetString(PyExc_ValueError, "members of another number");
         return 0;
     }
     members->type = (PyTypeObject *)type;
+    members->keys = keys;
     memcpy(members->places, places, (size_t)bytes);
     return 1;
 }
@@ -2924,9 +2936,9 @@ static PyObject *add_numba_layout(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *array, *owner, *memories[2];
     NumbaLayout found;
-    if (!PyArg_ParseTuple(args, "iiO!O!O!O!O!iO!i", &found.form, &found.number, &PyTuple_Type, &array, &PyTuple_Type, &owner,
-                          &PyTuple_Type, &memories[0], &PyTuple_Type, &memories[1], &PyType_Type, &found.proxy, &found.referent,
-                          &PyType_Type, &found.pointer, &found.address) ||
+    if (!PyArg_ParseTuple(args, "iiiiO!O!O!O!O!iO!i", &found.form, &found.number, &found.keys, &found.row, &PyTuple_Type, &array,
+                          &PyTuple_Type, &owner, &PyTuple_Type, &memories[0], &PyTuple_Type, &memories[1], &PyType_Type,
+                          &found.proxy, &found.referent, &PyType_Type, &found.pointer, &found.address) ||
         !read_members(array, &found.array, ARRAY_MEMBERS) || !read_members(owner, &found.owner, 1) ||
         !read_members(memories[0], &found.memories[0], 1) || !read_members(memories[1], &found.memories[1], 1))
         return NULL;
@@ -3083,7 +3095,7 @@ static PyMethodDef methods[] = {
      "set_cupy_layout(base, data_type, pointer, data, dtype, shape, strides)\n\n"
      "Where the objects of CuPy's type `base` have what is read of arrays, in bytes; `pointer` is in what is their `data`."},
     {"add_numba_layout", add_numba_layout, METH_VARARGS,
-     "add_numba_layout(form, number, array, owner, memory, memory, proxy, referent, pointer, address)\n\n"
+     "add_numba_layout(form, number, keys, row, array, owner, memory, memory, proxy, referent, pointer, address)\n\n"
      "Where the objects of a class of Numba's arrays, and of the classes of their memory, have what is read of arrays."},
     {"add_numba_owner", add_numba_owner, METH_O, "A type of Numba's memory that has its address in its `_view`."},
     {"hold", hold, METH_VARARGS, "hold(launcher, stream) -> Launcher: one like it, which keeps the stream alive."},
@@ -3132,7 +3144,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 17) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 18) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -5,6 +5,9 @@ the third object down. CPython keeps the attributes of an object in a row, at th
 So the places can be found, not guessed: they are where some objects, which are made for it, have what was put into
 them. A class has a number that changes with the class and its bases; as long as it is the same, an object has of its
 attributes what is in its row. Where anything is otherwise than here, the attributes are asked.
+
+Somebody may ask for an object's dictionary; Numba's own launches do, by a cached property. It gets the row, then, and
+shares its keys with those of other objects, until it is given keys that they have no room for.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    Members = tuple[type, int, int, bytes]
-    """A class, its number, the bytes of an object before its row, and the attributes' places in that, as C's ints."""
+    Members = tuple[type, int, int, bytes, int]
+    """A class, its number, the bytes of an object before its row, the attributes' places in that, as C's ints, and the
+    address of what the dictionaries of its objects have as their keys, as long as those are in a row; 0 for none."""
 
 _ARRAY = ("dtype", "shape", "strides", "gpu_data", "stream")
 _OWNER = ("_view",)
@@ -54,8 +58,9 @@ def find(kind: type) -> tuple[Any, ...] | None:
         number = _place_of_number()
         if not form or number is None:
             return None
+        keys, row = _places_in_dictionaries(form)
         members = [
-            _members(form, number, *named)
+            _members(form, number, keys, row, *named)
             for named in (
                 (kind, _ARRAY),
                 (driver.OwnedPointer, _OWNER),
@@ -71,10 +76,10 @@ def find(kind: type) -> tuple[Any, ...] | None:
         return None
     if None in members or referent is None or place is None:
         return None
-    return form, number, *members, weakref.ProxyType, referent, pointer, place
+    return form, number, keys, row, *members, weakref.ProxyType, referent, pointer, place
 
 
-def _members(form: int, number: int, kind: type, names: Sequence[str]) -> Members | None:
+def _members(form: int, number: int, keys: int, row: int, kind: type, names: Sequence[str]) -> Members | None:
     """Where the objects of a class have attributes of these names, which the class itself must not have."""
     version = _number_of(kind, number)
     if not _has_row(form, kind) or any(
@@ -97,9 +102,45 @@ def _members(form: int, number: int, kind: type, names: Sequence[str]) -> Member
     object.__setattr__(probes[1], "__dict__", {})  # and a dictionary of the user's own is not in the row
     if _row(form, probes[0]) != first or _word(first + found[0]) or _row(form, probes[1]):
         return None
+    shared = _shared_keys(form, keys, row, kind, names) if keys else 0
     if not version or _number_of(kind, number) != version:
         return None
-    return kind, version, kind.__basicsize__, b"".join(at.to_bytes(4, "little") for at in found)
+    return kind, version, kind.__basicsize__, b"".join(at.to_bytes(4, "little") for at in found), shared
+
+
+def _shared_keys(form: int, keys: int, row: int, kind: type, names: Sequence[str]) -> int:
+    """The address of the keys that the dictionaries of a class' objects share; 0 if they do not."""
+    found = set()
+    for _ in range(2):
+        probe: Any = object.__new__(kind)
+        for name in names:
+            object.__setattr__(probe, name, None)
+        before, dictionary = _row(form, probe), object.__getattribute__(probe, "__dict__")
+        found.add(_word(_address(dictionary) + keys) if before and _word(_address(dictionary) + row) == before else 0)
+    return found.pop() if len(found) == 1 else 0
+
+
+def _places_in_dictionaries(form: int) -> tuple[int, int]:
+    """Where an object's dictionary has its keys, and its row, in bytes; zeros where its object keeps the row."""
+
+    class Probe:
+        pass
+
+    class Other:
+        pass
+
+    things: list[Any] = [Probe(), Probe(), Other()]
+    for thing in things:
+        thing.attribute = None
+    rows = [_row(form, thing) for thing in things]
+    dictionaries = [_address(thing.__dict__) for thing in things]
+    if form == _INLINE or [_word(_address(thing) - 24) for thing in things] != dictionaries:
+        return 0, 0
+    places = range(16, dict.__basicsize__, 8)
+    words = {at: [_word(dictionary + at) for dictionary in dictionaries] for at in places}
+    keys = [at for at, (first, second, other) in words.items() if first == second != other]
+    found = [at for at, each in words.items() if each == rows]
+    return (keys[0], found[0]) if len(keys) == len(found) == 1 and all(rows) else (0, 0)
 
 
 def _has_row(form: int, kind: type) -> bool:
