@@ -7,7 +7,7 @@ pay, unless an array library has imported it. Imports alone end before the first
 
 States of aotcuda, each a folder that holds the package `aotcuda`, take turns in one run. They import the same packages,
 so a newer state reads what an older one built; packages in a folder of a state's name below `--packages` are its own.
-CPU time is that of the thread that launches; while the driver starts, another one imports what launches take.
+CPU time is that of the thread that launches, which imports while another one starts the driver.
 
     python bench/in_process.py                                # this state alone; building packages takes minutes
     python bench/in_process.py --packages DIR --states before=OLDER after=.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from _ctypes import FUNCFLAG_CDECL, CFuncPtr
-from _thread import RLock, allocate_lock, stack_size, start_new_thread
+from _thread import RLock
 
 import aotcuda
 from aotcuda.runtime import ctypes
@@ -36,6 +36,12 @@ LAST_DEFAULT_STREAM = 2
 
 forked = False
 """True in a process that forked after `cuInit`; CUDA cannot be used there."""
+
+beside: Callable[[int], int | None] | None = None
+"""What starts the driver, given the address of `cuInit`, and does something else meanwhile; gives what `cuInit` gave.
+
+None where it has left that to be called.
+"""
 
 _lock = RLock()
 _driver: Driver | None = None
@@ -237,8 +243,7 @@ class Driver:
             matters, else by 0. There are never more than launches at once.
     """
 
-    def __init__(self, meanwhile: Callable[[], object] | None = None) -> None:
-        """`meanwhile` is called beside `cuInit`, as `get` says."""
+    def __init__(self) -> None:
         if (problem := _why_not_here()) is not None:
             raise aotcuda.errors.NoDriverError(problem)
         try:
@@ -252,7 +257,7 @@ class Driver:
         self.call = _Functions(self._function)
         self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
-        self._start(meanwhile)
+        self._start()
         self.launch = self.without_types("cuLaunchKernelEx")
         count = _int()
         self.check(self.call["cuDeviceGetCount"](ctypes.byref(count)), "the GPUs could not be counted")
@@ -260,13 +265,9 @@ class Driver:
             raise _errors().no_device()
         self.devices = [Device(self, index) for index in range(count.value)]
 
-    def _start(self, meanwhile: Callable[[], object] | None) -> None:
+    def _start(self) -> None:
         """Start the driver and check its version."""
-        start = self._function("cuInit", _int)
-        if meanwhile is None or self.call["cuDeviceGetCount"](ctypes.byref(_int())) != NOT_INITIALIZED:
-            code = start(0)
-        else:
-            code = _beside(meanwhile, start)
+        code = self._initialised()
         if code == NO_DEVICE:
             raise _errors().no_device()
         if code == STUB_LIBRARY:
@@ -286,6 +287,15 @@ class Driver:
                 f"CUDA {LOWEST[0]}.{LOWEST[1]} (driver 525) or newer"
             )
             raise aotcuda.errors.DriverTooOldError(message)
+
+    def _initialised(self) -> int:
+        """What `cuInit` gives, beside which something else is done where it takes long: where nobody has called it."""
+        address = self.address("cuInit")
+        if beside is not None and self.call["cuDeviceGetCount"](ctypes.byref(_int())) == NOT_INITIALIZED:
+            code = beside(address)
+            if code is not None:
+                return code
+        return self._function("cuInit", _int)(0)
 
     def _function(self, name: str, *types: type) -> Callable[..., int]:
         try:
@@ -380,13 +390,8 @@ class Driver:
         return ordinal.value
 
 
-def get(meanwhile: Callable[[], object] | None = None) -> Driver:
+def get() -> Driver:
     """The driver, started when first asked for.
-
-    Args:
-        meanwhile: What else has to be done by then. `cuInit` takes a tenth of a second and more, in which Python has
-            nothing to do; so another thread calls this, and has ended when the driver has started. Where `cuInit` has
-            nothing left to do, and where the driver is started already, it is not called.
 
     Raises:
         NoDriverError: There is no driver library.
@@ -400,33 +405,9 @@ def get(meanwhile: Callable[[], object] | None = None) -> Driver:
         raise _errors().forked()
     with _lock:
         if _driver is None:
-            _driver = Driver(meanwhile)
+            _driver = Driver()
             after_fork(_after_fork)
         return _driver
-
-
-def _beside(work: Callable[[], object], start: Callable[[int], int]) -> int:
-    """What `start(0)` gives, which releases Python's lock, while another thread does `work`, if there can be one."""
-    if stack_size():  # the program wants other threads than Python's, maybe too small ones to import in
-        return start(0)
-    done = allocate_lock()
-
-    def run() -> None:
-        try:
-            work()
-        except Exception:  # noqa: BLE001, S110 (who needs what it does meets it again, and says so)
-            pass
-        finally:
-            done.release()
-
-    done.acquire()
-    try:
-        start_new_thread(run, ())
-    except RuntimeError:  # no more threads, or none in this interpreter
-        done.release()
-    code = start(0)
-    done.acquire()
-    return code
 
 
 def is_installed() -> bool:

@@ -307,10 +307,10 @@ class Loader:
         leaving: Images that are out of use, and stay in the driver until launches of them have ended.
     """
 
-    def __init__(self, source: Source, launches: Callable[[], object] | None = None) -> None:
-        """`launches` imports what a launch takes, which is done while the driver starts."""
+    def __init__(self, source: Source, beside: Callable[[int], int | None] | None = None) -> None:
+        """`beside` starts the driver, and imports meanwhile what a launch takes; see `driver.beside`."""
         self.source = source
-        self._launches = launches
+        self._beside = beside
         self.asks = source.is_editable
         self.current: Loaded | None = None
         self.leaving: list[Leaving] = []
@@ -477,7 +477,7 @@ class Loader:
         drivers.check_fork()  # before the lock, which a thread of the parent may have held
         with self._lock:
             if self.current is None:
-                self._start_driver()
+                drivers.beside = self._beside
                 try:
                     library = self.source.load(self.fallback)
                 except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as error:
@@ -487,15 +487,6 @@ class Loader:
                     return self._launch(compiled.library, manifests.Outline(compiled.manifest))
                 return self._launch(library, outline)
             return self.current
-
-    def _start_driver(self) -> None:
-        """Start the driver, if it is there, and import meanwhile what launches take."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-
-        try:
-            drivers.get(self._launches)
-        except aotcuda.errors.AotcudaError:
-            return  # who needs it says what is wrong
 
     def _launch(self, library: LoadedLibrary, outline: Outline, sources: Sources | None = None) -> Loaded:
         """From now on launch these images, in place of the ones launched so far."""

@@ -111,3 +111,9 @@ def test_a_file_of_numbas_settings_is_read(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     (tmp_path / ".numba_config.yaml").write_text("loop_vectorize: 0\n", encoding="utf-8")
     check_in_a_process("from numba.core import config\nassert config.LOOP_VECTORIZE == 0\n", tmp_path)
+
+
+def test_without_a_pyyaml_that_works_numba_says_so_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / ".numba_config.yaml").write_text("loop_vectorize: 0\n", encoding="utf-8")
+    (tmp_path / "yaml.py").write_text("raise ImportError('broken')\n", encoding="utf-8")  # found before the package
+    check_in_a_process("from numba.core import config\nassert not config._HAVE_YAML\n", tmp_path)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
+import sys
 import threading
+import types
 
 import pytest
 
 from aotcuda.errors import CudaError, DriverTooOldError
 from aotcuda.in_place import deferred
 from aotcuda.runtime import driver
+from aotcuda.runtime import fast as extension
+from aotcuda.runtime import module as modules
 from support.manifests import kernel
 
 
@@ -54,76 +60,91 @@ class TestMeanwhile:
     """What is done beside `cuInit`, which takes a tenth of a second where nobody has called it."""
 
     @pytest.fixture
-    def patient(self, monkeypatch):
-        """An event that `cuInit` waits for."""
-        done = threading.Event()
-        present = driver.Driver._function
+    def asked(self, monkeypatch):
+        """The addresses that the function beside was given, which leaves `cuInit` to be called."""
+        found = []
+        monkeypatch.setattr(driver, "beside", found.append)
+        return found
 
-        def function(self, name, *types):
-            found = present(self, name, *types)
-            return found if name != "cuInit" else lambda flags: found(flags) if done.wait(30) else 999
-
-        monkeypatch.setattr(driver.Driver, "_function", function)
-        return done
-
-    @pytest.mark.usefixtures("cuda")
-    def test_is_done_by_another_thread_that_has_ended_then(self, patient):
-        threads = []
-
-        def work():
-            threads.append(threading.get_ident())
-            patient.set()
-
-        assert len(driver.get(work).devices) == 1
-        assert len(threads) == 1
-        assert threads != [threading.get_ident()]
-
-    @pytest.mark.usefixtures("cuda")
-    def test_may_go_wrong(self, patient):
-        def work():
-            patient.set()
-            raise ZeroDivisionError
-
-        assert len(driver.get(work).devices) == 1
-
-    def test_is_not_done_where_another_library_has_started_the_driver(self, cuda):
-        cuda.start()
-        calls = []
-        driver.get(lambda: calls.append("where cuInit has nothing to do"))
-        assert calls == []
-
-    @pytest.mark.usefixtures("cuda")
-    def test_is_not_done_where_the_driver_is_started(self):
+    def test_is_done_where_nobody_has_started_the_driver(self, cuda, asked):
         started = driver.get()
-        calls = []
-        assert driver.get(lambda: calls.append("where it is started")) is started
-        assert calls == []
+        assert asked == [started.address("cuInit")]
+        assert len(cuda.calls("cuInit")) == 1
+        assert driver.get() is started
+        assert len(asked) == 1
 
-    @pytest.mark.usefixtures("cuda")
-    def test_is_left_out_where_there_are_no_more_threads(self, monkeypatch):
-        def refuse(*_):
-            message = "can't start new thread"
-            raise RuntimeError(message)
+    def test_is_not_done_where_another_library_has(self, cuda, asked):
+        cuda.start()
+        driver.get()
+        assert asked == []
 
-        monkeypatch.setattr(driver, "start_new_thread", refuse)
-        calls = []
-        assert len(driver.get(lambda: calls.append("in which thread?")).devices) == 1
-        assert calls == []
-
-    @pytest.mark.usefixtures("cuda")
-    def test_is_left_out_where_threads_have_a_stack_that_may_be_too_small(self):
-        calls = []
-        before = threading.stack_size(32 << 10)
-        try:
-            assert len(driver.get(lambda: calls.append("on 32 KiB")).devices) == 1
-        finally:
-            threading.stack_size(before)
-        assert calls == []
-
-    def test_what_is_wrong_with_the_driver_is_said_all_the_same(self, cuda, patient):
-        cuda.set(fail="cuInit=999")
+    def test_what_it_says_of_the_driver_is_raised(self, cuda, monkeypatch):
+        monkeypatch.setattr(driver, "beside", lambda _address: 999)
         with pytest.raises(CudaError, match="could not be started"):
-            driver.get(patient.set)
+            driver.get()
+        assert not cuda.calls("cuInit")
+
+    def test_a_driver_that_cannot_start_is_asked_once_by_each_launch(self, cuda):
+        cuda.set(fail="cuInit=999")
+        module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+        for _ in range(3):
+            with pytest.raises(CudaError, match="could not be started"):
+                module.k[1, 1](1)
+        assert len(cuda.calls("cuInit")) == 3
+
+    @pytest.mark.parametrize("code", [0, 999])
+    def test_the_extension_calls_in_a_thread_of_its_own(self, extension_module, code):
+        awaited, seen = threading.Event(), []
+
+        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
+        def function(flags):
+            seen.extend([flags, threading.get_ident(), signal.pthread_sigmask(signal.SIG_BLOCK, [])])
+            return code if awaited.wait(30) else -1
+
+        call = extension_module.begin_call(ctypes.cast(function, ctypes.c_void_p).value)
+        awaited.set()
+        assert [extension_module.await_call(call) for _ in range(2)] == [code, code]
+        flags, thread, blocked = seen
+        assert flags == 0
+        assert thread != threading.get_ident()
+        assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= blocked
+
+    def test_a_call_that_nobody_waits_for_is_waited_for(self, extension_module):
+        awaited, ended = threading.Event(), threading.Event()
+
+        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
+        def function(_flags):
+            awaited.wait(30)
+            ended.set()
+            return 0
+
+        call = extension_module.begin_call(ctypes.cast(function, ctypes.c_void_p).value)
+        awaited.set()
+        del call
+        assert ended.is_set()
+
+    def test_what_is_no_call_is_refused(self, extension_module):
+        with pytest.raises(ValueError, match="PyCapsule"):
+            extension_module.await_call(5)
+        with pytest.raises(TypeError):
+            extension_module.begin_call("cuInit")
+
+    @pytest.mark.parametrize("module", [None, types.SimpleNamespace(begin_call=lambda _address: None)])
+    def test_without_such_a_thread_the_driver_is_left_to_be_started(self, monkeypatch, module):
+        monkeypatch.setattr(extension, "_found", [module])
+        assert modules._start_beside(0) is None
+
+    def test_an_interrupt_leaves_no_call_behind(self, monkeypatch):
+        ended = []
+        call = object()
+        monkeypatch.setattr(
+            extension, "_found", [types.SimpleNamespace(begin_call=lambda _address: call, await_call=ended.append)]
+        )
+        monkeypatch.setitem(sys.modules, "aotcuda.runtime.launcher", None)
+        monkeypatch.delattr(sys.modules["aotcuda.runtime"], "launcher")
+        with pytest.raises(ImportError):
+            modules._start_beside(0)
+        assert ended == [call]
 
 
 @pytest.mark.usefixtures("path")

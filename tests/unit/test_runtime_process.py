@@ -170,6 +170,60 @@ def test_an_import_that_starts_the_driver_imports_meanwhile_what_a_first_launch_
     assert len(cuda.launches()) == 1
 
 
+LOCKS = {
+    "Python's own": "import _imp\n_imp.acquire_lock()\n",
+    "an import hook's": """
+import builtins, threading
+lock, wrapped = threading.RLock(), builtins.__import__
+def locked(*args, **named):
+    with lock:
+        return wrapped(*args, **named)
+builtins.__import__ = locked
+""",
+}
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_driver_starts_under_a_lock_that_imports_need(packaged, load, lock):
+    """Nothing that is done while it starts waits for a thread that waits for it."""
+    cuda = packaged(load)
+    cuda.run(f"{LOCKS[lock]}import mypkg.kernels\n{LAUNCH}")
+    assert len(cuda.launches()) == 1
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_the_driver_starts_while_garbage_launches(packaged, load):
+    code = """
+import gc
+class Garbage:
+    def __init__(self):
+        self.own = self
+    def __del__(self):
+        import mypkg.kernels
+        try:
+            mypkg.kernels.k[1, 32](1.0, Array())
+        except Exception:
+            pass
+gc.set_threshold({threshold})
+import sys
+sys.unraisablehook = lambda _: None
+garbage = Garbage()
+del garbage
+"""
+    cuda = packaged(load)
+    for threshold in (50, 300, 1000, 1500):
+        cuda.run(f"{ARRAY}{code.format(threshold=threshold)}import mypkg.kernels\n{LAUNCH}")
+
+
+def test_a_damaged_module_starts_no_driver(packaged):
+    cuda = packaged("import")
+    fatbin = cuda.packages / "mypkg" / "kernels.aotcuda" / "kernels.fatbin"
+    fatbin.write_bytes(fatbin.read_bytes() + b"x")
+    cuda.run("try:\n    import mypkg.kernels\nexcept Exception as error:\n    print(type(error).__name__)")
+    assert cuda.calls() == []
+
+
 def test_an_import_that_loads_makes_no_error_of_a_driver_that_is_missing(packaged):
     cuda = packaged("import")
     found = imported(cuda, "import mypkg.kernels", LD_LIBRARY_PATH="")

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,9 @@ def _real(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+_CONFIGURATION = Path(".numba_config.yaml")
+"""In the current folder, where Numba looks for it."""
+
 _OWN: dict[str, dict[str, object]] = {
     "asyncio": {"futures": SimpleNamespace(Future=_Future)},
     "cffi": {"FFI": _FFI},
@@ -72,10 +76,12 @@ _OWN: dict[str, dict[str, object]] = {
 
 @contextmanager
 def postponed(*names: str) -> Iterator[None]:
-    """A block that imports Numba, and these packages not: those that are there and were not imported already."""
-    stand_ins = [
-        _Postponed(name) for name in names if name not in sys.modules and importlib.util.find_spec(name) is not None
-    ]
+    """A block that imports Numba, and these packages not: those that are there and were not imported already.
+
+    PyYAML is imported after all where Numba reads a file with it, as far as it can be.
+    """
+    absent = [name for name in names if name not in sys.modules and importlib.util.find_spec(name) is not None]
+    stand_ins = [_Postponed(name) for name in absent if name != "yaml" or not _CONFIGURATION.exists()]
     for stand_in in stand_ins:
         sys.modules[stand_in.__name__] = stand_in
         stand_in.__dict__.update(_OWN.get(stand_in.__name__, {}))
