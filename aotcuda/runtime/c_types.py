@@ -66,11 +66,11 @@ class _Function(CFuncPtr):
 
 
 class CDLL:
-    """As ctypes.CDLL: a shared library, with its functions as attributes."""
+    """As ctypes.CDLL: a shared library, with its functions as attributes; of None those that the process has."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str | None) -> None:
         self._name = name
-        self._handle = dlopen(name, 0)  # RTLD_LOCAL
+        self._handle = dlopen(name, 0)  # type: ignore[arg-type, unused-ignore]  # RTLD_LOCAL; None is for what is there
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):

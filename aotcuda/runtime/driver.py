@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal's C half, which every Python has
 import sys
 from _ctypes import FUNCFLAG_CDECL, CFuncPtr
 from _thread import RLock
@@ -37,11 +38,8 @@ LAST_DEFAULT_STREAM = 2
 forked = False
 """True in a process that forked after `cuInit`; CUDA cannot be used there."""
 
-beside: Callable[[int], int | None] | None = None
-"""What starts the driver, given the address of `cuInit`, and does something else meanwhile; gives what `cuInit` gave.
-
-None where it has left that to be called.
-"""
+beside: Callable[[], object] | None = None
+"""What else has to be done by the time that the driver has started: it is called meanwhile."""
 
 _lock = RLock()
 _driver: Driver | None = None
@@ -292,7 +290,7 @@ class Driver:
         """What `cuInit` gives, beside which something else is done where it takes long: where nobody has called it."""
         address = self.address("cuInit")
         if beside is not None and self.call["cuDeviceGetCount"](ctypes.byref(_int())) == NOT_INITIALIZED:
-            code = beside(address)
+            code = _called_beside(address, beside)
             if code is not None:
                 return code
         return self._function("cuInit", _int)(0)
@@ -408,6 +406,27 @@ def get() -> Driver:
             _driver = Driver()
             after_fork(_after_fork)
         return _driver
+
+
+def _called_beside(address: int, work: Callable[[], object]) -> int | None:
+    """What `int function(unsigned)` at an address gives for 0, while `work` is done; None if that has to come first.
+
+    The function is called by a thread that runs nothing of Python's, so nothing that `work` does can wait for it, and
+    that gets no signals: they are the program's own threads'. To Linux it is as good as what threads begin with, a
+    function from a pointer to a pointer: both fill a register, of which the function reads and writes the lower half.
+    """
+    threads, thread, result = ctypes.CDLL(None), ctypes.c_uint64(), ctypes.c_uint64()
+    signals = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+    try:
+        failed = threads.pthread_create(ctypes.byref(thread), None, _pointer(address), None)
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, signals)
+    try:
+        work()
+    finally:
+        if not failed:
+            threads.pthread_join(thread, ctypes.byref(result))
+    return None if failed else result.value & 0xFFFFFFFF
 
 
 def is_installed() -> bool:

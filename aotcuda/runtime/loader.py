@@ -307,8 +307,8 @@ class Loader:
         leaving: Images that are out of use, and stay in the driver until launches of them have ended.
     """
 
-    def __init__(self, source: Source, beside: Callable[[int], int | None] | None = None) -> None:
-        """`beside` starts the driver, and imports meanwhile what a launch takes; see `driver.beside`."""
+    def __init__(self, source: Source, beside: Callable[[], object] | None = None) -> None:
+        """`beside` is done while the driver starts: it imports what a launch takes."""
         self.source = source
         self._beside = beside
         self.asks = source.is_editable

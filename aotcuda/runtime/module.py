@@ -245,7 +245,7 @@ class Module:
 
         with self._lock:
             if self._made is None:
-                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()), _start_beside)
+                self._made = Loader(self._edited() if self.editable else Packaged(*self._files()), _import_launches)
             return self._made
 
     def _files(self) -> tuple[str, str, str | None, str, str | None]:
@@ -360,24 +360,15 @@ def load(
     return module
 
 
-def _start_beside(address: int) -> int | None:
-    """Call `cuInit`, which has this address, and import meanwhile what a first launch takes.
+def _import_launches() -> None:
+    """Import what a first launch takes, which is done while the driver starts."""
+    # An import with load = "first-use" needs none.
+    from aotcuda.runtime import fast as extension  # noqa: PLC0415
+    from aotcuda.runtime import kernel as kernels  # noqa: F401, PLC0415
+    from aotcuda.runtime import launch_config, launcher  # noqa: F401, PLC0415
+    from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
 
-    `cuInit` takes a tenth of a second and more, which another thread waits for: one of the extension's, that runs
-    nothing of Python's. So nothing that happens here can be waited for there. Without the extension the imports come
-    first, and the result is None: the driver leaves the processor's caches empty, and imports take twice as long then.
-    """
-    from aotcuda.runtime import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs none)
-
-    module = extension.in_use()
-    call = module.begin_call(address) if module is not None else None
-    try:
-        from aotcuda.runtime import kernel as kernels  # noqa: F401, PLC0415
-        from aotcuda.runtime import launch_config, launcher  # noqa: F401, PLC0415
-        from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
-    finally:
-        code: int | None = module.await_call(call) if call is not None else None
-    return code
+    extension.in_use()
 
 
 def _picklable(*kinds: type) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import signal
-import sys
 import threading
-import types
 
 import pytest
 
 from aotcuda.errors import CudaError, DriverTooOldError
 from aotcuda.in_place import deferred
 from aotcuda.runtime import driver
-from aotcuda.runtime import fast as extension
-from aotcuda.runtime import module as modules
 from support.manifests import kernel
 
 
@@ -61,14 +58,14 @@ class TestMeanwhile:
 
     @pytest.fixture
     def asked(self, monkeypatch):
-        """The addresses that the function beside was given, which leaves `cuInit` to be called."""
+        """What is noted when it is done."""
         found = []
-        monkeypatch.setattr(driver, "beside", found.append)
+        monkeypatch.setattr(driver, "beside", lambda: found.append("done"))
         return found
 
-    def test_is_done_where_nobody_has_started_the_driver(self, cuda, asked):
+    def test_is_done_once_where_nobody_has_started_the_driver(self, cuda, asked):
         started = driver.get()
-        assert asked == [started.address("cuInit")]
+        assert asked == ["done"]
         assert len(cuda.calls("cuInit")) == 1
         assert driver.get() is started
         assert len(asked) == 1
@@ -78,11 +75,23 @@ class TestMeanwhile:
         driver.get()
         assert asked == []
 
-    def test_what_it_says_of_the_driver_is_raised(self, cuda, monkeypatch):
-        monkeypatch.setattr(driver, "beside", lambda _address: 999)
+    def test_what_is_wrong_with_the_driver_is_said_all_the_same(self, cuda, asked):
+        cuda.set(fail="cuInit=999")
         with pytest.raises(CudaError, match="could not be started"):
             driver.get()
-        assert not cuda.calls("cuInit")
+        assert asked == ["done"]
+
+    def test_without_a_thread_it_comes_first(self, cuda, asked, monkeypatch):
+        class Refusing(driver.ctypes.CDLL):
+            def __init__(self, name):
+                super().__init__(name)
+                if name is None:
+                    self.pthread_create = lambda *_: errno.EAGAIN
+
+        monkeypatch.setattr(driver.ctypes, "CDLL", Refusing)
+        driver.get()
+        assert asked == ["done"]
+        assert len(cuda.calls("cuInit")) == 1
 
     def test_a_driver_that_cannot_start_is_asked_once_by_each_launch(self, cuda):
         cuda.set(fail="cuInit=999")
@@ -92,8 +101,8 @@ class TestMeanwhile:
                 module.k[1, 1](1)
         assert len(cuda.calls("cuInit")) == 3
 
-    @pytest.mark.parametrize("code", [0, 999])
-    def test_the_extension_calls_in_a_thread_of_its_own(self, extension_module, code):
+    @pytest.mark.parametrize("code", [0, 999, 2**31 - 1])
+    def test_the_driver_starts_in_a_thread_of_its_own(self, code):
         awaited, seen = threading.Event(), []
 
         @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
@@ -101,50 +110,29 @@ class TestMeanwhile:
             seen.extend([flags, threading.get_ident(), signal.pthread_sigmask(signal.SIG_BLOCK, [])])
             return code if awaited.wait(30) else -1
 
-        call = extension_module.begin_call(ctypes.cast(function, ctypes.c_void_p).value)
-        awaited.set()
-        assert [extension_module.await_call(call) for _ in range(2)] == [code, code]
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        assert driver._called_beside(ctypes.cast(function, ctypes.c_void_p).value, awaited.set) == code
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
         flags, thread, blocked = seen
         assert flags == 0
         assert thread != threading.get_ident()
         assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= blocked
 
-    def test_a_call_that_nobody_waits_for_is_waited_for(self, extension_module):
-        awaited, ended = threading.Event(), threading.Event()
+    def test_an_interrupt_leaves_no_thread_behind(self):
+        awaited, ended = threading.Event(), []
 
         @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
         def function(_flags):
-            awaited.wait(30)
-            ended.set()
+            ended.append(awaited.wait(30))
             return 0
 
-        call = extension_module.begin_call(ctypes.cast(function, ctypes.c_void_p).value)
-        awaited.set()
-        del call
-        assert ended.is_set()
+        def interrupted():
+            awaited.set()
+            raise KeyboardInterrupt
 
-    def test_what_is_no_call_is_refused(self, extension_module):
-        with pytest.raises(ValueError, match="PyCapsule"):
-            extension_module.await_call(5)
-        with pytest.raises(TypeError):
-            extension_module.begin_call("cuInit")
-
-    @pytest.mark.parametrize("module", [None, types.SimpleNamespace(begin_call=lambda _address: None)])
-    def test_without_such_a_thread_the_driver_is_left_to_be_started(self, monkeypatch, module):
-        monkeypatch.setattr(extension, "_found", [module])
-        assert modules._start_beside(0) is None
-
-    def test_an_interrupt_leaves_no_call_behind(self, monkeypatch):
-        ended = []
-        call = object()
-        monkeypatch.setattr(
-            extension, "_found", [types.SimpleNamespace(begin_call=lambda _address: call, await_call=ended.append)]
-        )
-        monkeypatch.setitem(sys.modules, "aotcuda.runtime.launcher", None)
-        monkeypatch.delattr(sys.modules["aotcuda.runtime"], "launcher")
-        with pytest.raises(ImportError):
-            modules._start_beside(0)
-        assert ended == [call]
+        with pytest.raises(KeyboardInterrupt):
+            driver._called_beside(ctypes.cast(function, ctypes.c_void_p).value, interrupted)
+        assert ended == [True]
 
 
 @pytest.mark.usefixtures("path")

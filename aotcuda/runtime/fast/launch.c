@@ -19,8 +19,6 @@
 #include <Python.h>
 #include <structmember.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -3075,87 +3073,7 @@ static PyType_Slot plan_slots[] = {
 
 static PyType_Spec plan_spec = {"aotcuda.runtime.fast._launch.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
 
-/* ------------------------------------------------------------------------------------------------------- a call beside Python */
-
-/* A call of `int function(unsigned)` with 0 by a thread of its own, which runs nothing of Python's. */
-typedef struct {
-    int (*function)(unsigned);
-    int result, has_ended;
-    pthread_t thread;
-} Call;
-
-enum { CALL_STACK = 8 << 20 }; /* bytes, whatever the program has its own threads have */
-
-static void *run_call(void *given) {
-    Call *call = given;
-    call->result = call->function(0);
-    return NULL;
-}
-
-/* Waits for its end, without the GIL. */
-static void end_call(Call *call) {
-    if (call->has_ended)
-        return;
-    Py_BEGIN_ALLOW_THREADS
-    pthread_join(call->thread, NULL);
-    Py_END_ALLOW_THREADS
-    call->has_ended = 1;
-}
-
-static void drop_call(PyObject *capsule) {
-    Call *call = PyCapsule_GetPointer(capsule, "aotcuda.call");
-    if (!call)
-        return;
-    end_call(call);
-    PyMem_Free(call);
-}
-
-static PyObject *begin_call(PyObject *module, PyObject *address) {
-    (void)module;
-    uint64_t place = as_address(address);
-    if (PyErr_Occurred())
-        return NULL;
-    Call *call = PyMem_Malloc(sizeof *call);
-    if (!call)
-        return PyErr_NoMemory();
-    *call = (Call){.function = (int (*)(unsigned))(uintptr_t)place};
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    sigfillset(&all);
-    int failed = pthread_attr_init(&attributes);
-    if (!failed) {
-        pthread_attr_setstacksize(&attributes, CALL_STACK);
-        pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's own threads' */
-        failed = pthread_create(&call->thread, &attributes, run_call, call);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&attributes);
-    }
-    if (failed) {
-        PyMem_Free(call);
-        Py_RETURN_NONE;
-    }
-    PyObject *capsule = PyCapsule_New(call, "aotcuda.call", drop_call);
-    if (!capsule) {
-        end_call(call);
-        PyMem_Free(call);
-    }
-    return capsule;
-}
-
-static PyObject *await_call(PyObject *module, PyObject *capsule) {
-    (void)module;
-    Call *call = PyCapsule_GetPointer(capsule, "aotcuda.call");
-    if (!call)
-        return NULL;
-    end_call(call);
-    return PyLong_FromLong(call->result);
-}
-
 static PyMethodDef methods[] = {
-    {"begin_call", begin_call, METH_O,
-     "begin_call(address) -> capsule: have a thread call the function at an address, `int (unsigned)`, with 0; None if there is no\n"
-     "thread to be had. The thread runs nothing of Python's, and gets no signals."},
-    {"await_call", await_call, METH_O, "await_call(capsule) -> int: what that has returned, once it has."},
     {"set_cupy_stream", set_cupy_stream, METH_VARARGS,
      "set_cupy_stream(in_c, on_gpu, in_python, tells_others)\n\n"
      "Where CuPy tells its current stream: its C functions in capsules, if it has them, the second of which takes a GPU's\n"
@@ -3226,7 +3144,7 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 19) ? -1 : 0;
+           PyModule_AddIntConstant(module, "VERSION", 18) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {
