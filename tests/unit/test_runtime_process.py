@@ -213,7 +213,9 @@ del garbage
 """
     cuda = packaged(load)
     for threshold in (50, 300, 1000, 1500):
+        before = len(cuda.launches())
         cuda.run(f"{ARRAY}{code.format(threshold=threshold)}import mypkg.kernels\n{LAUNCH}")
+        assert len(cuda.launches()) > before
 
 
 def test_a_damaged_module_starts_no_driver(packaged):
