@@ -9,7 +9,6 @@ import os
 import pickle
 import select
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -403,13 +402,22 @@ def test_a_flow_does_something_itself_while_its_tasks_run_and_then_goes_on() -> 
     os.close(writing)
 
 
-def test_what_flows_do_themselves_keeps_no_process_waiting() -> None:
+def test_what_flows_do_themselves_keeps_no_process_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """They do it one after the other, and what has ended in between has a successor."""
     told: list[str] = []
+    started: list[int] = []
+    start = pool._start
+
+    def noted(index: int, task: Task) -> pool._Child:
+        child = start(index, task)
+        started.append(child.pid)
+        return child
+
+    monkeypatch.setattr(pool, "_start", noted)
 
     def flow(name: str) -> pool.Flow[None]:
         def work() -> None:
-            time.sleep(0.3)
+            os.waitid(os.P_PID, started[-1], os.WEXITED | os.WNOWAIT)  # until it has ended, which the pool is to see
             told.append(f"{name} did")
 
         yield pool.Round(0, [Task(f"{name}1", int), Task(f"{name}2", int)], work)
