@@ -202,6 +202,7 @@ _PLAIN = _NAMESPACE(
     strict=True,
     object_hook=None,
     object_pairs_hook=None,
+    array_hook=None,  # of Python 3.15
     parse_float=float,
     parse_int=int,
     parse_constant=float,

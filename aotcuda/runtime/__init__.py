@@ -57,7 +57,7 @@ else:
                 import ctypes as found  # noqa: PLC0415 (which waits for a thread that is in the midst of this)
             else:
                 from aotcuda.runtime import c_types as found  # noqa: PLC0415
-        except (ImportError, TypeError):  # its C half has other names, as that of Python 3.14
+        except (ImportError, TypeError):  # its C half has other names, in a Python to come
             import ctypes as found  # noqa: PLC0415
         # Types of the two do not mix: of threads that come here at once, all take what the first has found.
         return globals().setdefault(name, found)

@@ -6,7 +6,7 @@ driver's functions take are one line each. `aotcuda.runtime` decides which of th
 mix: arguments of users are compared with those of ctypes.
 
 Raises:
-    ImportError: The C half has other names, as that of Python 3.14 and later.
+    ImportError: The C half has other names than those of CPython 3.11 to 3.15.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from _ctypes import (  # type: ignore[attr-defined, unused-ignore]
     dlopen,
     sizeof,
 )
-from _ctypes import POINTER as POINTER  # type: ignore[attr-defined, unused-ignore]
 from _ctypes import Array as Array
 from _ctypes import Structure as Structure
 from _ctypes import addressof as addressof
 from _ctypes import byref as byref
-from _ctypes import pointer as pointer  # type: ignore[attr-defined, unused-ignore]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -131,7 +131,12 @@ class LaunchAttributes:
         return [Attribute(id=number, value=value) for number, value in found]
 
     def problem(
-        self, kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int, config: ctypes.Structure
+        self,
+        kernel: DeviceKernel,
+        grid: Dimensions,
+        block: Dimensions,
+        shared: int,
+        config: ctypes.Array[ctypes.c_uint64],
     ) -> str | None:
         """What of them a GPU, or a kernel on it, cannot take; None if it takes all. It needs a current context.
 
@@ -160,7 +165,7 @@ class LaunchAttributes:
         return None
 
     def _cluster_problem(
-        self, kernel: DeviceKernel, cluster: Dimensions, grid: Dimensions, config: ctypes.Structure
+        self, kernel: DeviceKernel, cluster: Dimensions, grid: Dimensions, config: ctypes.Array[ctypes.c_uint64]
     ) -> str | None:
         device, size = kernel.device, cluster[0] * cluster[1] * cluster[2]
         if not device.limit("cluster"):

@@ -26,26 +26,26 @@ THE_KERNELS_OWN = object()
 """In the place of a block: it is compiled into the kernel, with shared memory and clusters."""
 
 
-class _Config(ctypes.Structure):
-    """`CUlaunchConfig`; `_encoded` makes it."""
-
-    _fields_ = (
-        *((name, ctypes.c_int) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")),
-        ("shared", ctypes.c_int),  # all unsigned ones, which ctypes takes as what they are
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("count", ctypes.c_int),
-    )
+# Words, and no Structure: from Python 3.14 on the first of those imports all of ctypes, a quarter of a first launch.
+_Config = ctypes.c_uint64 * 7
+_HALF = (1 << 32) - 1
 
 
 def _encoded(
     grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
-) -> _Config:
-    """What `Driver.launch` takes for a configuration; it keeps its attributes."""
-    config = _Config(*grid, *block, shared, stream)
+) -> ctypes.Array[ctypes.c_uint64]:
+    """A `CUlaunchConfig`, which `Driver.launch` takes for a configuration; it keeps its attributes.
+
+    Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of nothing, the
+    stream's handle, the address of the attributes, and their number as 32 bits.
+    """
+    extents = [extent & _HALF for extent in (*grid, *block)]
+    pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
+    config = _Config(*pairs, shared & _HALF, stream or 0)
     if attributes:
-        config.kept = (type(attributes[0]) * len(attributes))(*attributes)
-        config.attributes, config.count = ctypes.addressof(config.kept), len(attributes)
+        kept = (type(attributes[0]) * len(attributes))(*attributes)
+        config[5], config[6] = ctypes.addressof(kept), len(attributes)
+        config.kept = kept  # type: ignore[attr-defined]
     return config
 
 

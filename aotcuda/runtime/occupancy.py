@@ -51,7 +51,7 @@ def active_blocks(kernel: Asked, threads: int, shared: int) -> int:
     return result.value
 
 
-def largest_cluster(kernel: Asked, config: ctypes.Structure) -> int:
+def largest_cluster(kernel: Asked, config: ctypes.Array[ctypes.c_uint64]) -> int:
     """The most blocks that a cluster may have in launches of a `CUlaunchConfig`."""
     result = ctypes.c_int()
     kernel.ask(

@@ -73,6 +73,16 @@ def test_a_compiler_gives_the_extension_for_every_python(source: Path, tmp_path:
 
 
 @needs_compiler
+@pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
+def test_headers_that_name_more_than_the_stable_abi_has_will_do(source: Path, tmp_path: Path) -> None:
+    """As those of Python 3.15: they have a slot for every stable ABI, and what goes into it for newer ones alone."""
+    lines = ["#define PY_SSIZE_T_CLEAN", "#include <Python.h>", "#ifndef Py_mod_gil", "#define Py_mod_gil 4", "#endif"]
+    (tmp_path / "later.h").write_text("\n".join([*lines, ""]))
+    wheel, _ = built(source, tmp_path / "dist", AOTCUDA_EXTENSION="1", CFLAGS=f"-include {tmp_path / 'later.h'}")
+    assert extensions(wheel) == [f"{EXTENSION}.abi3.so"]
+
+
+@needs_compiler
 def test_the_same_source_gives_the_same_bytes(source: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "of another name"
     shutil.copytree(source, elsewhere)

@@ -87,6 +87,8 @@ def test_a_linked_module_is_the_wheels_own_or_its_distributions(
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: Other_Kernels\nVersion: 2.0+local\nLicense: zlib\n")
     (about / "RECORD").write_text("otherpkg/__init__.py,,\n")
+    (tmp_path / "otherpkg").mkdir()
+    (tmp_path / "otherpkg" / "__init__.py").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     linked = [LinkedItem(name=name, sha256="7" * 64, module=name) for name in ("pkg.f", "otherpkg.k", "nowhere.k")]
     found = read(sbom.make({"pkg.k": [built(*linked)], "pkg.f": [built()]}, (), version="1.0"))

@@ -72,6 +72,8 @@ def assigned(module: ModuleType, known: dict[str, object]) -> set[str]:
             owner = eval(ast.unparse(expression), dict(known))
         except (NameError, AttributeError):
             continue  # an object that a patch makes
+        if not hasattr(owner, name):
+            continue  # what another Python has
         if inspect.isclass(owner):
             found.add(f"{owner.__module__}:{owner.__qualname__}.{name}")
         elif inspect.ismodule(owner) and not owner.__name__.endswith(".config"):

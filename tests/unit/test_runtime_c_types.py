@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
 
 import pytest
@@ -11,7 +10,6 @@ from support import manifests
 from support.manifests import kernel
 
 TYPES = ["c_char", "c_char_p", "c_int", "c_size_t", "c_uint", "c_uint64", "c_void_p"]
-FALLS_BACK = not hasattr(_ctypes, "POINTER")  # as from Python 3.14 on
 ARRAY = """
 class Array:
     __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
@@ -70,11 +68,11 @@ go_on.set()
 thread.join()
 print(got[0] is got[1] is runtime.ctypes)
 """
-    assert packaged.run(code if not FALLS_BACK else "print(True)") == "True\n"
+    assert packaged.run(code) == "True\n"
 
 
 def test_without_it_a_launch_does_not_import_it_and_is_the_same(packaged):
-    assert packaged.run(f"import sys\n{LAUNCH}\nprint('ctypes' in sys.modules)") == f"{FALLS_BACK}\n"
+    assert packaged.run(f"import sys\n{LAUNCH}\nprint('ctypes' in sys.modules)") == "False\n"
     bare = packaged.launches()
     assert packaged.run(f"import ctypes, sys\n{LAUNCH}\nprint('ctypes' in sys.modules)") == "True\n"
     assert len(bare) == 3
@@ -85,22 +83,22 @@ def test_without_it_they_are_of_the_same_sizes_and_the_libraries_functions_answe
     shown = packaged.run(
         "import sys\nfrom aotcuda.runtime import ctypes as c_types\nfrom _ctypes import sizeof\n"
         f"print([sizeof(getattr(c_types, name)) for name in {TYPES!r}])\n"
+        "print('ctypes' in sys.modules)\n"  # from Python 3.14 on structs have it imported
         "class Pair(c_types.Structure):\n    _fields_ = [('a', c_types.c_char * 3), ('b', c_types.c_void_p)]\n"
-        "pair = Pair(b'xy', 7)\nprint(sizeof(Pair), pair.a, pair.b, c_types.pointer(pair).contents.b)\n"
+        "pair = Pair(b'xy', 7)\nprint(sizeof(Pair), pair.a, pair.b, Pair.from_address(c_types.addressof(pair)).b)\n"
         "print(c_types.CDLL('libc.so.6').abs(-3), bytes(c_types.create_string_buffer(2)))\n"
         "try:\n    c_types.CDLL('libc.so.6').no_such_function\nexcept AttributeError:\n    print('no such function')\n"
         "try:\n    c_types.CDLL('no_such_library.so')\n"
         "except OSError as error:\n    print('no_such_library.so' in str(error))\n"
-        "print('ctypes' in sys.modules)"
     )
     sizes = [ctypes.sizeof(getattr(ctypes, name)) for name in TYPES]
     assert shown.splitlines() == [
         str(sizes),
+        "False",
         "16 b'xy' 7 7",
         "3 b'\\x00\\x00'",
         "no such function",
         "True",
-        str(FALLS_BACK),
     ]
 
 
@@ -124,7 +122,6 @@ def test_an_address_of_ctypes_is_taken_where_it_was_imported_later(packaged):
     ]
 
 
-@pytest.mark.skipif(FALLS_BACK, reason="its C half has other names")
 def test_types_that_are_made_when_they_are_asked_for_are_made_once(packaged):
     code = """
 from aotcuda.runtime import c_types

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _ctypes
 import threading
 
 import pytest
@@ -24,7 +23,6 @@ HEAVY = [
     "inspect",
     "threading",
 ]
-FALLS_BACK = not hasattr(_ctypes, "POINTER")  # to ctypes, as from Python 3.14 on
 ARRAY = """
 class Array:
     __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
@@ -83,9 +81,8 @@ def test_a_first_launch_imports_these_modules_and_no_more(packaged, load, extens
     found = imported(cuda, code, AOTCUDA_EXTENSION=extension)
     path = {"aotcuda.runtime.stream_objects" if extension == "0" else "aotcuda.runtime.fast._launch"}
     assert {name for name in found if name.startswith("aotcuda")} == FIRST_LAUNCH | path
-    # Of the standard library only what is in C, and `__future__`; from Python 3.14 on ctypes, too.
-    others = found - imported(cuda, "import ctypes") if FALLS_BACK else found
-    assert [name for name in others if not name.startswith(("_", "aotcuda", "mypkg"))] == []
+    # Of the standard library only what is in C, and `__future__`.
+    assert [name for name in found if not name.startswith(("_", "aotcuda", "mypkg"))] == []
 
 
 @pytest.mark.parametrize("extension", ["0", "1"])

@@ -3149,7 +3149,7 @@ static int execute(PyObject *module) {
 
 static PyModuleDef_Slot module_slots[] = {
     {Py_mod_exec, execute},
-#ifdef Py_mod_gil
+#ifdef Py_MOD_GIL_NOT_USED /* headers of 3.15 name the slot for every stable ABI, and what goes into it from 3.13's on */
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},

@@ -30,7 +30,7 @@ _OWNER = ("_view",)
 _MEMORY = ("device_pointer",)
 
 _POINTED, _TAGGED, _INLINE = 1, 2, 3
-_FORMS = {(3, 11): _POINTED, (3, 12): _TAGGED, (3, 13): _INLINE}
+_FORMS = {(3, 11): _POINTED, (3, 12): _TAGGED, (3, 13): _INLINE, (3, 14): _INLINE}
 """How an object leads to its row: by a pointer before it, by one that is marked as such, or by lying before it."""
 
 _MOST = 30

@@ -41,7 +41,8 @@ _KNOWN = tuple(
         (
             (
                 r"format spec in f-strings|printing unimplemented for values of type unicode_type|"
-                r"Function\(<class 'str'>\) found for signature|Literal\[str\]\(<object type:"
+                r"Function\(<class 'str'>\) found for signature|Literal\[str\]\(<object type:|"
+                r"unsupported opcode \((?:FORMAT_|CONVERT_VALUE|BUILD_(?:TEMPLATE|INTERPOLATION))"
             ),
             "it makes text of values, as an f-string does",
             'GPUs have no text but constants: give print the parts, as in print("x is", x[i])',

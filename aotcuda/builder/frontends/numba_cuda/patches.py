@@ -7,6 +7,7 @@ uses. `aotcuda/frontends.py` has the releases that they were tested with.
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import itertools
 import re
@@ -24,7 +25,7 @@ from numba.cuda import api, cuda_paths, cudaimpl, descriptor, dispatcher, target
 from numba.cuda import compiler as cuda_compiler
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary, JITCUDACodegen
-from numba.cuda.core import bytecode, callconv, config, ir_utils
+from numba.cuda.core import bytecode, byteflow, callconv, config, interpreter, ir, ir_utils
 from numba.cuda.core.targetconfig import TargetConfig
 from numba.cuda.cudadrv import devices, driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
@@ -167,6 +168,11 @@ def _registrations() -> tuple[int, ...]:
 
 _USER_EXC = "(self, builder, exc, exc_args=None, loc=None, func_name=None)"
 
+_OF_PYTHON_3_14 = {
+    "numba.cuda.core.byteflow:TraceRunner.op_LOAD_COMMON_CONSTANT": "(self, state, inst)",
+    "numba.cuda.core.interpreter:Interpreter.op_LOAD_COMMON_CONSTANT": "(self, inst, res, idx)",
+}
+
 PRIVATE_PARTS = {
     "numba.cuda.core.bytecode:FunctionIdentity._unique_ids": "count",
     "numba.cuda.core.ir_utils:_the_max_label": "_MaxLabel",
@@ -212,6 +218,7 @@ PRIVATE_PARTS = {
         "nvvm_options=None, cc=None, max_registers=None, lto=False, abi='numba', abi_info=None)"
     ),
     **{f"numba.cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
+    **(_OF_PYTHON_3_14 if sys.version_info >= (3, 14) else {}),
 }
 """What is replaced, or called by keywords, with the parameters that it had.
 
@@ -241,6 +248,7 @@ def install() -> None:
     _return_nothing_to_c()
     _keep_shims_apart()
     _refuse_recursion()
+    _know_assertions()
 
 
 def _find_the_toolkit() -> None:
@@ -558,6 +566,32 @@ def _refuse_recursion() -> None:
         raise CompileError(message)
 
     JITCUDACodegen.insert_unresolved_ref = insert_unresolved_ref
+
+
+def _know_assertions() -> None:
+    # From Python 3.14 on an instruction of its own loads the error of an assert. Numba-CUDA takes that class for one of
+    # its instances, and refuses every assert, its own implementations' too; Numba, which it comes from, does not.
+    trace = getattr(byteflow.TraceRunner, "op_LOAD_COMMON_CONSTANT", None)
+    interpret = getattr(interpreter.Interpreter, "op_LOAD_COMMON_CONSTANT", None)
+    if trace is None or interpret is None:  # an older Python
+        return
+
+    def traced(self: Any, state: Any, inst: Any) -> None:
+        if dis._common_constants[inst.arg] is not AssertionError:  # type: ignore[attr-defined, unused-ignore]
+            trace(self, state, inst)
+            return
+        result = state.make_temp("assertion_error")
+        state.append(inst, res=result, idx=inst.arg)
+        state.push(result)
+
+    def interpreted(self: Any, inst: Any, res: Any, idx: int) -> None:
+        if dis._common_constants[idx] is not AssertionError:  # type: ignore[attr-defined, unused-ignore]
+            interpret(self, inst, res, idx)
+            return
+        self.store(value=ir.Global("AssertionError", AssertionError, loc=self.loc), name=res)
+
+    byteflow.TraceRunner.op_LOAD_COMMON_CONSTANT = traced
+    interpreter.Interpreter.op_LOAD_COMMON_CONSTANT = interpreted
 
 
 @contextmanager
