@@ -194,6 +194,7 @@ def patched() -> Iterator[None]:
     try:
         with warnings.catch_warnings(), contextlib.contextmanager(libraries.installed)():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "It looks like `register_random`")  # see pyproject.toml
             yield
     finally:
         Launcher.settle, Launcher.submit = settle, submit  # type: ignore[method-assign]
