@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
 
-_RETURNS = re.compile(r"No conversion from (.+) to (.+) for '\$.*return_value")
+_RETURNS = re.compile(r"No conversion from (.+) to (.+) for '\$.*return_(?:value|const)")
 _PLACES = re.compile(r'File "([^"]+)", line (\d+)|(?: at|Raised from) (\S+) \((\d+)\)|\((\S+):(\d+)\)')
 _RAISED_FROM = re.compile(r"\.? Raised from (?:None|\S+ \(\d+\))$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
