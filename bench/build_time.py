@@ -4,6 +4,8 @@ python bench/build_time.py [--runs 5] [--thousand] [--gpu]
 
 - cold: fifty kernels for five GPU generations, with nothing kept from earlier builds; nvcc gets one file.
 - edited, again: the same after one kernel was edited, and after nothing was, with a build cache that is filled before.
+- linked: the fifty again, with all kernels compiled before and nothing linked, so that no front end has anything to do:
+  what a build takes at the least, whatever its front end takes.
 - with --thousand: twenty modules of fifty kernels each; nvcc gets twenty files of fifty.
 - with --gpu, where there is CuPy: a process that launches a kernel of an editable install, after it was edited,
   and once more.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -89,9 +92,21 @@ def _cases(
     cold = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": "0"}
     kept = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": str(folder / "cache")}
     _build(edited, kept)
+    units = _units(folder / "cache", folder / "units")
+    linked = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": str(folder / "taken")}
+    beside = projects.generate(folder / "linked", "fifty", 50)
+
+    def link() -> float:
+        shutil.copytree(units, folder / "taken")
+        try:
+            return _build(beside, linked)
+        finally:
+            shutil.rmtree(folder / "taken")
+
     runs = {
         "quickstart: 2 + 2 signatures, 5 archs and PTX, cold": lambda: _build(quickstart, cold),
         "fifty, cold": lambda: _build(fifty, cold),
+        "fifty, linked": link,
         "fifty, nvcc": lambda: _nvcc(nvcc, cpp),
         "fifty, one kernel edited": lambda: _build(_edit(edited), kept),
         "fifty, again": lambda: _build(edited, kept),
@@ -162,6 +177,16 @@ def _edit(project: Path) -> Path:
     text = source.read_text(encoding="utf-8")
     source.write_text(re.sub(r"(a \* x\[i\] \+ )(\d+)", lambda it: f"{it[1]}{int(it[2]) + 1}", text, count=1))
     return project
+
+
+def _units(cache: Path, folder: Path) -> Path:
+    """A copy of a build cache that has the compiled kernels alone."""
+    shutil.copytree(cache, folder)
+    for entry in folder.glob("v*/*/*.aotcuda"):
+        value = json.loads((entry / "value.json").read_text(encoding="utf-8"))
+        if not (isinstance(value, dict) and value.get("c") == "CompiledKernel"):
+            shutil.rmtree(entry)
+    return folder
 
 
 def _build(project: Path, more: dict[str, str]) -> float:
