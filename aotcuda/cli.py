@@ -7,6 +7,8 @@ by SIGTERM).
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import functools
 import io
 import os
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NARROWEST = 60
 """Columns below which nothing is broken any further."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a file answers that takes no more, standard output among them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,6 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return getattr(stop, "code", 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of a pipe has seen enough; Python must not try to flush into it once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        with contextlib.suppress(OSError):  # what could not be written must not be tried again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"aotcuda: what it prints cannot be written ({error.strerror}); make room for it", file=sys.stderr)
         return 1
     return status or 0
 

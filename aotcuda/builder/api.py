@@ -28,6 +28,7 @@ from aotcuda.builder import (
     toolkits,
     wheel_files,
 )
+from aotcuda.builder import stamp as stamps
 from aotcuda.builder.build_cache import remote
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.names import NamelessError
@@ -134,7 +135,8 @@ def build(
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed)
-    known = [table, settings, [os.path.relpath(path, root) for path in roots], editable, sorted(extensions)]
+    looked_in = [os.path.relpath(path, root) for path in [*roots, *build_settings.searched()]]
+    known = [table, settings, looked_in, editable, sorted(extensions)]
     kept = _kept(cache, project, known, editable=editable)
     if kept is not None and not followed and (found := kept.whole.get()) is not None:
         return _unpacked(found, time.monotonic() - start)
@@ -338,7 +340,8 @@ def build_project(
         warn: Is told what the user should know.
         bill: Where the bill of materials goes, if it is wanted.
         depfile: Where to write what was read, as a rule for make and ninja.
-        stamp: A file to touch when all is written, whether or not anything has changed; that rule is for it then.
+        stamp: A file to write when all is written, whether or not anything has changed; that rule is for it then. What
+            the build before wrote, as it tells, and this one does not, is removed.
         quiet: Tell `warn` no summary.
         verbose: Tell it the slowest steps, too.
 
@@ -365,12 +368,14 @@ def build_project(
         warn(text)
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     with output.written(built.files, folder) as paths:
+        if stamp is not None:
+            stamps.remove_stale(stamp, built.files, folder)
         written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
         if depfile is not None:
             given = [path.resolve(), *built.depends]
             output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
         if stamp is not None:
-            output.replace(stamp, b"")
+            output.replace(stamp, stamps.content(built.files, folder))
     for text in () if quiet else progress.report(built.summary, verbose=verbose):
         warn(text)
     return written

@@ -132,6 +132,7 @@ class _Change:
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+            _keep_time(path, target / name, data)
 
     def make(self) -> None:
         """Put everything in its place."""
@@ -167,6 +168,14 @@ class _Change:
         self.at = min(source, target, key=lambda path: len(path.name))  # the other one's name is a temporary one
         self._moved.append((source, target))  # before the move: an interrupt may come right after it
         source.rename(target)
+
+
+def _keep_time(path: Path, before: Path, data: bytes) -> None:
+    """Give a file of a folder that is replaced the time of the one before it, if that has the same content."""
+    with suppress(OSError):  # there is none, or it cannot be read
+        if not before.is_symlink() and before.is_file() and before.read_bytes() == data:
+            found = before.stat()
+            os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def _is_there(target: Path, content: Mapping[str, bytes]) -> bool:

@@ -55,7 +55,7 @@ class Files:
         folder = self.root or ""
         for part in ("", VERSION, name):
             folder = os.path.join(folder, part)
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _make(folder)
         return folder
 
     def names(self) -> Iterator[str]:
@@ -143,7 +143,7 @@ def write(
         try:
             os.rename(partial, final)
         except OSError:
-            if not os.path.isdir(final):
+            if not os.path.lexists(final):
                 raise
             if _holds(files, key, digests):
                 return whole
@@ -183,6 +183,21 @@ def entries(files: Files) -> list[Entry]:
         with contextlib.suppress(OSError, ManifestError):
             entry.record = read_record(files.path(entry.key), entry.key)
     return found
+
+
+def _make(folder: str) -> None:
+    """Make a folder and those above it that are missing; `os.makedirs` would leave these to the umask.
+
+    The fallback's folder is above that of builds, and is a cache only if nobody else can write it.
+    """
+    parent = os.path.dirname(folder)
+    if parent and not os.path.isdir(parent):
+        _make(parent)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(folder):  # else another process was quicker
+            raise
 
 
 def _sizes(files: Files) -> list[Entry]:

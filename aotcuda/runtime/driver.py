@@ -36,13 +36,14 @@ LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
 
 forked = False
-"""True in a process that forked after `cuInit`; CUDA cannot be used there."""
+"""True in a process that forked after `cuInit`, or in its midst; CUDA cannot be used there."""
 
 beside: Callable[[], object] | None = None
 """What else has to be done by the time that the driver has started: it is called meanwhile."""
 
 _lock = RLock()
 _driver: Driver | None = None
+_starting = False
 _marks: set[Mark] = set()
 _after_forks: set[Callable[[], None]] = set()
 
@@ -398,13 +399,17 @@ def get() -> Driver:
         ForkError: This process forked after the driver was started.
         CudaError: It could not be started for another reason.
     """
-    global _driver  # noqa: PLW0603 (one driver a process is what CUDA has)
+    global _driver, _starting  # noqa: PLW0603 (one driver a process is what CUDA has)
     if forked:
         raise _errors().forked()
     with _lock:
         if _driver is None:
-            _driver = Driver()
-            after_fork(_after_fork)
+            after_fork(_after_fork)  # another thread may fork while it starts
+            _starting = True
+            try:
+                _driver = Driver()
+            finally:
+                _starting = False
         return _driver
 
 
@@ -486,6 +491,8 @@ def after_fork(function: Callable[[], None]) -> None:
 
 def _after_fork() -> None:
     global forked  # noqa: PLW0603
+    if _driver is None and not _starting:  # it could not be started
+        return
     forked = True
     for mark in _marks:
         mark.retire()

@@ -320,6 +320,6 @@ class Kernel:
 
 def _is_plain(configuration: object) -> bool:
     """Whether a configuration is made of ints, None and tuples of them, and so holds nothing alive and can be kept."""
-    if not isinstance(configuration, tuple):
+    if type(configuration) is not tuple:  # another one may be equal to what it is not
         return False
     return all(part is None or type(part) is int or (type(part) is tuple and _is_plain(part)) for part in configuration)

@@ -196,7 +196,7 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
     parts = value if isinstance(value, tuple | list) else (value,)
     try:
         numbers = [part.__index__() for part in parts]
-    except AttributeError:
+    except (AttributeError, TypeError):  # an array has `__index__`, and raises
         numbers = []
     if not 1 <= len(numbers) <= 3:
         message = f"{where} cannot be launched: {what} is {value!r} where an int or a tuple of one to three belongs"

@@ -7,7 +7,9 @@ gives the same in both.
 from __future__ import annotations
 
 import ast
+import keyword
 import textwrap
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
@@ -247,3 +249,40 @@ def test_many_units_take_the_text_of_each_function_once(monkeypatch: pytest.Monk
     assert len({str(each) for each in found}) == 30
     functions_dumped = [node for node in dumped if isinstance(node, ast.FunctionDef)]
     assert len(functions_dumped) == 31
+
+
+@pytest.mark.parametrize("name", ["Δ", "ñandu", "änderung", "x\u0304", "名前", "ﬁne", "K", "_C__x\u0304"])
+@pytest.mark.parametrize("use", ["{}(x[0])", "table['{}'](x[0])"])
+def test_names_of_every_script_are_reached(name: str, use: str) -> None:
+    before = f"{HEAD}def {name}(x):\n    return x * 2\n@cuda.jit\ndef k(x):\n    x[0] = {use.format(name)}\n"
+    assert slice_of(before, "k") is not None
+    assert slice_of(before, "k") != slice_of(before.replace("x * 2", "x * 3"), "k")
+    assert slice_of(before, name) != slice_of(before.replace("x * 2", "x * 3"), name)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6))
+def test_whatever_is_a_name_is_reached_by_it(name: str) -> None:
+    if not name.isidentifier() or keyword.iskeyword(unicodedata.normalize("NFKC", name)):
+        return
+    before = f"{HEAD}def {name}(y):\n    return y * 2\n@cuda.jit\ndef kernel(y):\n    y[0] = {name}(y[0])\n"
+    first, second = (slice_of(text, "kernel") for text in (before, before.replace("y * 2", "y * 3")))
+    assert first is None or first != second
+
+
+@pytest.mark.parametrize("value", [f"0x{'f' * 4000}", " + ".join(["1"] * 3000)], ids=["a long number", "a deep sum"])
+def test_what_has_no_dump_leaves_nothing_out(value: str) -> None:
+    assert slice_of(f"{BASE}BIG = {value}\n", "k") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_spread"),
+    [
+        ("@cuda.jit(**OPTIONS)", True),
+        ("@jit('f4(f4)', **OPTIONS)", True),
+        ("@partial(cuda.jit, **OPTIONS)", True),
+        ("@cuda.jit(fastmath=True)", False),
+        ("@other(**OPTIONS)", False),
+    ],
+)
+def test_options_that_no_text_names_are_told(line: str, is_spread: bool) -> None:
+    assert Slices({"k.py": f"{line}\ndef k(x):\n    x[0] = 1\n".encode()}).spreads_options is is_spread

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import fsspec
 import pytest
@@ -358,3 +358,37 @@ def test_another_release_of_a_compiler_has_entries_of_its_own(
         release.mkdir(parents=True)
         monkeypatch.syspath_prepend(str(release.parent))
         assert before != settings.find([name], ()), package
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://user:secret@localhost:1/x", "simplecache::http://user:secret@localhost:1/x", "no-such://u:secret@host/x"],
+)
+def test_a_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(given: str) -> NoReturn:
+        message = f"cannot connect to {given}"
+        raise OSError(message)
+
+    monkeypatch.setattr(remote, "_opened", unreachable)
+    _, problem = remote.fetch(url, ["ab"])
+    assert problem is not None
+    assert "secret" not in problem
+    assert "localhost:1/x" in problem or "host/x" in problem
+
+
+def test_what_is_missing_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(error: ImportError) -> str | None:
+        def opened(_: str) -> NoReturn:
+            raise error
+
+        monkeypatch.setattr(remote, "_opened", opened)
+        return remote.send("s3://x", {})
+
+    assert without(ModuleNotFoundError("", name="fsspec")) == (
+        "s3://x needs fsspec, which is not installed: pip install 'aotcuda[cache]'"
+    )
+    assert without(ModuleNotFoundError("", name="s3fs")) == "s3://x needs s3fs, which is not installed: pip install it"
+    assert without(ImportError('HTTPFileSystem requires "aiohttp" to be installed.')) == (
+        's3://x needs a package that is not installed (HTTPFileSystem requires "aiohttp" to be installed): '
+        "pip install it"
+    )

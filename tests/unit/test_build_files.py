@@ -8,11 +8,11 @@ import signal
 import subprocess
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from aotcuda.builder import api, output, source_tree, temporary, wheel_files
+from aotcuda.builder import api, output, source_tree, stamp, temporary, wheel_files
 from aotcuda.builder.worker import interrupt
 from aotcuda.errors import BuildError, ConfigError
 
@@ -294,3 +294,51 @@ def test_a_name_that_no_file_can_have_leaves_nothing_behind(tmp_path: Path) -> N
     with pytest.raises(BuildError, match=r"cannot be written \(File name too long\)"):
         output.write({"x.py": b"", f"{'x' * 300}.py": b""}, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_folder_that_is_replaced_keep_their_times_where_they_stay_the_same(tmp_path: Path) -> None:
+    files = {"k.py": b"1", "k.aotcuda/k.h": b"header", "k.aotcuda/manifest.json": b"{}"}
+    output.write(files, tmp_path)
+    for name in files:
+        os.utime(tmp_path / name, ns=(10**18, 10**18))
+    output.write({**files, "k.aotcuda/manifest.json": b"{ }"}, tmp_path)
+    times = {name: (tmp_path / name).stat().st_mtime_ns == 10**18 for name in files}
+    assert times == {"k.py": True, "k.aotcuda/k.h": True, "k.aotcuda/manifest.json": False}
+    assert listed(tmp_path)["k.aotcuda/manifest.json"] == b"{ }"
+
+
+class TestStamp:
+    FILES: ClassVar = {"a/k.py": b"1", "a/k.aotcuda/manifest.json": b"{}", "b/k.py": b"2"}
+
+    def built_with_stamp(self, folder: Path, *names: str) -> list[str]:
+        """Build these of the files into a folder, with a stamp beside it; what lies in it afterwards."""
+        files = {name: self.FILES[name] for name in names}
+        output.write(files, folder)
+        stamp.remove_stale(folder.parent / "stamp", files, folder)
+        output.replace(folder.parent / "stamp", stamp.content(files, folder))
+        return sorted(listed(folder))
+
+    def test_what_is_built_no_more_goes_with_its_folder(self, tmp_path: Path) -> None:
+        assert self.built_with_stamp(tmp_path / "out", *self.FILES) == sorted(self.FILES)
+        assert self.built_with_stamp(tmp_path / "out", "b/k.py") == ["b/k.py"]
+        assert not (tmp_path / "out" / "a").exists()
+
+    def test_what_others_wrote_stays(self, tmp_path: Path) -> None:
+        folder = tmp_path / "out"
+        self.built_with_stamp(folder, *self.FILES)
+        (folder / "a" / "k.py").write_bytes(b"of another project by now")
+        (folder / "a" / "more.py").touch()
+        assert self.built_with_stamp(folder, "b/k.py") == ["a/k.py", "a/more.py", "b/k.py"]
+
+    def test_a_stamp_is_for_its_folder(self, tmp_path: Path) -> None:
+        self.built_with_stamp(tmp_path / "out", *self.FILES)
+        output.write(self.FILES, tmp_path / "other")
+        assert self.built_with_stamp(tmp_path / "other", "b/k.py") == sorted(self.FILES)
+
+    @pytest.mark.parametrize(
+        "text", [b"", b"{", b"[]", b"null", b'{"folder": 1}', b'{"folder": "/", "files": [1]}', b"\xff"]
+    )
+    def test_any_file_may_have_been_there(self, tmp_path: Path, text: bytes) -> None:
+        self.built_with_stamp(tmp_path / "out", *self.FILES)
+        (tmp_path / "stamp").write_bytes(text)
+        assert self.built_with_stamp(tmp_path / "out", "b/k.py") == sorted(self.FILES)

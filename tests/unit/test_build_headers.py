@@ -131,3 +131,20 @@ def test_headers_elsewhere_and_where_others_would_be_found_are_told(project, tmp
     assert others == {root.parent / "outside.h", root.parent / "beside.h"}
     folders = ("csrc", "one", "two", "three")
     assert missing == {root / "csrc/c.h", root / "one/c.h", *(root / folder / "none.h" for folder in folders)}
+
+
+def test_brackets_do_not_look_beside_the_file_that_includes(project):
+    files = {"inc__sub__a_h": "#include <b.h>", "inc__sub__b_h": "", "inc__b_h": ""}
+    root = project(csrc__a_cu='#include "sub/a.h"', **files)
+    assert found(root, ["inc"]) == ["csrc/a.cu", "inc/b.h", "inc/sub/a.h"]
+
+
+def test_quotes_look_beside_the_file_that_includes_and_not_beside_those_that_include_it(project):
+    files = {
+        "inc__sub__a_h": '#include "d/c.h"',
+        "inc__sub__d__c_h": '#include "b.h"',
+        "inc__sub__b_h": "",
+        "inc2__b_h": "",
+    }
+    root = project(csrc__a_cu='#include "sub/a.h"', **files)
+    assert found(root, ["inc", "inc2"]) == ["csrc/a.cu", "inc/sub/a.h", "inc/sub/d/c.h", "inc2/b.h"]

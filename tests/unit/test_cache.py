@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -303,3 +304,24 @@ class TestSize:
         size = sum(entry.bytes for entry in entries.entries(cache))
         assert entries.clear(cache) == (2, size)
         assert entries.entries(cache) == []
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o000])
+def test_a_cache_that_was_made_is_for_nobody_else_to_write_whatever_the_umask(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        made = entries.Files(str(tmp_path / "aotcuda" / "builds")).make("ab")
+    finally:
+        os.umask(before)
+    assert made.startswith(str(tmp_path))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "aotcuda").rglob("*"))
+    assert (tmp_path / "aotcuda").stat().st_mode & 0o077 == 0
+
+
+def test_a_file_in_an_entrys_place_is_replaced(tmp_path):
+    files = entries.Files(str(tmp_path))
+    files.make("ab")
+    key = "ab" + "0" * 62
+    Path(files.path(key)).write_text("something else")
+    entries.write(files, key, {}, {"name": b"content"})
+    assert entries.read(files, key)[1] == {"name": b"content"}

@@ -232,3 +232,13 @@ def test_the_folder_of_the_cmake_package_needs_no_module_and_all_else_does(capsy
             main(arguments)
         assert stop.value.code == 2
         assert "name MODULE, unless it is --cmakedir that you want" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_line(wheel: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "aotcuda", "inspect", str(wheel)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "aotcuda: what it prints cannot be written (No space left on device); make room for it\n",
+    )

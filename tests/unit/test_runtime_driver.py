@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import os
 import signal
 import threading
 
 import pytest
 
-from aotcuda.errors import CudaError, DriverTooOldError
+from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDriverError
 from aotcuda.in_place import deferred
 from aotcuda.runtime import driver
 from support.manifests import kernel
@@ -240,3 +242,48 @@ def test_a_mark_that_is_retired_while_its_cell_is_made_says_so(cuda, monkeypatch
 
     monkeypatch.setattr(driver.ctypes, "c_uint", Kind())
     assert list(mark.retired) == [1]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("starts", [True, False], ids=["starts", "fails"])
+def test_a_child_forked_while_another_thread_starts_the_driver_is_told(monkeypatch, starts):
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self):
+            begun.set()
+            assert go_on.wait(30)
+            if not starts:
+                raise NoDriverError
+
+    def start():
+        with contextlib.suppress(NoDriverError):
+            driver.get()
+
+    monkeypatch.setattr(driver, "Driver", Slow)
+    monkeypatch.setattr(driver, "_driver", None)
+    thread = threading.Thread(target=start)
+    thread.start()
+    assert begun.wait(30)
+    amid = forked_says()
+    go_on.set()
+    thread.join()
+    assert (amid, forked_says()) == ("ForkError", "ForkError" if starts else "NoDriverError")
+
+
+def forked_says():
+    """What asking for the driver raises in a child; it is killed where it waits for a lock that nobody holds there."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        signal.alarm(10)
+        try:
+            driver.get()
+        except AotcudaError as error:
+            os.write(writing, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    said = os.read(reading, 100)  # nothing where it was killed
+    os.close(reading)
+    os.waitpid(child, 0)
+    return said.decode()

@@ -64,6 +64,20 @@ class TestConfiguration:
         assert repr(launch) == "<mypkg.kernels.k with grid (3, 1, 1), block (32, 1, 1)>"
         assert "stream 0x4d, 9 bytes of shared memory" in repr(k[3, 32, 77, 9])
 
+    def test_a_tuple_that_says_it_is_another_one_is_not_kept_as_that(self, cuda, k):
+        class Lying(tuple):
+            __slots__ = ()
+
+            def __hash__(self):
+                return hash((1, 32))
+
+            def __eq__(self, other):
+                return True
+
+        k[Lying((5, 7))](1)
+        k[1, 32](1)
+        assert [(found["grid"][0], found["block"][0]) for found in cuda.launches()] == [(5, 7), (1, 32)]
+
     @pytest.mark.parametrize(
         ("configuration", "problem"),
         [
@@ -81,6 +95,7 @@ class TestConfiguration:
             ((), r"write \[grid, block\].*, not \[\]$"),
             ((1, 1, 0, -1), "dynamic shared memory is -1"),
             ((1, 1, 0, "many"), "dynamic shared memory is 'many'"),
+            ((np.array([1, 2]), 32), r"grid is array\(\[1, 2\]\) where an int or a tuple"),
         ],
     )
     def test_an_impossible_one_is_refused_before_any_driver_call(self, cuda, configuration, problem):

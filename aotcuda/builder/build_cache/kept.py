@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     Names = Mapping[Any, Sequence[str]]
 
 
+_OF_LINES = (b"lineinfo", b"debug", b"lineno", b"traceback", b"extract_stack")
+"""What a source has a word of that lets its code, or its values, say in which line something stands."""
+
+
 class Kept:
     """The cache of one worker's steps.
 
@@ -181,13 +185,13 @@ class UnitNames:
         self._files = {places.name(path): names.digest(data) for path, data in python.items()}
         self._units: dict[Unit, tuple[str, ...]] = {}
         self._made_from: dict[tuple[Unit, bool], str] = {}
-        self._lines = any(word in data for data in own.values() for word in (b"lineinfo", b"debug"))
+        self._lines = self._slices.spreads_options or any(word in data for data in own.values() for word in _OF_LINES)
         others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
-        asked = sorted(trace.reads) if trace is not None else ()
+        asked, texts = (trace.reads, trace.texts) if trace is not None else ({}, set())
         reads = [
             (ask, places.name(path), places.answer(ask, places.name(path)))
-            for ask, path in asked
-            if not (ask == "content" and path in own)
+            for ask, path in sorted(asked)
+            if not (ask == "content" and path in own and path not in texts)
         ]
         variables = sorted(trace.variables.items()) if trace is not None else ()
         # Once for all units; nothing if it cannot be named.
@@ -204,7 +208,7 @@ class UnitNames:
 
     def _name(self, unit: Unit, target: Target, number: int) -> str:
         (name,) = self._kept.name(
-            "unit", self._units[unit], target, self._beside, self._sliced(unit, lines=number == 1)
+            "unit", self._units[unit], target, self._beside, self._sliced(unit, lines=number == 1 or _has_lines(unit))
         )
         return name
 
@@ -248,6 +252,11 @@ def _is_as_imported(trace: DependencyTrace, files: Iterable[str]) -> bool:
     return all(("content", path) in trace.reads for path in files) and all(
         dependencies.answer(ask, path) == answer for (ask, path), answer in trace.reads.items()
     )
+
+
+def _has_lines(unit: Unit) -> bool:
+    """Whether its options have the code say where it stands; those in sources are told by their text."""
+    return bool(getattr(unit.options, "lineinfo", False) or getattr(unit.options, "debug", False))
 
 
 def _texts(unit: Unit) -> list[str]:

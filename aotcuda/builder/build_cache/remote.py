@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 20.0
 """Seconds for all that is asked at a time."""
+
+_LOGIN = re.compile(r"//[^/@\s]*@")
+"""Name and password in a URL."""
 
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -106,11 +110,21 @@ def _within_patience(url: str, work: Callable[[], None]) -> str | None:
             work()
             problems.append(None)
         except ImportError as error:
-            problems.append(f"{url} needs {error.name or error}, which is not installed: pip install 'aotcuda[cache]'")
+            problems.append(f"{url} needs {_missing(error)}")
         except Exception as error:  # noqa: BLE001 (file systems raise what they like)
             problems.append(f"{url}: {str(error) or type(error).__name__}")
 
     thread = threading.Thread(target=run, daemon=True, name="aotcuda-cache")
     thread.start()
     thread.join(PATIENCE)
-    return problems[0] if problems else f"{url} does not answer within {PATIENCE:.0f} seconds"
+    problem = problems[0] if problems else f"{url} does not answer within {PATIENCE:.0f} seconds"
+    return problem and _LOGIN.sub("//", problem)
+
+
+def _missing(error: ImportError) -> str:
+    """What is not installed, and what installs it; fsspec says in its own words what a kind of store needs."""
+    if error.name == "fsspec":
+        return "fsspec, which is not installed: pip install 'aotcuda[cache]'"
+    if error.name:
+        return f"{error.name}, which is not installed: pip install it"
+    return f"a package that is not installed ({str(error).rstrip('.')}): pip install it"

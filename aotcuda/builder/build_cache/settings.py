@@ -36,6 +36,7 @@ _NOT_ASKED = (
     "AOTCUDA_VERBOSE",
     "AOTCUDA_ARCH",
 )
+_OF_ISOLATED_BUILDS = "pip-build-env-"
 _OF_INSTALLERS = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED")
 """What tools that build set otherwise each time, and workers do without or have for themselves."""
 
@@ -96,6 +97,15 @@ def own() -> str | None:
     """The folder for what builds made in the user's cache folder; None if the user has no home."""
     base = folder.folder()
     return os.path.join(base, "builds") if base is not None else None
+
+
+def searched() -> list[str]:
+    """The folders of PYTHONPATH, where sources find modules that are not installed.
+
+    Not those that isolated builds have of their own each time, which hold what the build requires.
+    """
+    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return [os.path.abspath(path) for path in folders if _OF_ISOLATED_BUILDS not in path]
 
 
 def shown() -> str | None:

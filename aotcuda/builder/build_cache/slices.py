@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.build_cache import names
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_PRIVATE = re.compile(r"(?=(?<=\w)(__\w+))")
-"""What a class may call a global `_C__x`: `__x`."""
 _COMPILERS = re.compile(r"(?:numba|numba_cuda|numba_cuda_mlir|aotcuda)(?:\.|$)")
 
 _BINDING = (
@@ -75,6 +74,17 @@ _DYNAMIC = frozenset(
             "marshal",
             "ctypes",
         ),
+        *(
+            "f_globals",
+            "f_locals",
+            "f_builtins",
+            "tb_frame",
+            "gi_frame",
+            "cr_frame",
+            "ag_frame",
+            "locate",
+            "resolve_name",
+        ),
     ]
 )
 """Names of what may reach a function that nobody names."""
@@ -94,6 +104,8 @@ class Slices:
         self._reached: dict[str, set[str]] = {}
         self._base: set[str] = set()
         self._whole = False
+        self.spreads_options = False
+        """Whether a `jit` gets options that no text names."""
         for name, content in files.items():
             try:
                 tree = ast.parse(content)
@@ -110,9 +122,19 @@ class Slices:
         The functions that it can reach, by file and place among the statements there, and under no name a digest of
         all that every unit may depend on. `called` is what the unit is called. None if nothing can be left out.
         """
-        words = self._spread({word for name in called for word in _WORD.findall(name)})
+        words = self._spread({word for name in called for word in _words(name)})
         if self._whole or words & _DYNAMIC:
             return None
+        try:
+            return self._parts(words, lines=lines)
+        except (
+            RecursionError,
+            ValueError,
+        ):  # generated code may be too deep, or have too long a number, for `ast.dump`
+            self._whole = True
+            return None
+
+    def _parts(self, words: set[str], *, lines: bool) -> dict[str, str]:
         found = {"": self._of_all(lines=lines)}
         for word in sorted(words & self._hidden.keys()):
             for place, function in self._hidden[word].items():
@@ -141,16 +163,17 @@ class Slices:
     def _add(self, file: str, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))  # as long as to parse it
         self._whole = self._whole or any(_is_own_jit(node) for node in nodes)
+        self.spreads_options = self.spreads_options or any(map(_spreads_options, nodes))
         compilers = _compilers(tree, nodes)
         for number, statement in enumerate(tree.body):
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 for alias in statement.names:
-                    self._aliases.setdefault(alias.asname or alias.name, set()).update(_WORD.findall(alias.name))
-                if any(word in _DYNAMIC for alias in statement.names for word in _WORD.findall(alias.name)):
+                    self._aliases.setdefault(alias.asname or alias.name, set()).update(_words(alias.name))
+                if any(word in _DYNAMIC for alias in statement.names for word in _words(alias.name)):
                     self._always.append(statement)
             elif isinstance(statement, ast.FunctionDef) and _waits(statement, compilers):
                 self._hidden.setdefault(statement.name, {})[f"{file}:{number}"] = statement
-                for private in _PRIVATE.findall(statement.name):
+                for private in _private(statement.name):
                     self._aliases.setdefault(private, set()).add(statement.name)
                 self._always += [*statement.decorator_list, statement.args, *filter(None, [statement.returns])]
             else:
@@ -236,10 +259,42 @@ def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
                 if isinstance(item, ast.AST):
                     waiting.append(item)
                 elif isinstance(item, str):
-                    found.update(_WORD.findall(item))
+                    found |= _words(item)
                 elif isinstance(item, bytes):
-                    found.update(_WORD.findall(item.decode("latin-1")))
+                    found |= _words(item.decode("latin-1")) | _words(item.decode(errors="replace"))
     return found
+
+
+def _words(text: str) -> set[str]:
+    """The words in a text that may be names: as Python reads them, who writes the same name in several ways."""
+    if text.isascii():
+        return {*_WORD.findall(text)}
+    # The categories of what a name goes on with; marks and other digits are none of `\w`, or not all of them.
+    text = unicodedata.normalize("NFKC", text)
+    found = set()
+    for run in "".join([one if f"_{one}".isidentifier() else " " for one in text]).split(" "):
+        starts = (at for at in range(len(run)) if run[at:].isidentifier())
+        if (at := next(starts, None)) is not None:
+            found.add(run[at:])
+    return found
+
+
+def _private(name: str) -> list[str]:
+    """What a class may call a global `_C__x`: `__x`."""
+    return [name[at:] for at in range(1, len(name) - 2) if name.startswith("__", at)]
+
+
+def _spreads_options(node: ast.AST) -> bool:
+    """Whether it is a call of a `jit`, or that is handed one, with options by `**`."""
+    return (
+        isinstance(node, ast.Call)
+        and any(keyword.arg is None for keyword in node.keywords)
+        and any(
+            "jit" in (getattr(part, "attr", ""), getattr(part, "id", ""))
+            for given in (node.func, *node.args)
+            for part in ast.walk(given)
+        )
+    )
 
 
 def _is_export_list(node: ast.AST) -> bool:

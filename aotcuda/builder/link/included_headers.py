@@ -75,24 +75,33 @@ class _Search:
     missing: set[Path] = field(default_factory=set)
 
     def follow(self, text: bytes, folders: list[Path]) -> None:
-        """Look for what a text includes."""
-        includes = [found for reading in _readings(text) for found in _INCLUDE.findall(reading)]
-        for quoted, angled in dict.fromkeys(includes):
-            name = (quoted or angled).decode(errors="replace")
-            places = [folder / name for folder in folders]
-            path = next((path for path in places if path.is_file()), None)
-            self.missing.update(places if path is None else places[: places.index(path)])
-            if path is not None and self.add(path):
-                # A header finds its neighbours by quotes; as in the compiler, its own folder is searched first.
-                self.follow(path.read_bytes(), list(dict.fromkeys([path.parent, *folders])))
+        """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
+
+        As in the compiler, what stands in quotes is looked for beside the file that includes it first, and what stands
+        in angle brackets is not looked for there.
+        """
+        waiting: list[tuple[bytes, Path | None]] = [(text, None)]
+        met: set[tuple[Path, Path] | None] = set()
+        while waiting:
+            text, own = waiting.pop()
+            includes = [found for reading in _readings(text) for found in _INCLUDE.findall(reading)]
+            for quoted, angled in dict.fromkeys(includes):
+                name = (quoted or angled).decode(errors="replace")
+                beside = [own] if quoted and own is not None else []
+                places = list(dict.fromkeys(folder / name for folder in [*beside, *folders]))
+                path = next((path for path in places if path.is_file()), None)
+                self.missing.update(places if path is None else places[: places.index(path)])
+                where = path and (path.resolve(), path.parent.resolve())
+                if path is not None and where not in met and self.add(path):
+                    met.add(where)
+                    waiting.append((path.read_bytes(), path.parent))
 
     def add(self, path: Path) -> bool:
-        """Add a file, if it was not met before."""
+        """Add a file, if there is one."""
         path = path.resolve()
-        files = self.own if path.is_relative_to(self.root) else self.others
-        if path in files or not path.is_file():
+        if not path.is_file():
             return False
-        files.add(path)
+        (self.own if path.is_relative_to(self.root) else self.others).add(path)
         return True
 
 

@@ -78,10 +78,12 @@ class DependencyTrace:
     Attributes:
         reads: Answers by question and absolute path; `aotcuda.dependencies` has the questions.
         variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
+        texts: Python files that were read otherwise than to be imported, so that every character of them counts.
     """
 
     reads: dict[tuple[str, str], Answer] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
 
     @property
     def files(self) -> set[str]:
@@ -125,6 +127,7 @@ def joined(several: Iterable[DependencyTrace]) -> DependencyTrace:
             whole.reads.setdefault(question, found)
         for name, digest in seen.variables.items():
             whole.variables.setdefault(name, digest)
+        whole.texts |= seen.texts
     return whole
 
 
@@ -194,6 +197,8 @@ class _Trace:
         found = self._kind(path)
         if found == "file":
             self._note(ask, path)
+            if path.endswith(".py") and not self._everything and self._asker() is not None:
+                self.seen.texts.add(path)
         elif found is None and self._asker() is not None:
             self._missing(path)
 

@@ -1,0 +1,141 @@
+"""Edits that reach a kernel by ways that are easily overlooked: with the cache a build gives what it gives without.
+
+Whether an edit changes what is built, each case proves by the builds without the cache.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from aotcuda.builder import api
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("no_other_caches")
+
+KERNEL = "@cuda.jit\ndef k(x):\n    x[cuda.grid(1)] = {}\n"
+HEAD = "import json\nfrom pathlib import Path\nfrom numba import cuda\n"
+
+
+class Case(NamedTuple):
+    """A project's files by their paths, the file that is edited, what it has then, and more of the module's table."""
+
+    files: dict[str, str]
+    edited: str
+    after: str
+    more: str = ""
+
+
+def of_source(text: str, before: str, after: str, more: str = "") -> Case:
+    assert before in text
+    return Case({"pkg/_k.py": HEAD + text}, "pkg/_k.py", HEAD + text.replace(before, after), more)
+
+
+def of_header(edited: str, **files: str) -> Case:
+    """A linked source that includes `sub/a.h`; the value of `C` in another header is edited."""
+    source = f'{HEAD}f = cuda.declare_device("f", "float32(float32)", abi="c")\n{KERNEL.format("f(x[0])")}'
+    linked = '#include "sub/a.h"\nextern "C" __device__ float f(float x) { return x * C; }\n'
+    headers = {name.replace("__", "/").removesuffix("_h") + ".h": text for name, text in files.items()}
+    more = 'link = [{ path = "csrc/a.cu" }]\noptions = { include-dirs = ["inc", "inc2"] }'
+    return Case({"pkg/_k.py": source, "csrc/a.cu": linked, **headers}, edited, "#define C 3.0f\n", more)
+
+
+TWO, DECOY = "#define C 2.0f\n", "#define C 9.0f\n"
+CASES = {
+    "a helper with a letter of its own": of_source(
+        f"def ñandu(x):\n    return x * 2.0\n{KERNEL.format('ñandu(x[0])')}", "2.0", "3.0"
+    ),
+    "a name with a mark": of_source(
+        f"def x\u0304(x):\n    return x * 2.0\n{KERNEL.format('x' + chr(0x304) + '(x[0])')}", "2.0", "3.0"
+    ),
+    "called while it is imported": of_source(f"def Δ():\n    return 2.0\nN = Δ()\n{KERNEL.format('N')}", "2.0", "3.0"),
+    "a kernel in Greek": of_source(
+        KERNEL.format("2.0").replace("def k", "def δ"),
+        "2.0",
+        "3.0",
+        'kernels.k = { python = "δ", signature = "void(float32[::1])" }',
+    ),
+    "lines of lineinfo": of_source(
+        KERNEL.format("2.0"), "@cuda.jit", "#\n#\n@cuda.jit", "options = { lineinfo = true }"
+    ),
+    "lines of debug": of_source(KERNEL.format("2.0"), "@cuda.jit", "#\n#\n@cuda.jit", "options = { debug = true }"),
+    "lines of options from elsewhere": of_source(
+        "O = json.loads('{\"line' 'info\": true}')\n" + KERNEL.format("2.0").replace("jit", "jit(**O)"),
+        "@cuda.jit",
+        "#\n#\n@cuda.jit",
+    ),
+    "its own text": of_source(
+        f"N = len(Path(__file__).read_text())\n{KERNEL.format('N')}", "N = len", "# a comment\nN = len"
+    ),
+    "the text of another": Case(
+        {
+            "pkg/_k.py": f"{HEAD}from pkg import _v\nN = int(Path(_v.__file__).read_text()[2:])\n{KERNEL.format('N')}",
+            "pkg/_v.py": "# 17\n",
+        },
+        "pkg/_v.py",
+        "# 18\n",
+    ),
+    "a header in brackets": of_header("inc/b.h", inc__sub__a_h="#include <b.h>\n", inc__sub__b_h=DECOY, inc__b_h=TWO),
+    "a header by two others": of_header(
+        "inc2/b.h",
+        inc__sub__a_h='#include "d/c.h"\n',
+        inc__sub__d__c_h='#include "b.h"\n',
+        inc__sub__b_h=DECOY,
+        inc2__b_h=TWO,
+    ),
+    "a long number": of_source(f"BIG = 0x{'f' * 4000}\n{KERNEL.format('2.0')}", "= 2.0", "= 3.0"),
+    "a deep sum": of_source(f"T = {' + '.join(['1'] * 1500)}\n{KERNEL.format('2.0')}", "= 2.0", "= 3.0"),
+}
+
+
+@pytest.fixture
+def no_other_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AOTCUDA_BUILD_CACHE_ACCESS", raising=False)
+
+
+def write(root: Path, files: dict[str, str], more: str) -> None:
+    kernels = "" if "kernels.k" in more else 'kernels.k = "void(float32[::1])"\n'
+    table = '[tool.aotcuda]\narch = ["sm_80"]\nfallback = "error"\n[tool.aotcuda.modules."pkg.k"]\nsource = "pkg._k"\n'
+    for name, text in {"pkg/__init__.py": "", "pyproject.toml": f"{table}{kernels}{more}\n", **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+
+
+def build(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+    return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root).files
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_an_edit_counts(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, cache = tmp_path / "project", str(tmp_path / "cache")
+    write(root, case.files, case.more)
+    before = build(root, cache, monkeypatch)
+    (root / case.edited).write_text(case.after, encoding="utf-8")
+    with_cache, without = build(root, cache, monkeypatch), build(root, "0", monkeypatch)
+    assert with_cache["pkg/k.aotcuda/kernels.fatbin"] == without["pkg/k.aotcuda/kernels.fatbin"]
+    if "debug" not in case.more:  # whose bytes differ each time
+        assert with_cache == without
+    assert before["pkg/k.aotcuda/kernels.fatbin"] != without["pkg/k.aotcuda/kernels.fatbin"]
+
+
+def test_so_does_another_place_to_import_from(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    write(root, {"pkg/_k.py": f"{HEAD}import conf_lib\nN = conf_lib.V\n{KERNEL.format('N')}"}, "")
+    built = []
+    for number, place in enumerate(("one", "two")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "conf_lib.py").write_text(f"V = {number}\n")
+        for cache in (str(tmp_path / "cache"), "0"):
+            environ = os.environ | {"PYTHONPATH": str(tmp_path / place), "AOTCUDA_BUILD_CACHE": cache}
+            command = [sys.executable, "-m", "aotcuda", "build", str(root), "--quiet", "--out", str(tmp_path / "out")]
+            subprocess.run(command, env=environ, check=True)
+            built.append((tmp_path / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin").read_bytes())
+    assert built[0] == built[1] != built[2] == built[3]
