@@ -262,3 +262,18 @@ def test_packages_are_the_same_from_every_level_of_the_cache(
     from_steps = build(root)
     assert outcome(from_steps) == plain
     assert (from_steps.reuse.whole, from_steps.reuse.made) == (False, 0)
+
+
+@pytest.mark.front_end("numba-cuda")
+@pytest.mark.parametrize("is_followed", [False, True], ids=["whole", "followed"])
+@pytest.mark.parametrize("access", ["read", "read-write"])
+def test_a_url_that_answers_otherwise_costs_one_warning(
+    edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str, is_followed: bool
+) -> None:
+    """The words of the problem name the entry that was asked for, so each question has other ones."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "file:///dev/null/x")
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", access)
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "own"))
+    table = tomllib.loads((edited / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    built = api.build(table, edited, followed=is_followed)
+    assert ["the build cache is not used" in text for text in built.warnings] == [True]

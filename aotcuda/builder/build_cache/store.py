@@ -98,6 +98,10 @@ class Store:
         if self._settings.sends and self._settings.url is not None and packed and self._answers:
             self._heard(self._send(self._settings.url, packed))
 
+    def ask_no_more(self) -> None:
+        """Leave the URL alone from now on: another process has waited for it in vain."""
+        self._answers = False
+
     def _read(self, name: str) -> Packed | None:
         try:
             if folder.whose(self._files.path(name)) is not None:
