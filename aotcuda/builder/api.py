@@ -135,7 +135,7 @@ def build(
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed)
-    looked_in = [os.path.relpath(path, root) for path in [*roots, *build_settings.searched()]]
+    looked_in = [os.path.relpath(path, root) for path in [*map(str, roots), *build_settings.searched()]]
     known = [table, settings, looked_in, editable, sorted(extensions)]
     kept = _kept(cache, project, known, editable=editable)
     if kept is not None and not followed and (found := kept.whole.get()) is not None:
