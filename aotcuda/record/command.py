@@ -85,7 +85,11 @@ def _check_writable(owner: Project) -> None:
 
 
 def _check(done: Run, owner: Project) -> list[str]:
-    wanted, _, _ = tables.sort((item for item in done.records if item.launches), owner)
+    launched = [item for item in done.records if item.launches]
+    if not launched:
+        report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
+        return []
+    wanted, _, _ = tables.sort(launched, owner)
     lacking = report.lacking(tables.Tables(owner.aotcuda).additions(wanted))
     for line in lacking:
         report.say(line)

@@ -6,7 +6,7 @@ import configparser
 import contextlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ def run(folder: Path) -> None:
         DependencyError: tomlkit is not installed, and a table is to be extended.
     """
     owner = project.read(Path(os.path.realpath(folder)))
+    if owner.text is None and (owner.root / "setup.py").is_file():
+        owner = replace(owner, text="")  # setuptools needs none; what it needs for this is written
     if owner.text is None:
         message = f"{owner.pyproject} does not exist; name a folder with a pyproject.toml"
         raise ConfigError(message)

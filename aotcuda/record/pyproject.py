@@ -215,7 +215,7 @@ def _value(value: Any) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file in one step, with the permissions that it has.
+    """Replace a file in one step, with the permissions that it has, or make it.
 
     Raises:
         ConfigError: It cannot be written.
@@ -224,7 +224,8 @@ def write(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_bytes(text.encode())
-        partial.chmod(path.stat().st_mode & 0o7777)
+        if path.exists():
+            partial.chmod(path.stat().st_mode & 0o7777)
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

@@ -285,6 +285,12 @@ def test_the_environments_own_sitecustomize_still_runs(project: Path) -> None:
     assert f"{own} {own} []" in done.out
 
 
+def test_a_check_that_has_seen_no_launch_does_not_praise_the_table(project: Path) -> None:
+    done = record(project, "--check", "--", sys.executable, "-c", "pass")
+    assert "no kernel was launched, so nothing says what the table lacks" in done.err
+    assert "every signature" not in done.err
+
+
 def test_a_command_that_is_none(project: Path) -> None:
     assert record(project, "--", "no-such-program").status == 127
     assert record(project).status == 2

@@ -206,3 +206,17 @@ def test_how_to_go_on_is_written_once(tmp_path: Path) -> None:
     assert cli.main(["init", str(tmp_path)]) == 0
     assert [*load(path)["tool"]["aotcuda"]["modules"]] == ["pkg.gpu", "pkg.other"]
     assert path.read_text().count("aotcuda record --write") == 1
+
+
+def test_a_project_of_setup_py_alone_gains_a_pyproject(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='mypkg', packages=['mypkg'])\n")
+    (tmp_path / "mypkg").mkdir()
+    (tmp_path / "mypkg" / "__init__.py").write_text("")
+    (tmp_path / "mypkg" / "_k.py").write_text(
+        "from numba import cuda\n@cuda.jit('void(f4[::1])')\ndef k(x): x[0] = 1\n"
+    )
+    assert cli.main(["init", str(tmp_path)]) == 0
+    found = tomllib.loads((tmp_path / "pyproject.toml").read_text())
+    assert found["build-system"]["build-backend"] == "setuptools.build_meta"
+    assert "project" not in found
+    assert "mypkg._k" in str(found["tool"]["aotcuda"]["modules"])
