@@ -31,7 +31,7 @@ _NARROWEST = 60
 """Columns below which nothing is broken any further."""
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a file answers that takes no more, standard output among them."""
 
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         with contextlib.suppress(OSError):  # what could not be written must not be tried again at the end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"aotcuda: what it prints cannot be written ({error.strerror}); make room for it", file=sys.stderr)
+        print(f"aotcuda: writing failed ({error.strerror}); make room, or write elsewhere", file=sys.stderr)
         return 1
     return status or 0
 

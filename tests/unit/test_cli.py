@@ -240,5 +240,5 @@ def test_a_full_disk_is_one_line(wheel: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "aotcuda: what it prints cannot be written (No space left on device); make room for it\n",
+        "aotcuda: writing failed (No space left on device); make room, or write elsewhere\n",
     )
