@@ -362,7 +362,12 @@ def test_another_release_of_a_compiler_has_entries_of_its_own(
 
 @pytest.mark.parametrize(
     "url",
-    ["http://user:secret@localhost:1/x", "simplecache::http://user:secret@localhost:1/x", "no-such://u:secret@host/x"],
+    [
+        "http://user:secret@localhost:1/x",
+        "http://user:a@secret@localhost:1/x",
+        "simplecache::http://user:secret@localhost:1/x",
+        "no-such://u:secret@host/x",
+    ],
 )
 def test_a_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(given: str) -> NoReturn:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 """Seconds for all that is asked at a time."""
 
-_LOGIN = re.compile(r"//[^/@\s]*@")
+_LOGIN = re.compile(r"//[^/\s]*@")
 """Name and password in a URL."""
 
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)

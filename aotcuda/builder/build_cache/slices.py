@@ -127,10 +127,8 @@ class Slices:
             return None
         try:
             return self._parts(words, lines=lines)
-        except (
-            RecursionError,
-            ValueError,
-        ):  # generated code may be too deep, or have too long a number, for `ast.dump`
+        except (RecursionError, ValueError):
+            # Generated code may be too deep, or have too long a number, for `ast.dump`.
             self._whole = True
             return None
 
@@ -267,11 +265,11 @@ def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
 
 def _words(text: str) -> set[str]:
     """The words in a text that may be names: as Python reads them, who writes the same name in several ways."""
+    found = {*_WORD.findall(text)}
     if text.isascii():
-        return {*_WORD.findall(text)}
+        return found
     # The categories of what a name goes on with; marks and other digits are none of `\w`, or not all of them.
     text = unicodedata.normalize("NFKC", text)
-    found = set()
     for run in "".join([one if f"_{one}".isidentifier() else " " for one in text]).split(" "):
         starts = (at for at in range(len(run)) if run[at:].isidentifier())
         if (at := next(starts, None)) is not None:
