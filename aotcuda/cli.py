@@ -30,7 +30,6 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NARROWEST = 60
 """Columns below which nothing is broken any further."""
 
-
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a file answers that takes no more, standard output among them."""
 
@@ -56,17 +55,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         print(f"aotcuda: {stop if stop.args else 'interrupted'}", file=sys.stderr)
         return getattr(stop, "code", 128 + signal.SIGINT)
-    except BrokenPipeError:  # the reader of a pipe has seen enough; Python must not try to flush into it once more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        _drop_output()
         return 1
     except OSError as error:
         if error.filename is not None or error.errno not in _FULL:
             raise
-        with contextlib.suppress(OSError):  # what could not be written must not be tried again at the end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         print(f"aotcuda: writing failed ({error.strerror}); make room, or write elsewhere", file=sys.stderr)
         return 1
     return status or 0
+
+
+def _drop_output() -> None:
+    """Have standard output lead nowhere: at the end Python must not try once more to flush what it could not."""
+    with contextlib.suppress(OSError):  # a stream of the caller's may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_streams() -> None:

@@ -7,6 +7,7 @@ with the folder. Several projects may share one, so what is there says nothing; 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest
@@ -41,10 +42,9 @@ def remove_stale(stamp: Path, files: Collection[str], folder: Path) -> None:
         except OSError as error:
             message = f"{path}, which a build before this one wrote, cannot be removed ({error.strerror}); remove it"
             raise BuildError(message) from error
-        for parent in path.parents:
-            if not parent.is_relative_to(folder) or parent == folder or any(parent.iterdir()):
-                break
-            parent.rmdir()
+        for parent in path.relative_to(folder).parents[:-1]:
+            with suppress(OSError):  # it is not empty
+                (folder / parent).rmdir()
 
 
 def _written(stamp: Path, folder: Path) -> dict[str, str]:

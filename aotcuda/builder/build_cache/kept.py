@@ -256,7 +256,7 @@ def _is_as_imported(trace: DependencyTrace, files: Iterable[str]) -> bool:
 
 def _has_lines(unit: Unit) -> bool:
     """Whether its options have the code say where it stands; those in sources are told by their text."""
-    return bool(getattr(unit.options, "lineinfo", False) or getattr(unit.options, "debug", False))
+    return unit.options.lineinfo or unit.options.debug
 
 
 def _texts(unit: Unit) -> list[str]:

@@ -81,7 +81,7 @@ class _Search:
         in angle brackets is not looked for there.
         """
         waiting: list[tuple[bytes, Path | None]] = [(text, None)]
-        met: set[tuple[Path, Path] | None] = set()
+        met: set[tuple[Path, Path]] = set()
         while waiting:
             text, own = waiting.pop()
             includes = [found for reading in _readings(text) for found in _INCLUDE.findall(reading)]
@@ -91,18 +91,17 @@ class _Search:
                 places = list(dict.fromkeys(folder / name for folder in [*beside, *folders]))
                 path = next((path for path in places if path.is_file()), None)
                 self.missing.update(places if path is None else places[: places.index(path)])
-                where = path and (path.resolve(), path.parent.resolve())
-                if path is not None and where not in met and self.add(path):
-                    met.add(where)
-                    waiting.append((path.read_bytes(), path.parent))
+                if path is None or (where := (path.resolve(), path.parent.resolve())) in met:
+                    continue
+                met.add(where)
+                self.add(path)
+                waiting.append((path.read_bytes(), path.parent))
 
-    def add(self, path: Path) -> bool:
+    def add(self, path: Path) -> None:
         """Add a file, if there is one."""
         path = path.resolve()
-        if not path.is_file():
-            return False
-        (self.own if path.is_relative_to(self.root) else self.others).add(path)
-        return True
+        if path.is_file():
+            (self.own if path.is_relative_to(self.root) else self.others).add(path)
 
 
 def _readings(text: bytes) -> Sequence[bytes]:
