@@ -2,7 +2,8 @@
 
 Everything is written beside its place first, and then moved there. A module's `.py` goes first and comes last, so a
 process that is killed in between leaves a package without the module, and never a module with the files of another
-build. What it leaves lying about is removed by the next build.
+build. What it leaves lying about is removed by the next build. Of two builds that write into one folder, the second
+waits until the first has written everything.
 
 What is there with the same content stays as it is, with its time: other build systems tell by that what is to be done
 again. A module's `.py` has the digest of its manifest, and that those of all its files, so it stays if all stay.
@@ -10,6 +11,7 @@ again. A module's `.py` has the digest of its manifest, and that those of all it
 
 from __future__ import annotations
 
+import fcntl
 import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +43,12 @@ def written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
     Raises:
         BuildError: As for `write`.
     """
+    with _alone(folder), _written(files, folder) as paths:
+        yield paths
+
+
+@contextmanager
+def _written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
     change = _Change()
     try:
         for target, content in _targets(files).items():
@@ -80,7 +88,8 @@ def write_bill(path: Path, content: bytes) -> list[Path]:
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 (pathlib raises where a name is too long)
         replace(path, content)
         return [path]
-    return write({path.name: content}, path.parent)
+    with _written({path.name: content}, path.parent) as paths:  # in the midst of `written`, for the same folder perhaps
+        return paths
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -101,6 +110,34 @@ def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
     """Remove what killed builds of these modules have left beside them."""
     for folder in {root.joinpath(*name.split(".")).parent for name in modules for root in roots}:
         temporary.sweep(folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other build writes into `folder` meanwhile. The folder itself is locked, so that no lock file stays behind.
+
+    Where it cannot be locked, as on some network file systems, or cannot be made, this is no help and no hindrance.
+    """
+    made: list[Path] = []
+    descriptor = None
+    try:
+        with suppress(OSError):
+            while descriptor is None:
+                if missing := [path for path in (folder, *folder.parents) if not path.exists()]:
+                    made += missing
+                    folder.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.fstat(descriptor).st_nlink == 0:  # a build that failed has removed it meanwhile
+                    os.close(descriptor)
+                    descriptor = None
+        yield
+    finally:
+        for path in made:
+            with suppress(OSError):  # something was written into it
+                path.rmdir()
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 class _Change:

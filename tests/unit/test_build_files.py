@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
+import threading
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -38,6 +41,59 @@ def test_files_are_written_where_they_belong_and_told(tmp_path: Path) -> None:
     written = output.write(FILES, tmp_path)
     assert listed(tmp_path) == FILES
     assert written == [tmp_path / name for name in FILES]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["the first is done", "the first fails"])
+@pytest.mark.parametrize("place", ["", "there/not/yet"])
+def test_a_second_build_into_a_folder_waits_for_the_first(
+    place: str, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is started when the first is about to move its files, and let go on until it waits or is done."""
+    folder = tmp_path / place
+    waits_or_is_done = threading.Event()
+    flock = fcntl.flock
+
+    def lock(descriptor: int, operation: int) -> None:
+        try:
+            flock(descriptor, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits_or_is_done.set()
+            flock(descriptor, operation)
+
+    def second() -> None:
+        output.write(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}, folder)
+        found.append(listed(folder))
+        waits_or_is_done.set()
+
+    def first() -> None:
+        with output.written(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"first"}, folder):
+            other.start()
+            waits_or_is_done.wait()
+            found.append(listed(folder))
+            if fails:
+                raise ConfigError
+
+    found: list[dict[str, bytes]] = []
+    other = threading.Thread(target=second)
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with suppress(ConfigError):
+        first()
+    other.join()
+    assert [one["pkg/k.aotcuda/kernels.fatbin"] for one in found] == [b"first", b"second"]
+    assert found[1] == listed(folder) == FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}
+
+
+@pytest.mark.parametrize("call", ["flock", "open"])
+def test_a_folder_that_cannot_be_locked_is_written_all_the_same(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(errno.EBADF, "refused")
+
+    monkeypatch.setattr(fcntl if call == "flock" else os, call, refused)
+    output.write(FILES, tmp_path / "there" / "not")
+    monkeypatch.undo()
+    assert listed(tmp_path / "there" / "not") == FILES
 
 
 def test_a_data_folder_holds_nothing_of_the_build_before(tmp_path: Path) -> None:
