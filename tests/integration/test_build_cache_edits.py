@@ -47,6 +47,14 @@ def of_header(edited: str, **files: str) -> Case:
     return Case({"pkg/_k.py": source, "csrc/a.cu": linked, **headers}, edited, "#define C 3.0f\n", more)
 
 
+def of_helper(head: str, expression: str, helper: str, **files: str) -> Case:
+    """A helper whose 2.0 is edited, which the project's own Python does not name."""
+    source = HEAD + head + KERNEL.format(expression)
+    paths = {name: name.replace("__", "/", 1).replace("lib/", "../lib/") for name in files}
+    others = {".".join(paths[name].rsplit("_", 1)): text for name, text in files.items()}
+    return Case({"pkg/_k.py": source, "pkg/_h.py": helper, **others}, "pkg/_h.py", helper.replace("2.0", "3.0"))
+
+
 TWO, DECOY = "#define C 2.0f\n", "#define C 9.0f\n"
 CASES = {
     "a helper with a letter of its own": of_source(
@@ -82,6 +90,59 @@ CASES = {
         "pkg/_v.py",
         "# 18\n",
     ),
+    "a factory that JSON names": of_helper(
+        "import logging.config\nfrom pkg import _h\n"
+        "logging.config.dictConfig(json.loads(Path(__file__).with_name('c.json').read_text()))\n",
+        "_h.N",
+        "import logging\nN = 0\ndef factory():\n    global N\n    N = 2.0\n    return logging.NullHandler()\n",
+        pkg__c_json='{"version": 1, "handlers": {"h": {"()": "pkg._h.factory"}}}',
+    ),
+    "a device function that a library finds": of_helper(
+        "import configparser, finding\nc = configparser.ConfigParser()\nc.read(Path(__file__).with_name('c.ini'))\n"
+        "device = finding.find(c['k']['target'])\n",
+        "device(x[0])",
+        "def scaled(x):\n    return x * 2.0\n",
+        pkg__c_ini="[k]\ntarget = pkg._h:scaled\n",
+        lib__finding_py="import pkgutil\nfind = pkgutil.resolve_name\n",
+    ),
+    "called by a module that is not the project's": of_helper(
+        "import elsewhere\n",
+        "elsewhere.N",
+        "def scaled(x):\n    return x * 2.0\n",
+        lib__elsewhere_py="from pkg import _h\nN = getattr(_h, 'scal' + 'ed')(1.0)\n",
+    ),
+    "run by a file that is read": of_helper(
+        "import conf\nN = conf.load(Path(__file__).with_name('c.txt'))\n",
+        "N",
+        "def scaled(x):\n    return x * 2.0\n",
+        pkg__c_txt="from pkg._h import scaled\nN = scaled(1)\n",
+        lib__conf_py="def load(path):\n    space = {}\n    exec(path.read_text(), space)\n    return space['N']\n",
+    ),
+    "a module without a file": of_helper(
+        "from pkg.d import N\n",
+        "N",
+        "def scaled(x):\n    return x * 2.0\n",
+        pkg__d_py="from pkg._h import scaled\nN = scaled(2)\ndel __file__\n",
+    ),
+    "a text by inspect": of_source(
+        f"from inspect import getsource\ndef f():\n    return 1\nN = len(getsource(f))\n{KERNEL.format('N')}",
+        "    return 1",
+        "    # a comment\n    return 1",
+    ),
+    "a line by inspect": of_source(
+        f"from inspect import stack\nN = stack()[0][2]\n{KERNEL.format('N')}", "from inspect", "#\n#\nfrom inspect"
+    ),
+    "its own text by its loader": of_source(
+        f"N = len(__loader__.get_data(__file__))\n{KERNEL.format('N')}", "N = len", "# a comment\nN = len"
+    ),
+    "lines of a library's decorator": Case(
+        {
+            "pkg/_k.py": HEAD + "from deco import kernel\n" + KERNEL.format("2.0").replace("cuda.jit", "kernel"),
+            "../lib/deco.py": "from numba import cuda\ndef kernel(f):\n    return cuda.jit(lineinfo=True)(f)\n",
+        },
+        "pkg/_k.py",
+        HEAD + "from deco import kernel\n#\n" + KERNEL.format("2.0").replace("cuda.jit", "kernel"),
+    ),
     "a header in brackets": of_header("inc/b.h", inc__sub__a_h="#include <b.h>\n", inc__sub__b_h=DECOY, inc__b_h=TWO),
     "a header by two others": of_header(
         "inc2/b.h",
@@ -116,6 +177,8 @@ def build(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_an_edit_counts(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, cache = tmp_path / "project", str(tmp_path / "cache")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    monkeypatch.syspath_prepend(tmp_path / "lib")
     write(root, case.files, case.more)
     before = build(root, cache, monkeypatch)
     (root / case.edited).write_text(case.after, encoding="utf-8")
@@ -139,3 +202,34 @@ def test_so_does_another_place_to_import_from(tmp_path: Path) -> None:
             subprocess.run(command, env=environ, check=True)
             built.append((tmp_path / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin").read_bytes())
     assert built[0] == built[1] != built[2] == built[3]
+
+
+WRITING = """
+import threading
+def write_again(path):
+    text = path.read_text()
+    while True:
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").replace(path)
+HERE = Path(__file__).parents[1]
+if (HERE / "written").exists():
+    threading.Thread(target=write_again, args=[HERE / "inc" / "sub" / "a.h"], daemon=True).start()
+"""
+
+
+def test_nothing_is_kept_of_headers_that_are_edited_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit that is undone before the build ends leaves a header as it was, and the code may be another one's."""
+    root, cache = tmp_path / "project", str(tmp_path / "cache")
+    files, _, _, more = of_header("inc/sub/a.h", inc__sub__a_h=TWO)
+    source = files["pkg/_k.py"]
+    write(root, files | {"pkg/_k.py": HEAD + WRITING + source.removeprefix(HEAD), "written": ""}, more)
+    build(root, cache, monkeypatch)
+    (root / "written").unlink()
+    (root / "inc" / "sub" / "a.h").write_text(TWO)
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    again = api.build(table, root)
+    assert (again.reuse.whole, again.reuse.steps) == (False, 0)
+    assert again.files == build(root, "0", monkeypatch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,7 @@ from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import CompiledKernel, External, LinkInput, Question, Unit
 from aotcuda.builder.worker import observations
+from aotcuda.builder.worker.calls import Calls
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Project:
     facts: str = ""
     questions: tuple[Question, ...] = ()
     beside: str = ""
+    calls: Calls | None = field(default_factory=Calls)
 
     def kept(self) -> Kept:
         found = Settings(folder=str(self.cache), url=None, reads=True, writes=True, sends=False, facts=self.facts)
@@ -78,7 +80,7 @@ class Project:
         path = self.root / "pkg" / "_k.py"
         edited()
         sources: list[Source] = [{"path": str(path), "sha256": manifest.digest(path.read_bytes())}]
-        return UnitNames(self.kept(), str(self.root), sources, trace, self.questions, self.beside)
+        return UnitNames(self.kept(), str(self.root), sources, trace, self.questions, self.beside, self.calls)
 
 
 @pytest.fixture
@@ -109,6 +111,28 @@ def test_a_unit_has_two_names_one_for_code_that_shows_no_lines(project: Project)
 
 def test_they_are_the_same_in_another_folder(project: Project, tmp_path: Path) -> None:
     assert made(tmp_path / "elsewhere" / "again", tmp_path / "cache").names() == project.names()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bound"),
+    [
+        ("HERE = __file__\n", True),
+        ("import sys\nHERE = sys.path\n", True),
+        ("from os import getcwd as here\nHERE = here()\n", True),
+        ("def helper():\n    return __file__\nHERE = helper()\n", True),
+        ("import sys\nHERE = sys.argv  # sys.path, __file__\n", False),
+        ("def helper():\n    return __file__\n", False),
+        ("import os\nHERE = getattr(os, 'get' + 'cwd')()\ndef helper():\n    return __file__\n", True),
+        ("HERE = globals()\n", False),
+    ],
+)
+def test_but_not_if_a_unit_may_know_where_its_source_lies(
+    project: Project, tmp_path: Path, text: str, is_bound: bool
+) -> None:
+    another = made(tmp_path / "elsewhere" / "again", tmp_path / "cache")
+    for one in (project, another):
+        edit(one, "TABLE =", f"{text}TABLE =")
+    assert ({*project.names()}.isdisjoint(another.names())) is is_bound
 
 
 def test_an_edit_of_another_kernel_leaves_them(project: Project) -> None:
@@ -165,6 +189,7 @@ def test_a_unit_has_no_name_where_something_was_edited_meanwhile(project: Projec
         (KERNEL, False, 0),
         (KERNEL, True, 1),
         (replace(KERNEL, externals=(External(name="f", result="void", parameters=()),)), False, 1),
+        (replace(KERNEL, lined=True), False, 1),
         (replace(KERNEL, exceptions=((1, "ValueError", "", "k", "k.py", 3),)), False, 1),
         (replace(KERNEL, needed=(LinkInput(kind="cu", name="a.cu", data=b"", folder="/p"),)), False, None),
         (object(), False, None),
@@ -173,19 +198,48 @@ def test_a_unit_has_no_name_where_something_was_edited_meanwhile(project: Projec
 def test_results_that_show_lines_or_files_are_told(
     project: Project, built: object, *, in_place: bool, expected: int | None
 ) -> None:
-    assert project.units().choose(built, in_place=in_place) == expected
+    assert project.units().choose(UNIT, built, in_place=in_place) == expected
 
 
-def test_lines_show_where_a_source_asks_for_them(project: Project) -> None:
-    edit(project, "@cuda.jit\ndef other", "@cuda.jit(lineinfo=True)\ndef other")
-    assert project.units().choose(KERNEL, in_place=False) == 1
+@pytest.mark.parametrize("word", ["lineno", "traceback", "extract_stack"])
+def test_lines_show_where_a_source_asks_for_them(project: Project, word: str) -> None:
+    edit(project, "def other", f"def {word}")
+    assert project.units().choose(UNIT, KERNEL, in_place=False) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "expected"),
+    [
+        ("_k.py", 5, 0),  # its own, after its decorator
+        ("_k.py", 4, 0),
+        ("_k.py", 3, 0),  # no function's
+        ("_k.py", 7, None),  # another kernel's, which its names leave out
+        ("_k.py", 9, None),  # what begins in that one
+        ("none.py", 7, 0),
+        ("/usr/lib/python3/ast.py", 7, 0),
+    ],
+)
+def test_a_unit_is_not_kept_that_was_made_of_what_its_names_leave_out(
+    project: Project, file: str, line: int, expected: int | None
+) -> None:
+    (project.root / "there").symlink_to(project.root / "pkg")
+    for folder in ("pkg", "there"):
+        read = ((str(project.root / folder / file), line),)
+        assert project.units().choose(UNIT, replace(KERNEL, read=read), in_place=False) == expected
+
+
+def test_a_unit_has_no_name_where_not_all_calls_were_seen(project: Project) -> None:
+    project.calls = Calls(complete=False)
+    assert project.names() == ()
+    project.calls = None
+    assert project.names() == ()
 
 
 def test_what_was_kept_is_found_by_any_of_its_names(project: Project) -> None:
     kept = project.kept()
     named = {key: (*kept.name("unit", key), *kept.name("unit", key, "with lines")) for key in "abc"}
     made = {key: replace(KERNEL, signature=key) for key in "ab"}
-    kept.keep(made, named, dict.fromkeys("ab", "a unit"), "unit", lambda built: {"a": 0, "b": 1}[built.signature])
+    kept.keep(made, named, dict.fromkeys("ab", "a unit"), "unit", {"a": 0, "b": 1})
     assert project.kept().absent(named) == {"a", "b", "c"}
     kept.write()
     again = project.kept()
@@ -205,7 +259,7 @@ def test_a_second_name_is_made_where_the_first_finds_nothing(project: Project, m
     kept, named = project.kept(), {"a": project.units().of(UNIT, SM_90)}
     assert kept.find(named) == {}
     assert asked == [False, True]
-    kept.keep({"a": KERNEL}, named, {"a": ""}, "unit", lambda _: 0)
+    kept.keep({"a": KERNEL}, named, {"a": ""}, "unit", {"a": 0})
     kept.write()
     asked.clear()
     named = {"a": project.units().of(UNIT, SM_90)}
@@ -218,7 +272,7 @@ def test_a_second_name_is_made_where_the_first_finds_nothing(project: Project, m
 def test_what_is_chosen_by_no_name_or_has_none_is_not_kept(project: Project) -> None:
     kept = project.kept()
     named = {"a": kept.name("unit", "a"), "b": ()}
-    kept.keep({"a": KERNEL, "b": KERNEL}, named, {"a": "", "b": ""}, "unit", lambda _: None)
+    kept.keep({"a": KERNEL, "b": KERNEL}, named, {"a": "", "b": ""}, "unit", {"a": None, "b": None})
     assert not kept.has_unwritten
     assert project.kept().find(named) == {}
 

@@ -274,15 +274,27 @@ def test_what_has_no_dump_leaves_nothing_out(value: str) -> None:
     assert slice_of(f"{BASE}BIG = {value}\n", "k") is None
 
 
-@pytest.mark.parametrize(
-    ("line", "is_spread"),
-    [
-        ("@cuda.jit(**OPTIONS)", True),
-        ("@jit('f4(f4)', **OPTIONS)", True),
-        ("@partial(cuda.jit, **OPTIONS)", True),
-        ("@cuda.jit(fastmath=True)", False),
-        ("@other(**OPTIONS)", False),
-    ],
-)
-def test_options_that_no_text_names_are_told(line: str, is_spread: bool) -> None:
-    assert Slices({"k.py": f"{line}\ndef k(x):\n    x[0] = 1\n".encode()}).spreads_options is is_spread
+def test_what_ran_while_it_was_imported_counts_whoever_called_it() -> None:
+    files = {"k.py": BASE.encode()}
+    line = next(number for number, text in enumerate(BASE.splitlines(), 1) if text.startswith("def other"))
+    for at, counts in ((line, True), (line + 1, True), (line - 1, False), (line + 2, False)):
+        before = Slices(files, [("k.py", at), ("another.py", line)]).of(["k"], lines=False)
+        edited = {"k.py": BASE.replace("x + 1", "x + 2").encode()}
+        assert (Slices(edited, [("k.py", at)]).of(["k"], lines=False) != before) is counts
+
+
+@pytest.mark.parametrize("tail", ["", "getattr(cuda, 'x')\n"])
+def test_what_a_unit_was_made_of_is_held_against_what_counts(tail: str) -> None:
+    source = BASE + tail
+    slices = Slices({"k.py": source.encode()})
+    lines = {text: number for number, text in enumerate(source.splitlines(), 1)}
+    assert slices.hold(["k"], [("k.py", lines["def helper(x):"]), ("k.py", lines["@cuda.jit"])])
+    assert slices.hold(["k"], [("other.py", lines["def other(x):"])])
+    left_out = [("k.py", lines["def other(x):"])]
+    assert slices.hold(["k"], left_out) is bool(tail)
+    assert slices.hold(["second"], left_out)
+
+
+def test_a_module_by_which_functions_are_reached_may_be_imported_from() -> None:
+    assert slice_of(BASE + "from inspect import getsource\n", "k") is None
+    assert slice_of(BASE + "from runpy import run_path as run\n", "k") is None

@@ -20,6 +20,19 @@ from aotcuda.runtime.jit.sources import Sources
 from support import manifests as records
 from support import reading
 
+THREAD = """\
+import threading
+stop = threading.Event()
+def work():
+    while not stop.is_set():
+        try:
+            __import__(f"seenpkg.none{id(object())}")
+        except ImportError:
+            pass
+thread = threading.Thread(target=work)
+thread.start()
+"""
+
 
 class Project:
     """A project with a package whose modules are imported as a worker does it."""
@@ -219,6 +232,88 @@ for call in (lambda: os.stat("a\\0b"), lambda: os.stat("/none"), lambda: os.stat
         size = len(code)
         assert ((size, size, True), (True, True, True)) == (module.A, module.B)
         assert module.C == ["ValueError", "FileNotFoundError", "TypeError", "ValueError", "TypeError"]
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "class FS:\n    stat = os.stat\n    open = os.open\nassert FS().stat('/').st_mode\n",
+            "import pickle\nassert pickle.loads(pickle.dumps(os.stat)) is os.stat\n",
+            "assert type(os.environ) is os._Environ\nassert type(os.environ) is type(os.environb)\n",
+            "import copy\nassert copy.copy(os.environ)['HOME'] == os.environ['HOME']\n",
+            "sys.meta_path[:] = [finder for finder in sys.meta_path if isinstance(finder, type)]\n",
+            "sys.meta_path = [finder for finder in sys.meta_path if isinstance(finder, type)]\n",
+            "class L:\n    def __getattr__(self, name):\n        raise ImportError\nsys.modules['seenpkg.l'] = L()\n",
+            "import types\nsys.modules['seenpkg.odd'] = types.SimpleNamespace(__file__=3)\n",
+            THREAD,
+        ],
+        ids=["in a class", "pickled", "types", "copied", "finders", "other finders", "lazy", "odd file", "thread"],
+    )
+    def test_sources_are_not_disturbed(self, project, monkeypatch, code):
+        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+        monkeypatch.setitem(sys.modules, "seenpkg.l", None)
+        monkeypatch.setitem(sys.modules, "seenpkg.odd", None)
+        (project.package / "_a.py").write_text(f"import os, sys\n{code}")
+        try:
+            with dependency_trace.watch() as seen:
+                module = importlib.import_module("seenpkg._a")
+        finally:
+            for name in ("seenpkg._a", "seenpkg"):
+                sys.modules.pop(name, None)
+        if hasattr(module, "stop"):
+            module.stop.set()
+            module.thread.join()
+        assert ("content", str(project.package / "_a.py")) in seen.reads
+
+    @pytest.mark.parametrize(
+        ("code", "is_asked"),
+        [
+            ("import os\nX = os.getcwd()\n", True),
+            ("import os\nX = os.getcwdb()\n", True),
+            ("from pathlib import Path\nX = Path('x').absolute()\n", True),
+            ("import os\nX = os.path.abspath('/x')\n", False),
+            ("with open(__file__) as file:\n    X = file.read()\n", False),
+        ],
+    )
+    def test_who_asks_for_the_folder_is_told(self, project, code, is_asked):
+        (project.package / "_a.py").write_text(code)
+        assert project.trace("_a").placed is is_asked
+
+    @pytest.mark.parametrize(
+        ("code", "counts"),
+        [
+            ("X = __loader__.get_data(__file__)\n", True),
+            ("X = __loader__.get_source(__name__)\n", True),
+            ("import inspect, sys\nX = inspect.getsource(sys.modules[__name__])\n", True),
+            ("import inspect\ndef f():\n    pass\nX = inspect.getsourcelines(f)\n", True),
+            ("import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    X = traceback.format_exc()\n", False),
+            ("X = 1\n", False),
+        ],
+    )
+    def test_a_source_that_is_read_as_a_text_is_told(self, project, code, counts):
+        path = project.package / "_a.py"
+        path.write_text(code)
+        assert (str(path) in project.trace("_a").texts) is counts
+
+    def test_a_variable_that_is_to_go_counts_whether_it_is_there(self, project, monkeypatch):
+        monkeypatch.setenv("READ_A", "1")
+        monkeypatch.delenv("READ_B", raising=False)
+        code = (
+            "for name in 'AB':\n    try:\n        del os.environ[f'READ_{name}']\n    except KeyError:\n        pass\n"
+        )
+        (project.package / "_a.py").write_text(f"import os\n{code}")
+        seen = project.trace("_a")
+        assert (seen.variables["READ_A"], seen.variables["READ_B"]) == (manifests.digest(b"1"), None)
+
+    def test_a_folder_to_import_from_counts_that_is_not_there_yet(self, project, monkeypatch):
+        monkeypatch.syspath_prepend(str(project.root / "early"))
+        (project.root / "seen_late.py").write_text("")
+        (project.package / "_a.py").write_text("import seen_late\n")
+        monkeypatch.delitem(sys.modules, "seen_late", raising=False)
+        sources = project.sources(project.trace("_a"))
+        del sys.modules["seen_late"]
+        assert sources.changed() is None
+        (project.root / "early").mkdir()
+        assert "early" in sources.changed()
 
     def test_what_changes_while_it_is_built_is_out_of_date_from_the_start(self, project):
         data = project.package / "scale.txt"

@@ -87,10 +87,10 @@ def test_a_second_build_into_a_folder_waits_for_the_first(
 def test_a_folder_that_cannot_be_locked_is_written_all_the_same(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> int:
+    def unlockable(*_: object) -> int:
         raise OSError(errno.EBADF, "refused")
 
-    monkeypatch.setattr(fcntl if call == "flock" else os, call, refused)
+    monkeypatch.setattr(fcntl if call == "flock" else os, call, unlockable)
     output.write(FILES, tmp_path / "there" / "not")
     monkeypatch.undo()
     assert listed(tmp_path / "there" / "not") == FILES

@@ -7,6 +7,7 @@ is named by the content of all that it was made from, and nothing has to be aske
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 from aotcuda import dependencies
 from aotcuda.builder.build_cache import names, remote
 from aotcuda.builder.build_cache.names import NamelessError
-from aotcuda.builder.build_cache.places import Places, digest_of
+from aotcuda.builder.build_cache.places import TELLING, Places, digest_of
 from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.frontends.protocol import LinkInput, Question, Unit
+    from aotcuda.builder.worker.calls import Calls
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.manifest import Source
 
     Names = Mapping[Any, Sequence[str]]
 
 
-_OF_LINES = (b"lineinfo", b"debug", b"lineno", b"traceback", b"extract_stack")
-"""What a source has a word of that lets its code, or its values, say in which line something stands."""
+_OF_LINES = (b"lineno", b"traceback", b"extract_stack")
+"""What a source has a word of that lets its values say in which line something stands."""
 
 
 class Kept:
@@ -86,7 +88,7 @@ class Kept:
         named: Names,
         titles: Mapping[Any, str],
         kind: str,
-        choose: Callable[[Any], int | None] | None = None,
+        chosen: Mapping[Any, int | None] | None = None,
     ) -> None:
         """Keep results that were made, unless there were warnings: those would not come with what is taken.
 
@@ -97,7 +99,7 @@ class Kept:
             named: The names of those that may be kept.
             titles: What lists of the cache call them.
             kind: What they are.
-            choose: Tells by which of its names a result is kept, by its number; None if by none.
+            chosen: By which of its names each is kept, by its number; None if by none. By default by its first.
         """
         self.made += len(made)
         if self._store is None or observations.warned() > self._warned:
@@ -105,10 +107,10 @@ class Kept:
         fresh = {}
         about = {}
         for key, value in made.items():
-            chosen = (choose(value) if choose is not None else 0) if named.get(key) else None
-            if chosen is not None:
-                fresh[named[key][chosen]] = value
-                about[named[key][chosen]] = titles[key]
+            number = (chosen[key] if chosen is not None else 0) if named.get(key) else None
+            if number is not None:
+                fresh[named[key][number]] = value
+                about[named[key][number]] = titles[key]
         if fresh:
             self._unwritten.append((fresh, kind, about))
 
@@ -166,6 +168,7 @@ class UnitNames:
         trace: DependencyTrace | None,
         questions: Iterable[Question],
         beside: object,
+        calls: Calls | None,
     ) -> None:
         """What the worker has imported.
 
@@ -176,16 +179,23 @@ class UnitNames:
             trace: What the import asked of the machine.
             questions: What it asked of a GPU.
             beside: What else all units depend on.
+            calls: Which functions ran meanwhile; units have no names where that is not known.
         """
         self._kept = kept
         places = Places(root)
         python = {source["path"]: Path(source["path"]).read_bytes() for source in sources}
         own = {path: data for path, data in python.items() if path.endswith(".py")}
-        self._slices = Slices({places.name(path): data for path, data in own.items()})
+        self._paths = {os.path.realpath(path): places.name(path) for path in own}
+        ran = self._named(calls.places if calls is not None else ())
+        self._slices = Slices({places.name(path): data for path, data in own.items()}, ran)
+        self._trace, self._python = trace, [*python]
         self._files = {places.name(path): names.digest(data) for path, data in python.items()}
         self._units: dict[Unit, tuple[str, ...]] = {}
         self._made_from: dict[tuple[Unit, bool], str] = {}
-        self._lines = self._slices.spreads_options or any(word in data for data in own.values() for word in _OF_LINES)
+        self._lines = any(word in data for data in own.values() for word in _OF_LINES)
+        self._root = root
+        # Machine code may ask for anything.
+        self._knows_its_place = len(own) < len(python) or (trace is not None and trace.placed)
         others = {name: digest for name, digest in self._files.items() if not name.endswith(".py")}
         asked, texts = (trace.reads, trace.texts) if trace is not None else ({}, set())
         reads = [
@@ -196,7 +206,13 @@ class UnitNames:
         variables = sorted(trace.variables.items()) if trace is not None else ()
         # Once for all units; nothing if it cannot be named.
         self._beside = kept.name(reads, variables, list(questions), beside, others)
-        self._usable = bool(self._beside) and trace is not None and _is_as_imported(trace, python)
+        self._usable = (
+            bool(self._beside)
+            and trace is not None
+            and _is_as_imported(trace, python)
+            and calls is not None
+            and calls.complete
+        )
 
     def of(self, unit: Unit, target: Target) -> Sequence[str]:
         """The names of a unit's code: one for code that says nowhere where it stands in its file, and one for all."""
@@ -215,16 +231,35 @@ class UnitNames:
     def _sliced(self, unit: Unit, *, lines: bool) -> str:
         """What of the project's Python a unit depends on; the same for all its targets."""
         if (unit, lines) not in self._made_from:
-            sliced = self._slices.of(_texts(unit), lines=lines)
-            self._made_from[unit, lines] = names.digest(lines, self._files if sliced is None else sliced)
+            called = _texts(unit)
+            sliced = self._slices.of(called, lines=lines)
+            place = self._root if self._knows_its_place or self._slices.mention(called, TELLING) else ""
+            self._made_from[unit, lines] = names.digest(lines, place, self._files if sliced is None else sliced)
         return self._made_from[unit, lines]
 
-    def choose(self, built: object, *, in_place: bool) -> int | None:
-        """By which of its names a compiled unit is kept; by none if it has read files that nobody saw it read."""
+    def is_current(self) -> bool:
+        """Whether the project's Python is what was imported; a compiler may have read it again, for its syntax."""
+        return self._trace is not None and _is_current(self._trace, self._python)
+
+    def choose(self, unit: Unit, built: object, *, in_place: bool) -> int | None:
+        """By which of its names a compiled unit is kept.
+
+        By none if it has read files that nobody saw it read, or was made of functions that its names do not have.
+        """
         if not isinstance(built, CompiledKernel | CompiledFunction) or any(item.folder for item in built.needed):
             return None
+        if not self._slices.hold(_texts(unit), self._named(built.read)):
+            return None
         places = built.exceptions if isinstance(built, CompiledKernel) else built.warnings
-        return 1 if in_place or self._lines or built.externals or places else 0
+        return 1 if in_place or self._lines or built.lined or built.externals or places else 0
+
+    def _named(self, functions: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Functions by their files' names, of those that are the project's."""
+        files: dict[str, list[int]] = {}
+        for file, line in functions:
+            files.setdefault(file, []).append(line)
+        names = ((self._paths.get(os.path.realpath(file)), lines) for file, lines in files.items())
+        return {(name, line) for name, lines in names if name is not None for line in lines}
 
 
 class _Names(Sequence[str]):
@@ -249,9 +284,14 @@ class _Names(Sequence[str]):
 
 def _is_as_imported(trace: DependencyTrace, files: Iterable[str]) -> bool:
     """Whether nothing was edited since it was imported."""
-    return all(("content", path) in trace.reads for path in files) and all(
+    return _is_current(trace, files) and all(
         dependencies.answer(ask, path) == answer for (ask, path), answer in trace.reads.items()
     )
+
+
+def _is_current(trace: DependencyTrace, files: Iterable[str]) -> bool:
+    asked = (("content", path) for path in files)
+    return all(each in trace.reads and dependencies.answer(*each) == trace.reads[each] for each in asked)
 
 
 def _has_lines(unit: Unit) -> bool:

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 _LARGE = 1 << 26
 """From how many bytes on a file is known by size and time alone."""
 
+TELLING = frozenset(
+    [
+        *("__file__", "__path__", "__spec__", "__cached__", "__loader__", "cwd", "getcwd", "getcwdb", "abspath"),
+        *("realpath", "absolute", "resolve", "co_filename", "getfile", "getsourcefile", "currentframe", "_getframe"),
+        *("extract_stack", "inspect", "resources", "orig_argv", "sys.path", "find_spec", "PathFinder", "relpath"),
+        *("submodule_search_locations", "getabsfile", "__main__"),
+    ]
+)
+"""Words by which a source may learn where it lies, or where a build runs."""
+
 _PROJECT, _INSTALLED = "project:", "installed:"
 
 

@@ -12,6 +12,10 @@ and from the unit's own name. Every other statement counts, wherever it stands, 
   for what they rename.
 - Where anything that counts could reach functions without naming them (`globals()`, `getattr`, `__dict__`, ...),
   nothing is left out.
+
+Whoever calls a function need not name it, a library that a data file tells the name, say. So what is left out is held
+against what happened: what ran while the sources were imported counts for all units, and a unit for which the compiler
+read a function that was left out is not kept.
 """
 
 from __future__ import annotations
@@ -93,8 +97,16 @@ _DYNAMIC = frozenset(
 class Slices:
     """The Python files of a project."""
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        """`files` has the content of each by its name."""
+    def __init__(self, files: Mapping[str, bytes], ran: Iterable[tuple[str, int]] = ()) -> None:
+        """What there is.
+
+        Args:
+            files: The content of each by its name.
+            ran: The file and first line of functions that ran while they were imported.
+        """
+        self._ran: dict[str, set[int]] = {}
+        for name, line in ran:
+            self._ran.setdefault(name, set()).add(line)
         self._always: list[ast.AST] = []
         self._hidden: dict[str, dict[str, ast.FunctionDef]] = {}
         self._aliases: dict[str, set[str]] = {}
@@ -103,14 +115,12 @@ class Slices:
         self._texts: dict[tuple[str, bool], str] = {}
         self._reached: dict[str, set[str]] = {}
         self._base: set[str] = set()
-        self._whole = False
-        self.spreads_options = False
-        """Whether a `jit` gets options that no text names."""
+        self._whole = self._unread = False
         for name, content in files.items():
             try:
                 tree = ast.parse(content)
             except (SyntaxError, ValueError, RecursionError):
-                self._whole = True
+                self._whole = self._unread = True
                 continue
             self._trees[name] = tree
             self._add(name, tree)
@@ -131,6 +141,28 @@ class Slices:
             # Generated code may be too deep, or have too long a number, for `ast.dump`.
             self._whole = True
             return None
+
+    def mention(self, called: Iterable[str], sought: frozenset[str]) -> bool:
+        """Whether what a unit may depend on has any of those words, in whatever role; one may be `sys.path`."""
+        words = self._spread({word for name in called for word in _words(name)})
+        if self._whole or words & _DYNAMIC:
+            words = _mentioned(self._trees.values())
+        return self._unread or not words.isdisjoint(sought)
+
+    def hold(self, called: Iterable[str], read: Iterable[tuple[str, int]]) -> bool:
+        """Whether what `of` tells of a unit has all that functions say which begin in those lines of files."""
+        words = self._spread({word for name in called for word in _words(name)})
+        if self._whole or words & _DYNAMIC:
+            return True
+        lines: dict[str, set[int]] = {}
+        for name, line in read:
+            lines.setdefault(name, set()).add(line)
+        return not any(
+            _begins_in(function, lines.get(place.rpartition(":")[0], ()))
+            for name, functions in self._hidden.items()
+            if name not in words
+            for place, function in functions.items()
+        )
 
     def _parts(self, words: set[str], *, lines: bool) -> dict[str, str]:
         found = {"": self._of_all(lines=lines)}
@@ -161,15 +193,21 @@ class Slices:
     def _add(self, file: str, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))  # as long as to parse it
         self._whole = self._whole or any(_is_own_jit(node) for node in nodes)
-        self.spreads_options = self.spreads_options or any(map(_spreads_options, nodes))
         compilers = _compilers(tree, nodes)
         for number, statement in enumerate(tree.body):
             if isinstance(statement, ast.Import | ast.ImportFrom):
+                of_sys = isinstance(statement, ast.ImportFrom) and statement.module == "sys"
                 for alias in statement.names:
-                    self._aliases.setdefault(alias.asname or alias.name, set()).update(_words(alias.name))
-                if any(word in _DYNAMIC for alias in statement.names for word in _words(alias.name)):
+                    meant = {*_words(alias.name), *([f"sys.{alias.name}"] if of_sys else [])}
+                    self._aliases.setdefault(alias.asname or alias.name, set()).update(meant)
+                named = [getattr(statement, "module", None) or "", *(alias.name for alias in statement.names)]
+                if any(word in _DYNAMIC for name in named for word in _words(name)):
                     self._always.append(statement)
-            elif isinstance(statement, ast.FunctionDef) and _waits(statement, compilers):
+            elif (
+                isinstance(statement, ast.FunctionDef)
+                and _waits(statement, compilers)
+                and not _begins_in(statement, self._ran.get(file, ()))
+            ):
                 self._hidden.setdefault(statement.name, {})[f"{file}:{number}"] = statement
                 for private in _private(statement.name):
                     self._aliases.setdefault(private, set()).add(statement.name)
@@ -197,6 +235,12 @@ def _head(function: ast.FunctionDef) -> str:
     """A function without its body, as text."""
     kept = [*function.decorator_list, function.args, *filter(None, [function.returns])]
     return f"{function.name} {' '.join(map(ast.dump, kept))}"
+
+
+def _begins_in(function: ast.FunctionDef, lines: Iterable[int]) -> bool:
+    """Whether one of the lines, in which code begins, is a function's or of a function in it."""
+    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+    return any(first <= line <= (function.end_lineno or first) for line in lines)
 
 
 def _waits(function: ast.FunctionDef, compilers: frozenset[str]) -> bool:
@@ -252,6 +296,8 @@ def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
         node = waiting.pop()
         if _is_export_list(node) or _is_main_guard(node):
             continue
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
+            found.add(f"sys.{node.attr}")
         for _, value in ast.iter_fields(node):
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, ast.AST):
@@ -280,19 +326,6 @@ def _words(text: str) -> set[str]:
 def _private(name: str) -> list[str]:
     """What a class may call a global `_C__x`: `__x`."""
     return [name[at:] for at in range(1, len(name) - 2) if name.startswith("__", at)]
-
-
-def _spreads_options(node: ast.AST) -> bool:
-    """Whether it is a call of a `jit`, or that is handed one, with options by `**`."""
-    return (
-        isinstance(node, ast.Call)
-        and any(keyword.arg is None for keyword in node.keywords)
-        and any(
-            "jit" in (getattr(part, "attr", ""), getattr(part, "id", ""))
-            for given in (node.func, *node.args)
-            for part in ast.walk(given)
-        )
-    )
 
 
 def _is_export_list(node: ast.AST) -> bool:

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 _MOST = 4
 """How many lists of questions an index has: branches of a project may ask different ones."""
 
-_PLACE = re.compile(
-    rb"\b(?:__file__|__path__|__spec__|__cached__|__loader__|cwd|getcwdb?|abspath|realpath|absolute|resolve|co_filename"
-    rb"|getfile|getsourcefile|currentframe|_getframe|extract_stack|resources|orig_argv|sys\.path)\b"
-)
-"""What a source may learn from where it lies, or where a build runs."""
+_PLACE = re.compile(rf"\b(?:{'|'.join(map(re.escape, places.TELLING))}|from\s+sys\s+import)\b".encode())
 
 
 class Whole:
@@ -93,7 +89,7 @@ class Whole:
         variables = sorted(seen.variables)
         if any(dependencies.variable(name) != seen.variables[name] for name in variables):
             return
-        bound = self._exact or any(map(_knows_its_place, digests))
+        bound = self._exact or seen.placed or any(map(_knows_its_place, digests))
         own = (bound, questions, variables)
         others = [each for each in self._index() if each != own]
         self._store.put({self._name(*own): made}, "build", {self._name(*own): about})

@@ -176,6 +176,8 @@ class CompiledKernel:
         self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
             be found by name. So it may become machine code by itself, apart from the other kernels of its module.
         apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
+        read: The Python functions that the compiler read: the file and first line of each. For the build cache alone.
+        lined: Its code tells in which lines of files something stands. For the build cache alone.
     """
 
     code: tuple[LinkInput, ...]
@@ -200,6 +202,8 @@ class CompiledKernel:
     has_functions: bool = False
     self_contained: bool = False
     apart: tuple[tuple[int, int], ...] = ()
+    read: tuple[tuple[str, int], ...] = ()
+    lined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +235,7 @@ class CompiledFunction:
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
         warnings: What the user should know about it.
+        read, lined: As for a kernel.
     """
 
     ir: tuple[str, ...]
@@ -244,6 +249,8 @@ class CompiledFunction:
     callbacks: tuple[Callbacks, ...] = ()
     externals: tuple[External, ...] = ()
     warnings: tuple[str, ...] = ()
+    read: tuple[tuple[str, int], ...] = ()
+    lined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ _HIDDEN = re.compile(
     re.MULTILINE,
 )
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
-_READING = re.compile(r"--?(?:I|i|pre|opt)")
+_READING = re.compile(r"--?(?:I|i|pre|opt|use-pch|pch)")
 
 
 def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], nvrtc: Sequence[str]) -> list[str]:

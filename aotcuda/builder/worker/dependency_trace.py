@@ -20,6 +20,7 @@ import glob
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 import sysconfig
 import threading
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from aotcuda import dependencies, manifest
+from aotcuda.builder.worker import imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +45,10 @@ INSTALLED = frozenset(["site-packages", "dist-packages"])
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _HERE = __file__
 _IMPORTS = ("<frozen importlib", "<frozen zipimport")
+_OF_LOADERS = frozenset(["get_data", "get_source", "get_resource_reader", "path_stats"])
+"""What anybody may ask a module's loader for."""
+_OF_INSPECT = frozenset(["findsource", "getsource", "getsourcelines", "getsourcefile", "getblock", "getcomments"])
+"""Functions of `inspect` that read sources by way of `linecache`, which reads them for messages otherwise."""
 _TOOLCHAIN = ("cuda", "nvidia")
 # Functions of the standard library that ask no more of a path than whether something is there, and of which kind.
 _MERE_LOOKS = frozenset(
@@ -63,6 +69,10 @@ _MERE_LOOKS = frozenset(
         *("which", "_access_check", "glob", "iglob", "walk"),
     ]
 )
+_OF_FOLDER = ("getcwd", "getcwdb")
+"""Functions of `os` that tell which folder the process runs in."""
+_STANDARD_ARCHIVE = re.compile(r"/python3\d+\.zip$")
+"""Where Python's own modules are looked for first, and hardly ever are."""
 _SUPPORTS = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks")
 _SUFFIXES = (  # in the order in which a folder is searched
     *importlib.machinery.EXTENSION_SUFFIXES,
@@ -79,11 +89,13 @@ class DependencyTrace:
         reads: Answers by question and absolute path; `aotcuda.dependencies` has the questions.
         variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
         texts: Python files that were read otherwise than to be imported, so that every character of them counts.
+        placed: Somebody asked which folder it runs in.
     """
 
     reads: dict[tuple[str, str], Answer] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
     texts: set[str] = field(default_factory=set)
+    placed: bool = False
 
     @property
     def files(self) -> set[str]:
@@ -107,13 +119,12 @@ def watch(
     before = set(sys.modules)
     with ExitStack() as stack:
         stack.callback(trace.end)
-        for name in ("stat", "lstat", "access", "readlink", "open"):
+        for name in ("stat", "lstat", "access", "readlink", "open", *_OF_FOLDER):
             stack.enter_context(_replaced(name, trace))
-        for environ in (os.environ, os.environb):
-            stack.enter_context(_watched(environ, trace))
+        stack.enter_context(_watched(trace))
         finder = _Finder(trace)
         sys.meta_path.insert(0, finder)
-        stack.callback(sys.meta_path.remove, finder)
+        stack.callback(_without, sys.meta_path, finder)
         yield trace.seen
         trace.expand(patterns)
         trace.settle([sys.modules.get(name) for name in set(sys.modules) - before])
@@ -128,6 +139,7 @@ def joined(several: Iterable[DependencyTrace]) -> DependencyTrace:
         for name, digest in seen.variables.items():
             whole.variables.setdefault(name, digest)
         whole.texts |= seen.texts
+        whole.placed = whole.placed or seen.placed
     return whole
 
 
@@ -187,6 +199,8 @@ class _Trace:
             self._made.add(path)
         if _reads(mode, flags):
             self.read(path)
+            if path.endswith(".py") and ("content", path) in self.seen.reads and self._asker() is not None:
+                self.seen.texts.add(path)
 
     def read(self, path: str, ask: str = "content") -> None:
         """The content of a file is about to be read, if it is there."""
@@ -197,8 +211,6 @@ class _Trace:
         found = self._kind(path)
         if found == "file":
             self._note(ask, path)
-            if path.endswith(".py") and not self._everything and self._asker() is not None:
-                self.seen.texts.add(path)
         elif found is None and self._asker() is not None:
             self._missing(path)
 
@@ -230,6 +242,10 @@ class _Trace:
             self._note("stat", path)
         elif ask == "stat" or not a_look:  # every folder on the way to a path is asked whether it is a link
             self._note("kind", path)
+
+    def asked_where(self) -> None:
+        """Somebody is about to ask which folder the process runs in."""
+        self.seen.placed = self.seen.placed or self._asker() is not None
 
     def database(self, name: object) -> None:
         """SQLite is about to open a file, by itself; its journals belong to it."""
@@ -284,12 +300,12 @@ class _Trace:
         """Add what shows at the end: files of modules that are there, places where others were looked for in vain."""
         with self.alone():
             for module in modules:
-                path = getattr(module, "__file__", None)
-                if isinstance(path, str):
+                path = imports.file_of(module)
+                if path is not None:
                     self.read(os.path.abspath(path))
-            for name, folders in self._sought.items():
+            for name, folders in list(self._sought.items()):  # at once: the sources' threads may import still
                 self._looked_for(name, folders)
-            for question in [question for question in self.seen.reads if self._is_made(question[1])]:
+            for question in [question for question in list(self.seen.reads) if self._is_made(question[1])]:
                 self._again(*question)
 
     def _looked_for(self, name: str, folders: list[str]) -> None:
@@ -297,7 +313,11 @@ class _Trace:
         top, _, tail = name.rpartition(".")
         for folder in folders:
             installed = bool(INSTALLED & set(folder.split("/")))
-            if _is_ours(f"{folder}/") or (installed and top) or not os.path.isdir(folder):
+            if _is_ours(f"{folder}/") or (installed and top):
+                continue
+            if not os.path.isdir(folder):
+                if not _STANDARD_ARCHIVE.search(folder):
+                    self.seen.reads.setdefault(("kind", folder), dependencies.answer("kind", folder))
                 continue
             base = os.path.join(folder, tail)
             places = [f"{base}/__init__.py" if os.path.isdir(base) else base, *(base + suffix for suffix in _SUFFIXES)]
@@ -355,24 +375,23 @@ class _Trace:
         if self._everything:
             return between
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
-        first = True
+        first, lines = True, False
         while frame is not None:
             file = frame.f_code.co_filename
             if file != _HERE:
                 if file.startswith(_IMPORTS):
-                    if first:
+                    if first and frame.f_code.co_name not in _OF_LOADERS:
                         return None
                 elif file.startswith("<frozen ") or _is_standard(file):
-                    if file.endswith("/linecache.py"):
-                        return None
+                    lines = lines or file.endswith("/linecache.py")
                     between.add(frame.f_code.co_name)
+                    first = False
                 elif file.startswith((_AOTCUDA, *self._compilers)):
                     return None
                 else:
-                    return between
-                first = False
+                    break
             frame = frame.f_back
-        return between
+        return between if not lines or between & _OF_INSPECT else None
 
 
 class _Finder:
@@ -389,21 +408,39 @@ class _Finder:
         pass
 
 
+class _Noting:
+    """A function of `os` that notes what it is asked; like the function, it is no method where a class has it."""
+
+    def __init__(self, name: str, original: Callable[..., Any], trace: _Trace) -> None:
+        functools.update_wrapper(self, original)
+        self._name = name
+        self._original = original
+        self._trace = trace
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        with self._trace.alone() as first:
+            if first and self._name in _OF_FOLDER:
+                self._trace.asked_where()
+            elif first and (args or "path" in named):
+                _note_call(self._trace, self._name, *args, **named)
+        if self._name == "open" and named.get("dir_fd") is not None:
+            with self._trace.alone():  # the event of this call has a path that does not tell where it begins
+                return self._original(*args, **named)
+        return self._original(*args, **named)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_of_os, (self._name,))
+
+
+def _of_os(name: str) -> Any:
+    return getattr(os, name)
+
+
 @contextmanager
 def _replaced(name: str, trace: _Trace) -> Iterator[None]:
     """A function of `os`, replaced by one that notes what it is asked."""
     original: Callable[..., Any] = getattr(os, name)
-
-    @functools.wraps(original)
-    def noting(*args: Any, **named: Any) -> Any:
-        with trace.alone() as first:
-            if first and (args or "path" in named):
-                _note_call(trace, name, *args, **named)
-        if name == "open" and named.get("dir_fd") is not None:
-            with trace.alone():  # the event of this call has a path that does not tell where it begins
-                return original(*args, **named)
-        return original(*args, **named)
-
+    noting = _Noting(name, original, trace)
     setattr(os, name, noting)
     able = [found for which in _SUPPORTS if original in (found := getattr(os, which))]
     for found in able:
@@ -429,33 +466,39 @@ def _note_call(trace: _Trace, function: str, path: object, *args: Any, dir_fd: i
 
 
 @contextmanager
-def _watched(environ: Any, trace: _Trace) -> Iterator[None]:
-    """`os.environ` or `os.environb`, noting what is asked for; `get`, `in` and `getenv` all end in `[]`."""
-    kind = type(environ)
+def _watched(trace: _Trace) -> Iterator[None]:
+    """`os.environ` and `os.environb`, noting what is asked for; `get`, `in` and `getenv` all end in `[]`."""
+    kind: Any = type(os.environ)
+    get, assign, delete = kind.__getitem__, kind.__setitem__, kind.__delitem__
 
-    class Watched(kind):  # type: ignore[misc, valid-type]
-        def __getitem__(self, name: Any) -> Any:
-            try:
-                value = kind.__getitem__(self, name)
-            except KeyError:
-                trace.variable(os.fsdecode(name), None)
-                raise
-            trace.variable(os.fsdecode(name), os.fsdecode(value))
-            return value
+    def getting(self: Any, name: Any) -> Any:
+        try:
+            value = get(self, name)
+        except KeyError:
+            trace.variable(os.fsdecode(name), None)
+            raise
+        trace.variable(os.fsdecode(name), os.fsdecode(value))
+        return value
 
-        def __setitem__(self, name: Any, value: Any) -> None:
-            kind.__setitem__(self, name, value)
-            trace.assigned.add(os.fsdecode(name))
+    def assigning(self: Any, name: Any, value: Any) -> None:
+        assign(self, name, value)
+        trace.assigned.add(os.fsdecode(name))
 
-        def __delitem__(self, name: Any) -> None:
-            kind.__delitem__(self, name)
-            trace.assigned.add(os.fsdecode(name))
+    def deleting(self: Any, name: Any) -> None:
+        getting(self, name)  # whether it is there shows
+        delete(self, name)
+        trace.assigned.add(os.fsdecode(name))
 
-    environ.__class__ = Watched
+    kind.__getitem__, kind.__setitem__, kind.__delitem__ = getting, assigning, deleting
     try:
         yield
     finally:
-        environ.__class__ = kind
+        kind.__getitem__, kind.__setitem__, kind.__delitem__ = get, assign, delete
+
+
+def _without(items: list[Any], item: object) -> None:
+    """Remove an item, unless somebody else has."""
+    items[:] = [one for one in items if one is not item]
 
 
 def _absolute(name: object, dir_fd: object = -1) -> str | None:

@@ -78,7 +78,7 @@ def prepare_imports(
     sys.path[:0] = [root for root in roots if root not in sys.path]
     sys.meta_path[:0] = [_Generated(generated), _Extensions(extensions)]
     importlib.invalidate_caches()
-    _distrust_bytecode(tuple(f"{Path(root, name.partition('.')[0])}/" for root in roots for name in generated))
+    _distrust_bytecode(tuple(f"{root.rstrip('/')}/" for root in roots))
 
 
 def _distrust_bytecode(folders: tuple[str, ...]) -> None:
@@ -91,7 +91,7 @@ def _distrust_bytecode(folders: tuple[str, ...]) -> None:
     stats = loader.path_stats
 
     def path_stats(self: importlib.machinery.SourceFileLoader, path: str) -> Mapping[str, Any]:
-        if path.startswith(folders):
+        if _is_below(path, folders):
             raise OSError(path)  # as for a loader that knows no times: bytecode is then left out of account
         return stats(self, path)
 
@@ -108,9 +108,18 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
     return tuple({"path": path, "sha256": manifest.digest(Path(path).read_bytes())} for path in sorted(found))
 
 
+def file_of(module: object) -> str | None:
+    """The file of what stands in `sys.modules`, which may be anything, such as what raises when it is asked."""
+    try:
+        found = getattr(module, "__file__", None)
+    except Exception:  # noqa: BLE001 (a lazy module's own, of a package that is not installed)
+        return None
+    return found if isinstance(found, str) else None
+
+
 def files_of(names: Iterable[str]) -> set[str]:
     """The files of those of the modules that have one, by their absolute paths."""
-    files = [getattr(sys.modules.get(name), "__file__", None) for name in names]
+    files = [file_of(sys.modules.get(name)) for name in names]
     folders: dict[str, str] = {}  # a compiler has thousands of files, in a few folders; a Path of each takes a while
     found = set()
     for path in filter(None, files):

@@ -131,7 +131,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
             steps.elsewhere = spare()
     if kept.is_on:
         own = imports.project_files(job.import_roots, {*job.extensions.values()})
-        steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude))
+        steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude), loaded.calls)
     modules = steps.run()
     toolchain.check_loaded()
     seen = loaded.trace

@@ -17,6 +17,7 @@ from aotcuda.arch import Target
 from aotcuda.builder import plan
 from aotcuda.builder.frontends import loading, python_source
 from aotcuda.builder.worker import dependency_trace, imports, observations, pool
+from aotcuda.builder.worker.calls import Calls
 from aotcuda.builder.worker.import_graph import ImportGraph
 from aotcuda.errors import ConfigError
 
@@ -47,6 +48,7 @@ class Loaded:
         questions: What the sources asked of a GPU.
         trace: What they asked of the machine, if that is wanted.
         graph: Which modules imported which.
+        calls: Which functions ran; None if nothing of it is kept.
     """
 
     job: Job
@@ -55,6 +57,7 @@ class Loaded:
     questions: Iterable[Question]
     trace: DependencyTrace | None
     graph: ImportGraph
+    calls: Calls | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +100,14 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     functions: dict[Unit, object] = {}
     understood: dict[tuple[str, str, str], Unit] = {}
     graph = ImportGraph()
+    calls = Calls() if job.cache is not None else None
     with pool.gathered() as attempt, watch as seen, ask(target) as questions, graph.watching():
-        with attempt():
+        with attempt(), calls.watching() if calls is not None else nullcontext():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
             _load(job, front, settle, tell, attempt, functions, understood)
-        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, graph)
+        yield Loaded(_settled(job, functions), functions, attempt, questions, seen, graph, calls)
 
 
 def _load(

@@ -102,6 +102,7 @@ class Steps:
         self.kept = kept or Kept(None, job.root, ())
         self.units: UnitNames | None = None
         self.warnings: list[str] = []
+        self._met: dict[str, dict[Path, object]] = {}
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
         self.packed: dict[str, dict[Target, bytes]] = {}
@@ -157,7 +158,20 @@ class Steps:
             found += included_headers.hidden(
                 self._files(plan), Path(self.job.root), options.include_dirs, options.nvrtc_options
             )
+            found += [f"{path}, which was edited meanwhile" for path in self._edited(plan)]
         return tuple(dict.fromkeys(found))
+
+    def _meet(self, plan: ModulePlan) -> None:
+        """Note what the compiler of CUDA C++ is about to read, as it is now."""
+        if self.kept.is_on:
+            known = self._met.setdefault(plan.config.name, {})
+            arguments = (self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
+            for path in {*included_headers.project_files(*arguments), *included_headers.elsewhere(*arguments)[0]}:
+                known.setdefault(path, _version(path))
+
+    def _edited(self, plan: ModulePlan) -> list[Path]:
+        """Of those files the ones that have been written since, whatever they have now: what was read nobody knows."""
+        return [path for path, version in self._met.get(plan.config.name, {}).items() if _version(path) != version]
 
     def _done(self, task: pool.Task) -> None:
         self.done += task.steps
@@ -176,8 +190,10 @@ class Steps:
             results = yield following
 
     def _module(self, plan: ModulePlan) -> pool.Flow[tuple[Parts, list[bytes]]]:
+        self._meet(plan)
         compiled = yield from self._compile(plan)
         surveyed = self.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
+        self._meet(plan)
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
         if self._calls_own_functions(plan, compiled):
@@ -224,8 +240,10 @@ class Steps:
         compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own, expected, read)
         made = {key: built for key, built in compiled.items() if key not in have}
         titles = {(unit, target): f"{unit.title} for {target}" for unit, target in made}
-        choose = partial(self.units.choose, in_place=plan.in_place) if self.units is not None else None
-        self.kept.keep(made, named, titles, "unit", choose)
+        compiled = {key: _less_what_was_read(built) for key, built in compiled.items()}
+        if self.units is not None and self.units.is_current():
+            chosen = {key: self.units.choose(key[0], built, in_place=plan.in_place) for key, built in made.items()}
+            self.kept.keep({key: compiled[key] for key in made}, named, titles, "unit", chosen)
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
         for other, found in others:
@@ -265,7 +283,8 @@ class Steps:
         left = {key: task for key, task in tasks.items() if key not in have}
         made = (yield from self._left(rank, left, objects)) if left else {}
         made = self._unpacked(plan, made)
-        self.kept.keep(made, named, {key: task.title for key, task in left.items()}, "step")
+        if not self._edited(plan):
+            self.kept.keep(made, named, {key: task.title for key, task in left.items()}, "step")
         return {key: have[key] if key in have else made[key] for key in tasks}
 
     def _unpacked(self, plan: ModulePlan, made: PerTarget) -> PerTarget:
@@ -591,6 +610,20 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
 
     (_, first), *others = tasks
     return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
+
+
+def _version(path: Path) -> object:
+    """What changes of a file when it is written, even if it then has what it had before; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _less_what_was_read(built: Any) -> Any:
+    """Code without what it was read from, which is told for its name alone, and says where the project lies."""
+    return replace(built, read=(), lined=False) if getattr(built, "read", ()) else built
 
 
 def _of(module: str, compiled: Compiled) -> Compiled:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
+from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, read_functions, target_questions, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
@@ -204,13 +204,16 @@ class NumbaFrontEnd(ABC):
         with (
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            read_functions.watching() as read,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
             form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
+            lined = False
             for group, texts in self.texts(compiled, unit, jit, _served(watch, targets)):
                 needed = self.needs(compiled, texts, jit)
+                lined = lined or any(map(_has_lines, texts))
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
                 for target in group:
                     code[target] = (self.generate(unit.symbol, texts, jit.options, target, form), needed, alone)
@@ -231,6 +234,8 @@ class NumbaFrontEnd(ABC):
             lazy=bool(
                 getattr(loaded.value, "_can_compile", True)
             ),  # Numba's own mark, which it sets for eager signatures
+            read=tuple(sorted(read)),
+            lined=lined,
         )
         return {
             target: replace(
@@ -253,6 +258,7 @@ class NumbaFrontEnd(ABC):
         with (
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
+            read_functions.watching() as read,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
@@ -275,6 +281,8 @@ class NumbaFrontEnd(ABC):
                 "so callers get an undefined value there"
                 for reason in dict.fromkeys(swallowed)
             ),
+            read=tuple(sorted(read)),
+            lined=any(map(_has_lines, (text for _, texts, _ in code for text in texts))),
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
@@ -309,6 +317,11 @@ class NumbaFrontEnd(ABC):
             (code, kind, arguments, function, relative(path, self.root), line)
             for code, kind, arguments, function, path, line in raised
         )
+
+
+def _has_lines(text: str) -> bool:
+    """Whether LLVM IR has lines of files, of the unit's own or of a helper's that was decorated to have them."""
+    return "!DILocation(" in text or "!DISubprogram(" in text
 
 
 def _copy(function: FunctionType) -> FunctionType:

@@ -35,7 +35,15 @@ from numba_cuda_mlir.numba_cuda.core import config, sigutils
 from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from aotcuda.builder.frontends.numba import found, gpu, patches, private_parts, target_questions, toolkit_paths
+from aotcuda.builder.frontends.numba import (
+    found,
+    gpu,
+    patches,
+    private_parts,
+    read_functions,
+    target_questions,
+    toolkit_paths,
+)
 from aotcuda.builder.frontends.numba.messages import RaisesError
 from aotcuda.builder.frontends.numba_cuda_mlir import additions
 from aotcuda.errors import CompileError
@@ -258,6 +266,7 @@ def _watch_the_target() -> None:
     initialise = mlir_lowering.MLIRLower.__init__
 
     def apply_ast_transforms(func: Any, targetoptions: Any = None, argtypes: Any = None) -> Any:
+        read_functions.note(func)  # what is made of it has lines of its own
         return transform(func, _Options(dict.items(targetoptions or {})), argtypes)
 
     def initialise_watched(self: Any, *args: Any, **more: Any) -> None:

@@ -1,0 +1,33 @@
+"""Which Python functions a compiler reads for a unit: the unit's own, and all that it finds by their values.
+
+A function may be found by other names than its own, or by none, in a container that a library has filled. The build
+cache keeps a unit only where it knows of each (`build_cache/slices.py`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_read: list[set[tuple[str, int]]] = []
+"""What is gathered now, by file and first line; the last one is the unit's."""
+
+
+def note(function: Any) -> None:
+    """The compiler reads a function, or a dispatcher's."""
+    code = getattr(getattr(function, "py_func", function), "__code__", None)
+    if code is not None and _read:
+        _read[-1].add((code.co_filename, code.co_firstlineno))
+
+
+@contextmanager
+def watching() -> Iterator[set[tuple[str, int]]]:
+    """Gather what is read in the block."""
+    _read.append(set())
+    try:
+        yield _read[-1]
+    finally:
+        _read.pop()

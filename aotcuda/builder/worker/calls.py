@@ -1,0 +1,55 @@
+"""Which Python functions ran while the sources were imported.
+
+The build cache leaves out of a unit's name what the unit cannot reach (`build_cache/slices.py`), and texts alone do not
+tell what runs: a library is told a function's name by a data file, C code looks one up, a plug-in is found by its entry
+point. So it is watched.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
+
+
+@dataclass(slots=True)
+class Calls:
+    """What ran in a block.
+
+    Attributes:
+        complete: Whether all of it was seen: nobody else watched calls in its place.
+    """
+
+    complete: bool = True
+    _codes: dict[int, CodeType] = field(default_factory=dict)
+
+    @property
+    def places(self) -> frozenset[tuple[str, int]]:
+        """The file and the first line of each function, as their code has them; a decorator's line is the first."""
+        return frozenset((code.co_filename, code.co_firstlineno) for code in self._codes.values())
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch what is called in the block, by its threads too."""
+        codes = self._codes
+
+        def note(frame: FrameType, event: str, _: object) -> None:
+            if event == "call":
+                code = frame.f_code
+                codes[id(code)] = code  # which is kept, so no other one gets its number
+
+        before, of_threads = sys.getprofile(), threading.getprofile()
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            yield
+        finally:
+            self.complete = self.complete and sys.getprofile() is note
+            sys.setprofile(before)
+            threading.setprofile(of_threads)

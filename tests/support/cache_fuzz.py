@@ -1,0 +1,241 @@
+"""Random projects and random edits of them, to hold builds with the build cache against builds without it.
+
+A project has some modules of one kernel each. A kernel stores a number, which reaches it by a chain of ways: functions,
+classes, other modules, data files, variables, sources of CUDA C++. Each way adds a number that stands nowhere else in
+the project, so an edit is another number in the place of one; or a comment, which is none. What a build gives after an
+edit has to be the same with the cache and without.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from aotcuda.builder import api
+from aotcuda.errors import AotcudaError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Iterator, Sequence
+
+HEAD = "from numba import cuda\n"
+_FIRST = 10_000
+_COMMENTS = 0.2
+
+_WAYS = Path(__file__).parents[1] / "data" / "ways_to_kernels.txt"
+
+
+def _templates(kind: str) -> dict[str, str]:
+    found = {}
+    for part in _WAYS.read_text(encoding="utf-8").split("\n=== ")[1:]:
+        head, _, text = part.partition("\n")
+        if head.startswith(f"{kind}: "):
+            found[head.removeprefix(f"{kind}: ")] = text.rstrip("\n")
+    return found
+
+
+WAYS = _templates("way")
+USES = _templates("use")
+
+
+class Edit(NamedTuple):
+    """A file, or a variable as `NAME=`, and what it has from then on."""
+
+    name: str
+    content: str
+    what: str
+
+
+@dataclass(slots=True)
+class Project:
+    """A project that is made up.
+
+    Attributes:
+        files: Texts by their paths.
+        variables: Variables of the environment.
+        ways: How each module's kernel comes to its number.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    ways: dict[str, list[str]] = field(default_factory=dict)
+    numbers: list[tuple[str, int]] = field(default_factory=list)
+    _next: int = _FIRST
+
+    def add(self, module: int, names: list[str], use: str) -> None:
+        """Add a module of one kernel, whose number comes by the ways of these names."""
+        here = f"_k{module}"
+        self.ways[f"pkg.k{module}"] = [*names, use]
+        parts = [HEAD]
+        expression = "1"
+        for at, name in enumerate(names):
+            number = module * 100 + at
+            parts.append(self._part(WAYS[name], here, expression, number))
+            expression = f"V{number}"
+        parts.append(self._part(USES[use], here, expression, module * 100 + 99))
+        self.files[f"pkg/{here}.py"] = "".join(parts)
+
+    def _part(self, template: str, here: str, expression: str, number: int) -> str:
+        own, *others = template.split("\n--- ")
+        values = {"<e>": expression, "<i>": str(number), "<here>": here}
+        for other in others:
+            name, _, text = other.partition("\n")
+            name = name.replace("<i>", str(number))
+            self._put(name, self._filled(text, name, values))
+        return self._filled(own, f"pkg/{here}.py", values)
+
+    def _put(self, name: str, text: str) -> None:
+        if name.endswith("="):
+            self.variables[name[:-1]] = text.strip()
+        else:
+            self.files[name] = text
+
+    def _filled(self, text: str, file: str, values: dict[str, str]) -> str:
+        for mark in ("<n>", "<m>"):
+            if mark in text:
+                self.numbers.append((file, self._next))
+                text = text.replace(mark, str(self._next))
+                self._next += 1
+        for mark, value in values.items():
+            text = text.replace(mark, value)
+        return f"{text}\n"
+
+    def every_number(self) -> Iterator[list[Edit]]:
+        """An edit of each number, one after the other."""
+        for at in range(len(self.numbers)):
+            yield [self._edit(at)]
+
+    def _edit(self, at: int) -> Edit:
+        name, old = self.numbers[at]
+        self.numbers[at] = (name, self._next)
+        text = self.variables[name[:-1]] if name.endswith("=") else self.files[name]
+        edit = Edit(name, text.replace(str(old), str(self._next)), f"{name}: {old} -> {self._next}")
+        self._next += 1
+        self._put(edit.name, edit.content)
+        return edit
+
+    def edits(self, rng: random.Random, count: int) -> list[Edit]:
+        """Make so many edits, one of five in a place where it means nothing."""
+        found = []
+        for _ in range(count):
+            if rng.random() < _COMMENTS:
+                name = rng.choice([name for name in self.files if name.endswith(".py")])
+                found.append(Edit(name, f"# {rng.random()}\n{self.files[name]}", f"{name}: a comment"))
+                self._put(name, found[-1].content)
+            else:
+                found.append(self._edit(rng.randrange(len(self.numbers))))
+        return found
+
+    def write(self, root: Path, names: list[str] | None = None) -> None:
+        """Write its files, or those of the names, and set its variables."""
+        for name, text in self.files.items():
+            if names is None or name in names:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+        os.environ.update(self.variables)
+
+    def forget(self) -> None:
+        """Take its variables out of the environment."""
+        for name in self.variables:
+            del os.environ[name]
+
+
+def drawn(rng: random.Random, modules: int, longest: int = 3) -> Project:
+    """A project of so many modules, with up to so many ways each."""
+    ways, uses = list(WAYS), list(USES)
+    return project([(rng.choices(ways, k=rng.randint(1, longest)), rng.choice(uses)) for _ in range(modules)])
+
+
+def each() -> Iterator[tuple[str, Project]]:
+    """Each way and each use in a project of its own, by its name."""
+    for name in WAYS:
+        yield name, project([([name], "global")])
+    for name in USES:
+        yield name, project([(["plain"], name)])
+
+
+def project(modules: Sequence[tuple[list[str], str]]) -> Project:
+    """A project whose modules have those ways and uses."""
+    made = Project({"pkg/__init__.py": ""})
+    table = ['[tool.aotcuda]\narch = ["sm_80"]\nfallback = "error"\n']
+    for number, (names, use) in enumerate(modules):
+        made.add(number, names, use)
+        table.append(f'[tool.aotcuda.modules."pkg.k{number}"]\nsource = "pkg._k{number}"\n')
+        table.append('kernels.k = "void(float32[::1])"\n')
+    made.files["pyproject.toml"] = "".join(table)
+    return made
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a project's edits.
+
+    Attributes:
+        edits: How many times it was edited.
+        told: How many of the edits changed an image.
+        refused: Why it could not be built, if it could not.
+        differences: What was edited where builds with the cache and without gave different files.
+    """
+
+    edits: int = 0
+    told: int = 0
+    refused: str = ""
+    differences: list[str] = field(default_factory=list)
+
+
+def hold(made: Project, folder: Path, rounds: Iterable[list[Edit]]) -> Outcome:
+    """Build a project with a cache and without, before and after each round of edits."""
+    root, cache = folder / "project", str(folder / "cache")
+    made.write(root)
+    outcome = Outcome()
+    try:
+        before = build(root, "0")
+        if isinstance(before, str):
+            outcome.refused = before
+            return outcome
+        if found := differing(build(root, cache), before):
+            outcome.differences.append(f"at first: {found}")
+        for edits in rounds:
+            made.write(root, [edit.name for edit in edits])
+            with_cache, without = build(root, cache), build(root, "0")
+            outcome.edits += 1
+            outcome.told += bool(differing(_images(without), _images(before)))
+            before = without
+            if found := differing(with_cache, without):
+                ways = [made.ways.get(f"pkg.{name}") for name in found]
+                outcome.differences.append(f"{[edit.what for edit in edits]}: {found} {ways}")
+    finally:
+        made.forget()
+    return outcome
+
+
+def _images(built: dict[str, bytes] | str) -> dict[str, bytes] | str:
+    if isinstance(built, str):
+        return built
+    return {name: data for name, data in built.items() if name.endswith(".fatbin")}
+
+
+def build(root: Path, cache: str) -> dict[str, bytes] | str:
+    """What a build gives: its files, or the words by which it refuses."""
+    os.environ["AOTCUDA_BUILD_CACHE"] = cache
+    table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["aotcuda"]
+    try:
+        return dict(api.build(table, root).files)
+    except AotcudaError as error:
+        return str(error)
+
+
+def differing(one: dict[str, bytes] | str, other: dict[str, bytes] | str) -> list[str]:
+    """The modules, or the words, in which two builds differ."""
+    if isinstance(one, str) or isinstance(other, str):
+        return (
+            []
+            if one == other
+            else [one if isinstance(one, str) else "built", other if isinstance(other, str) else "built"]
+        )
+    return sorted(
+        {name.split("/")[1].partition(".")[0] for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+    )

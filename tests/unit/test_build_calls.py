@@ -1,0 +1,92 @@
+"""Which functions ran while something was imported, whoever called them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.worker.calls import Calls
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+HERE = Path(__file__).name
+
+
+def plain() -> int:
+    return 1
+
+
+def by_c(value: int) -> int:
+    return -value
+
+
+def in_a_thread() -> None:
+    plain()
+
+
+class Called:
+    def __getattr__(self, name: str) -> int:
+        return len(name)
+
+
+def generated() -> object:
+    yield 1
+
+
+def never() -> None:
+    raise AssertionError
+
+
+def lines(calls: Calls) -> set[int]:
+    return {line for file, line in calls.places if Path(file).name == HERE}
+
+
+def line(function: object) -> int:
+    return int(function.__code__.co_firstlineno)  # type: ignore[attr-defined]
+
+
+def test_what_runs_is_noted_by_whomever_it_is_called() -> None:
+    calls = Calls()
+    with calls.watching():
+        plain()
+        sorted([1, 2], key=by_c)
+        list(generated())  # type: ignore[call-overload]
+        _ = Called().anything
+        thread = threading.Thread(target=in_a_thread)
+        thread.start()
+        thread.join()
+    ran = [plain, by_c, generated, Called.__getattr__, in_a_thread]
+    assert {*map(line, ran)} <= lines(calls)
+    assert line(never) not in lines(calls)
+    assert calls.complete
+
+
+def test_nothing_is_noted_afterwards_and_everything_is_as_it_was() -> None:
+    def another(frame: FrameType, event: str, argument: object) -> None:
+        del frame, event, argument
+
+    before = sys.getprofile()
+    sys.setprofile(another)
+    try:
+        calls = Calls()
+        with calls.watching():
+            pass
+        plain()
+        assert sys.getprofile() is another
+        assert line(plain) not in lines(calls)
+    finally:
+        sys.setprofile(before)
+    assert threading.getprofile() is None
+
+
+def test_it_is_told_when_somebody_else_watched_in_its_place() -> None:
+    calls = Calls()
+    with calls.watching():
+        sys.setprofile(None)
+    assert not calls.complete
+    with calls.watching():
+        pass
+    assert not calls.complete
