@@ -4,8 +4,8 @@
     python bench/build_cache_fuzz.py --seeds 40         # projects of several ways, with random edits
     python bench/build_cache_fuzz.py --seed 17 --seeds 1
 
-`tests/support/cache_fuzz.py` says what is made up. A seed is one project of six modules, edited so many times. The report has
-the differences, how many edits changed an image, and projects that the compiler refuses.
+`tests/support/cache_fuzz.py` says what is made up. A seed is one project of six modules, edited so many times. The
+report has the differences, how many edits changed an image, and projects that the compiler refuses.
 """
 
 from __future__ import annotations

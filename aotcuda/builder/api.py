@@ -367,11 +367,13 @@ def build_project(
         message = f"{path} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)
     hint = missing_hook.in_project(str(path.parent))
+    folder = out if out is not None else path.parent / "build" / "aotcuda"
+    tells = stamp if stamp is not None else depfile  # who asks for one compares times
+    since = output.now(tells) if tells is not None else None
     built = build(section, path.parent, followed=depfile is not None)
     for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
         warn(text)
-    folder = out if out is not None else path.parent / "build" / "aotcuda"
-    with output.written(built.files, folder) as paths:
+    with output.written(built.files, folder, since) as paths:
         if stamp is not None:
             stamps.remove_stale(stamp, built.files, folder)
         written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
@@ -379,7 +381,7 @@ def build_project(
             given = [path.resolve(), *built.depends]
             output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
         if stamp is not None:
-            output.replace(stamp, stamps.content(built.files, folder))
+            output.replace(stamp, stamps.content(built.files, folder), since)
     for text in () if quiet else progress.report(built.summary, verbose=verbose):
         warn(text)
     return written

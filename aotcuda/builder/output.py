@@ -6,13 +6,15 @@ build. What it leaves lying about is removed by the next build. Of two builds th
 waits until the first has written everything.
 
 What is there with the same content stays as it is, with its time: other build systems tell by that what is to be done
-again. A module's `.py` has the digest of its manifest, and that those of all its files, so it stays if all stay.
+again. For them, what is new may get the time at which the build began to read: what was edited later is newer.
+A module's `.py` has the digest of its manifest, and that those of all its files, so it stays if all stay.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,19 +39,21 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 
 @contextmanager
-def written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
+def written(files: Mapping[str, bytes], folder: Path, since: int | None = None) -> Iterator[list[Path]]:
     """`write` for a block that may fail: then everything is as it was.
+
+    What is new gets the time `since`, in nanoseconds as `now` tells it; by default that of now.
 
     Raises:
         BuildError: As for `write`.
     """
-    with _alone(folder), _written(files, folder) as paths:
+    with _alone(folder), _written(files, folder, since) as paths:
         yield paths
 
 
 @contextmanager
-def _written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
-    change = _Change()
+def _written(files: Mapping[str, bytes], folder: Path, since: int | None = None) -> Iterator[list[Path]]:
+    change = _Change(since)
     try:
         for target, content in _targets(files).items():
             if _is_there(folder / target, content):
@@ -60,9 +64,7 @@ def _written(files: Mapping[str, bytes], folder: Path) -> Iterator[list[Path]]:
         change.make()
     except OSError as error:
         change.undo()
-        message = (
-            f"{change.at or folder} cannot be written ({error.strerror}); make room for it, or write to another folder"
-        )
+        message = f"{change.at or folder} cannot be written ({_reason(error)}, or write to another folder"
         raise BuildError(message) from error
     except BaseException:
         change.undo()
@@ -92,18 +94,44 @@ def write_bill(path: Path, content: bytes) -> list[Path]:
         return paths
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Write one file that is no part of what was built, with a new time whatever it held.
+def replace(path: Path, content: bytes, since: int | None = None) -> None:
+    """Write one file that is no part of what was built, with a new time whatever it held, or with the time `since`.
+
+    It is there as it was, or whole: make takes an empty dependency file for one that names nothing.
 
     Raises:
         BuildError: It cannot be written.
     """
+    # A pipe, a device, a link: they stay what they are. (pathlib raises where a name is too long.)
+    stays = os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path))  # noqa: PTH110, PTH113, PTH114
+    new = path if stays else path.with_name(temporary.name(f".{path.name}."))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        temporary.sweep(path.parent)
+        new.write_bytes(content)
+        if new is not path:
+            if since is not None:
+                os.utime(new, ns=(since, since))
+            new.replace(path)
     except OSError as error:
-        message = f"{path} cannot be written ({error.strerror}); make room for it, or name another file"
+        message = f"{path} cannot be written ({_reason(error)}, or name another file"
         raise BuildError(message) from error
+    finally:
+        if new is not path:
+            temporary.remove(new)
+
+
+def now(beside: Path) -> int:
+    """The time in nanoseconds by the clock of the file system that `beside` is, or will be, in."""
+    folder = next((folder for folder in beside.absolute().parents if os.path.isdir(folder)), beside)  # noqa: PTH112
+    probe = folder / temporary.name(".")
+    try:
+        probe.touch()
+        return probe.stat().st_mtime_ns
+    except OSError:  # which is told when there is something to write
+        return time.time_ns()
+    finally:
+        temporary.remove(probe)
 
 
 def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
@@ -147,8 +175,9 @@ class _Change:
         at: The one that is being dealt with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, since: int | None) -> None:
         self.at: Path | None = None
+        self._since = since
         self._new: dict[Path, Path] = {}
         self._old: dict[Path, Path] = {}
         self._moved: list[tuple[Path, Path]] = []
@@ -169,7 +198,11 @@ class _Change:
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+            if self._since is not None:
+                os.utime(path, ns=(self._since, self._since))
             _keep_time(path, target / name, data)
+        if self._since is not None:
+            os.utime(new, ns=(self._since, self._since))
 
     def make(self) -> None:
         """Put everything in its place."""
@@ -205,6 +238,14 @@ class _Change:
         self.at = min(source, target, key=lambda path: len(path.name))  # the other one's name is a temporary one
         self._moved.append((source, target))  # before the move: an interrupt may come right after it
         source.rename(target)
+
+
+def _reason(error: OSError) -> str:
+    """Why nothing can be written, the closing bracket, and what helps."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a file is where a folder would be); remove that"
+    helps = "let this user write there" if isinstance(error, PermissionError) else "make room for it"
+    return f"{error.strerror}); {helps}"
 
 
 def _keep_time(path: Path, before: Path, data: bytes) -> None:

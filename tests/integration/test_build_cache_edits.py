@@ -5,6 +5,8 @@ Whether an edit changes what is built, each case proves by the builds without th
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -233,3 +235,24 @@ def test_nothing_is_kept_of_headers_that_are_edited_while_they_are_read(
     again = api.build(table, root)
     assert (again.reuse.whole, again.reuse.steps) == (False, 0)
     assert again.files == build(root, "0", monkeypatch)
+
+
+EDITED_LATER = """
+from numba.cuda.extending import overload
+def helper(x):
+    pass
+@overload(helper, target="cuda")
+def _(x):
+    Path(__file__).write_text(Path(__file__).read_text() + "# edited\\n")
+    return lambda x: x + 1
+"""
+
+
+def test_a_wheel_lists_what_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its source is edited after it was imported, while the kernel is compiled."""
+    files = {"pkg/_k.py": f"{HEAD}{EDITED_LATER}{KERNEL.format('helper(x[0])')}"}
+    write(tmp_path, files, "")
+    manifest = json.loads(build(tmp_path, "0", monkeypatch)["pkg/k.aotcuda/manifest.json"])
+    assert (tmp_path / "pkg" / "_k.py").read_text() != files["pkg/_k.py"]
+    listed = {source["path"]: source["sha256"] for source in manifest["sources"]}
+    assert listed["pkg/_k.py"] == hashlib.sha256(files["pkg/_k.py"].encode()).hexdigest()

@@ -398,3 +398,79 @@ class TestStamp:
         self.built_with_stamp(tmp_path / "out", *self.FILES)
         (tmp_path / "stamp").write_bytes(text)
         assert self.built_with_stamp(tmp_path / "out", "b/k.py") == sorted(self.FILES)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_a_file_beside_the_build_is_there_as_it_was_or_whole_whatever_stops_it(
+    old: bytes | None, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dependency file that is cut off is taken for one that names less."""
+    step = Step(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL), after=after)
+    steps = (*STEPS, "replace")
+    monkeypatch.setattr(Path, "replace", step.counted(Path.replace))
+    for number in count(1):
+        path = tmp_path / str(number) / "there" / "k.d"
+        if old is not None:
+            path.parent.mkdir(parents=True)
+            path.write_bytes(old)
+        step.left = number
+        child = os.fork()
+        if child == 0:
+            output.replace(path, b"new")
+            os._exit(0)
+        step.left = 0
+        done = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (path.read_bytes() if path.exists() else None) in ({b"new"} if done else {old, b"new"})
+        output.replace(path, b"newer")
+        assert [each.name for each in path.parent.iterdir()] == ["k.d"]
+        if done:
+            break
+    assert number >= len(steps)
+
+
+def test_no_room_leaves_it_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "k.d"
+    output.replace(path, b"old")
+    monkeypatch.setattr(Path, "write_bytes", cut_off)
+    with pytest.raises(
+        BuildError, match=r"k\.d cannot be written \(No space left on device\); make room for it, or name"
+    ):
+        output.replace(path, b"newer")
+    assert listed(tmp_path) == {"k.d": b"old"}
+
+
+def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"")
+    message = r" cannot be written \(a file is where a folder would be\); remove that, or "
+    with pytest.raises(BuildError, match=message):
+        output.replace(tmp_path / "there" / "k.d", b"")
+    with pytest.raises(BuildError, match=message):
+        output.write(FILES, tmp_path / "there")
+
+
+def test_what_is_new_has_the_time_at_which_the_build_began_to_read(tmp_path: Path) -> None:
+    """What is edited while a build runs is newer than what comes of it, and built once more."""
+    output.write(FILES, tmp_path)
+    old = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    since = 10**18
+    with output.written(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"new"}, tmp_path, since):
+        output.replace(tmp_path / "stamp", b"", since)
+    for name in ("stamp", "pkg/k.aotcuda", "pkg/k.aotcuda/kernels.fatbin"):
+        assert (tmp_path / name).stat().st_mtime_ns == since
+    for name in ("pkg/k.py", "pkg/k.aotcuda/manifest.json"):
+        assert (tmp_path / name).stat().st_mtime_ns == old[tmp_path / name]
+
+
+@pytest.mark.parametrize("name", ["k.s", "not/there/k.s"])
+def test_the_time_is_that_of_the_file_system(name: str, tmp_path: Path) -> None:
+    (tmp_path / "before").touch()
+    found = output.now(tmp_path / name)
+    (tmp_path / "after").touch()
+    assert (tmp_path / "before").stat().st_mtime_ns <= found <= (tmp_path / "after").stat().st_mtime_ns
+    assert {path.name for path in tmp_path.iterdir()} == {"before", "after"}

@@ -13,7 +13,6 @@ from aotcuda.builder.c_header import header
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs, nvfatbin
 from aotcuda.builder.link.inputs import Linked
-from aotcuda.builder.worker import imports
 from aotcuda.builder.worker.job import BuiltModule
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ class Finisher(Protocol):
     def tools(self) -> dict[str, str]:
         """The versions of tools that no other build needs."""
 
-    def sources(self) -> tuple[Source, ...]:
-        """The project's Python files that were imported, as far as the manifest lists them without having seen why."""
+    def sources(self, imported: tuple[Source, ...]) -> tuple[Source, ...]:
+        """Of the project's Python files that were imported, those that the manifest lists without having seen why."""
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """What packs each image of a module, of such CUDA versions; None if they stay as they are. Children call it."""
@@ -108,9 +107,9 @@ class WheelFinisher:
         """See Finisher."""
         return {"nvfatbin": nvfatbin.version()}
 
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self, imported: tuple[Source, ...]) -> tuple[Source, ...]:
         """See Finisher."""
-        return imports.project_files(self._job.import_roots, {*self._job.extensions.values()})
+        return imported
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """See Finisher."""
@@ -162,8 +161,9 @@ class JitFinisher:
         """See Finisher."""
         return {}
 
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self, imported: tuple[Source, ...]) -> tuple[Source, ...]:
         """See Finisher; the dependency trace has them."""
+        del imported
         return ()
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:

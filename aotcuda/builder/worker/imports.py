@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from types import ModuleType
 
 
@@ -68,6 +69,49 @@ class _Extensions(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, file) if file else None
 
 
+class _ForOthers:
+    """A finder that some package has put there, which is not asked for what the project itself has.
+
+    That of an editable install by meson-python or scikit-build-core comes before `sys.path` and finds a package where
+    it was installed from, in another checkout perhaps; in this one it would start the build that is under way.
+    """
+
+    def __init__(self, finder: Any, is_own: Callable[[str], bool]) -> None:
+        self._finder = finder
+        self._is_own = is_own
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> Any:
+        return None if self._is_own(fullname) else self._finder.find_spec(fullname, path, target)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._finder, name)
+
+
+def _owner(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bool]:
+    """What tells whether the project in `roots` has a module, or a package that would hold it."""
+    above = {name.rpartition(".")[0] for name in generated}
+    spaces = {".".join(name.split(".")[:size]) for name in above for size in range(1, name.count(".") + 2)}
+
+    @functools.cache
+    def is_own(fullname: str) -> bool:
+        folders: Sequence[str] | None = roots
+        parts = fullname.split(".")
+        for size in range(1, len(parts) + 1):
+            spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:size]), folders)
+            if spec is None:
+                return False
+            if spec.loader is not None:
+                return True
+            folders = list(spec.submodule_search_locations or ())  # of a namespace, which others may have a part of
+        return fullname in spaces
+
+    return is_own
+
+
+_PYTHONS = ("_frozen_importlib", "importlib", "zipimport", "_distutils_hack")
+"""Where the finders come from that every Python has, or one with setuptools."""
+
+
 def prepare_imports(
     roots: Sequence[str], generated: Mapping[str, Sequence[str]], extensions: Mapping[str, str] = MappingProxyType({})
 ) -> None:
@@ -76,9 +120,16 @@ def prepare_imports(
     `extensions` are the files of extension modules that lie elsewhere, by their names.
     """
     sys.path[:0] = [root for root in roots if root not in sys.path]
-    sys.meta_path[:0] = [_Generated(generated), _Extensions(extensions)]
+    is_own = _owner(roots, generated)
+    others: list[Any] = [finder if _is_pythons(finder) else _ForOthers(finder, is_own) for finder in sys.meta_path]
+    sys.meta_path[:] = [_Generated(generated), _Extensions(extensions), *others]
     importlib.invalidate_caches()
     _distrust_bytecode(tuple(f"{root.rstrip('/')}/" for root in roots))
+
+
+def _is_pythons(finder: object) -> bool:
+    home = finder if isinstance(finder, type) else type(finder)
+    return home.__module__.partition(".")[0].startswith(_PYTHONS)
 
 
 def _distrust_bytecode(folders: tuple[str, ...]) -> None:

@@ -129,8 +129,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         if spare is not None and any(question.depends for question in questions):
             tell(step="importing the sources for each target", done=0, total=0)
             steps.elsewhere = spare()
+    own = imports.project_files(job.import_roots, {*job.extensions.values()})  # as they are now, which was imported
     if kept.is_on:
-        own = imports.project_files(job.import_roots, {*job.extensions.values()})
         steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude), loaded.calls)
     modules = steps.run()
     toolchain.check_loaded()
@@ -162,7 +162,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         toolchain=versions_of,
         modules=tuple(modules),
         sources=tuple(
-            {**found, **{item["path"]: item for item in (*finisher.sources(), *steps.linked_files())}}.values()
+            {**found, **{item["path"]: item for item in (*finisher.sources(own), *steps.linked_files())}}.values()
         ),
         warnings=tuple(dict.fromkeys(steps.warnings)),
         trace=seen,

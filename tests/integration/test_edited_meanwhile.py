@@ -1,0 +1,91 @@
+"""Edits while a build runs: what is edited after it was read is built once more by make and ninja, and then no more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from integration.projects import succeed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BIN = Path(sys.prefix, "bin")
+
+# A source that is edited while its kernel is compiled, the first time.
+SOURCE = """\
+from pathlib import Path
+
+from numba import cuda
+from numba.cuda.extending import overload
+
+
+def scaled(x):
+    pass
+
+
+@overload(scaled, target="cuda")
+def _(x):
+    own = Path(__file__)
+    text = own.read_text()
+    before = "x * " + "2"
+    if before in text:
+        own.write_text(text.replace(before, "x * 3"))
+    return lambda x: x * 2
+
+
+@cuda.jit
+def f(out):
+    out[0] = scaled(out[0])
+"""
+BUILD = f"{sys.executable} -m aotcuda build . --quiet --out out --depfile out/rules.d"
+MAKEFILE = f"""\
+all: out/stamp
+out/stamp:
+\t{BUILD} --stamp out/stamp
+-include out/rules.d
+"""
+NINJA = f"""\
+rule aotcuda
+  command = {BUILD} {{stamp}}
+  depfile = out/rules.d
+  restat = 1
+build {{outputs}}: aotcuda pyproject.toml
+"""
+
+
+def make(project: Path) -> Callable[[], bool]:
+    (project / "Makefile").write_text(MAKEFILE)
+    return lambda: "Nothing to be done" not in succeed(project, "make").out
+
+
+def ninja(project: Path, stamp: str, outputs: str) -> Callable[[], bool]:
+    text = NINJA.format(stamp=stamp, outputs=outputs)
+    if "stamp" in stamp:
+        text = text.replace("  restat = 1\n", "")
+    (project / "build.ninja").write_text(text)
+    return lambda: "no work to do" not in succeed(project, BIN / "ninja").out
+
+
+TOOLS = {
+    "make": make,
+    "ninja with a stamp": lambda project: ninja(project, "--stamp out/stamp", "out/stamp"),
+    "ninja": lambda project: ninja(project, "", "out/pkg/k.aotcuda/kernels.fatbin out/pkg/k.py"),
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_it_is_built_once_more(tool: Callable[[Path], Callable[[], bool]], tmp_path: Path) -> None:
+    project = projects.write(tmp_path / "project", SOURCE, module='kernels.f = "void(int32[::1])"')
+    step = tool(project)
+    built = [step(), step(), step()]
+    assert built == [True, True, False]
+    assert "x * 3" in (project / "pkg" / "_k.py").read_text()
+    other = succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--quiet", "--out", tmp_path / "fresh")
+    assert not other.out
+    name = Path("pkg", "k.aotcuda", "kernels.fatbin")
+    assert (project / "out" / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
