@@ -71,10 +71,14 @@ def ninja(project: Path, stamp: str, outputs: str) -> Callable[[], bool]:
     return lambda: "no work to do" not in succeed(project, BIN / "ninja").out
 
 
+OUTPUTS = " ".join(
+    f"out/pkg/k{name}"
+    for name in (".aotcuda/kernels.fatbin", ".aotcuda/pkg_k.h", ".aotcuda/manifest.json", ".py", ".pyi")
+)
 TOOLS = {
     "make": make,
     "ninja with a stamp": lambda project: ninja(project, "--stamp out/stamp", "out/stamp"),
-    "ninja": lambda project: ninja(project, "", "out/pkg/k.aotcuda/kernels.fatbin out/pkg/k.py"),
+    "ninja": lambda project: ninja(project, "", OUTPUTS),
 }
 
 
