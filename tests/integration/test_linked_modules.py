@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from aotcuda.builder import api, source_tree
 from integration import cuda_cpp, projects
 from integration.projects import build_wheel, content, manifest_of, refused, write
 from support.images import cuobjdump
@@ -138,6 +140,39 @@ def test_a_function_that_is_declared_otherwise_than_it_was_built_is_refused(
     assert done.err == (
         "aotcuda: pkg.k: shift is defined as float shift(float x), and Python declares it as "
         f'{declared} (pkg/_user.py:5); make the two agree, with abi="c"\n'
+    )
+
+
+@pytest.mark.parametrize("change", ["edited", "gone", "another file"])
+def test_an_editable_neighbour_whose_source_was_edited_since_is_refused(tmp_path: Path, change: str) -> None:
+    library = write(tmp_path / "library", SOURCE, module=LIBRARY)
+    table = tomllib.loads((library / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    (library / "pkg" / "_hooks.py").write_text(HOOKS)
+    (library / "table.cu").write_text(TABLE)
+    (library / "pkg").rename(library / "neighbour")
+    for path in (library / "neighbour").iterdir():
+        path.write_text(path.read_text().replace("pkg", "neighbour"))
+    table["modules"] = {"neighbour.k": table["modules"]["pkg.k"] | {"source": "neighbour._k"}}
+    table["modules"]["neighbour.k"]["link"][0]["setup"] = "neighbour._hooks:upload"
+    source_tree.install(api.build(table, library, editable=True), library)
+    own = make(tmp_path)
+    config = own / "pyproject.toml"
+    before, _, after = config.read_text().partition('[tool.aotcuda.modules."pkg.k"]')
+    users = after[after.index("[tool.aotcuda.modules") :]
+    config.write_text(before + users.replace('module = "pkg.k"', 'module = "neighbour.k"'))
+    source = library / "neighbour" / ("other.py" if change == "another file" else "_k.py")
+    if change == "gone":
+        source.unlink()
+    else:
+        source.write_text("# edited\n")
+    if change == "another file":
+        build_wheel(own, PYTHONPATH=str(library))
+        return
+    said = refused(own, PYTHONPATH=str(library)).said
+    what = "was edited" if change == "edited" else "went"
+    assert said == (
+        f'tool.aotcuda.modules."pkg.user".link[0]: neighbour.k was built before {source} {what}; '
+        "install that project again: pip install -e ..."
     )
 
 

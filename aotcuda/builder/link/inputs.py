@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, cast
 
-from aotcuda import manifest
+from aotcuda import dependencies, manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
@@ -15,7 +16,6 @@ from aotcuda.linkable import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
     from types import FunctionType
 
     from aotcuda.builder.config.model import LinkItem
@@ -84,7 +84,8 @@ def from_module(name: str, key: str) -> Linked:
     """The device functions of the packaged module called `name`, with what they need.
 
     Raises:
-        ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions.
+        ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions; or it is an
+            editable install whose sources were edited since.
     """
     try:
         found = targets.find_module(name)
@@ -96,8 +97,32 @@ def from_module(name: str, key: str) -> Linked:
     if "functions" not in found.files:
         message = f"{key}: {name} exports no device functions, so there is nothing to link"
         raise ConfigError(message)
+    if (changed := _edited(found)) is not None:
+        message = f"{key}: {name} was built before {changed}; install that project again: pip install -e ..."
+        raise ConfigError(message)
     callbacks = tuple(Callbacks(**item) for item in described["callbacks"])
     return packaged(name, found.files["functions"], found.files.get("header", b""), needed, callbacks)
+
+
+def _edited(module: targets.PackagedModule) -> str | None:
+    """What was edited of an editable install's sources since it was built; its launches look for more than that."""
+    name, folder = module.manifest["module"], module.path
+    python = folder.with_suffix(".py") if folder is not None else None
+    try:
+        if python is None or b"editable=True" not in python.read_bytes():
+            return None
+    except OSError:
+        return None
+    root = python.parents[name.count(".")]
+    for source in module.manifest["sources"]:
+        path = Path(os.path.normpath(root / source["path"]))
+        if source["path"].endswith(dependencies.TABLE):
+            continue
+        if not path.is_file():
+            return f"{path} went"
+        if manifest.digest(path.read_bytes()) != source["sha256"]:
+            return f"{path} was edited"
+    return None
 
 
 def packaged(
