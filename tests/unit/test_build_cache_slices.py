@@ -10,6 +10,7 @@ import ast
 import keyword
 import textwrap
 import unicodedata
+import warnings
 
 import pytest
 from hypothesis import given, settings
@@ -298,3 +299,10 @@ def test_what_a_unit_was_made_of_is_held_against_what_counts(tail: str) -> None:
 def test_a_module_by_which_functions_are_reached_may_be_imported_from() -> None:
     assert slice_of(BASE + "from inspect import getsource\n", "k") is None
     assert slice_of(BASE + "from runpy import run_path as run\n", "k") is None
+
+
+def test_what_the_import_warns_of_is_not_told_twice() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        slice_of('PATTERN = "\\d"\n' + BASE, "k")
+    assert caught == []

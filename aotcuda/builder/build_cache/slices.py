@@ -23,6 +23,7 @@ from __future__ import annotations
 import ast
 import re
 import unicodedata
+import warnings
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.build_cache import names
@@ -118,7 +119,9 @@ class Slices:
         self._whole = self._unread = False
         for name, content in files.items():
             try:
-                tree = ast.parse(content)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of what stands in there, which the import has warned of
+                    tree = ast.parse(content)
             except (SyntaxError, ValueError, RecursionError):
                 self._whole = self._unread = True
                 continue
