@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import py_compile
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -76,3 +78,42 @@ def test_others_are(editable: Editable, tmp_path: Path) -> None:
     assert importlib.import_module("ownspace.part").WHERE == HERE
     assert editable.asked
     assert [finder.folder for finder in sys.meta_path if hasattr(finder, "folder")] == [editable.folder]
+
+
+@pytest.mark.usefixtures("editable")
+@pytest.mark.parametrize(
+    ("folder", "is_read"),
+    [("here", True), ("here/site-packages", False), ("here/lib/site-packages/ownpkg", False), ("there", False)],
+)
+def test_bytecode_is_not_trusted_of_the_projects_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, is_read: bool
+) -> None:
+    """Beside a source is the bytecode of one that was as long and as old, which Python takes for its own."""
+    path = tmp_path / folder / "ownlate.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("WHERE = 1\n")
+    os.utime(path, (10**9, 10**9))
+    py_compile.compile(str(path), doraise=True)
+    path.write_text("WHERE = 2\n")
+    os.utime(path, (10**9, 10**9))
+    imports.prepare_imports([str(tmp_path / HERE)], {"ownpkg.kernels": ["k"]})
+    monkeypatch.syspath_prepend(str(path.parent))
+    found = importlib.import_module("ownlate").WHERE
+    assert found == (2 if is_read else 1)
+
+
+def test_nor_of_its_packages_where_they_are_installed(
+    editable: Editable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JIT fallback compiles the sources of an installed package."""
+    root = tmp_path / "lib" / "site-packages"
+    path = root / "ownpkg" / "__init__.py"
+    path.parent.mkdir(parents=True)
+    for number in (1, 2):
+        path.write_text(f"WHERE = {number}\n")
+        os.utime(path, (10**9, 10**9))
+        if number == 1:
+            py_compile.compile(str(path), doraise=True)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path[1:], editable])
+    imports.prepare_imports([str(root)], {"ownpkg.kernels": ["k"]})
+    assert importlib.import_module("ownpkg").WHERE == 2

@@ -124,7 +124,8 @@ def prepare_imports(
     others: list[Any] = [finder if _is_pythons(finder) else _ForOthers(finder, is_own) for finder in sys.meta_path]
     sys.meta_path[:] = [_Generated(generated), _Extensions(extensions), *others]
     importlib.invalidate_caches()
-    _distrust_bytecode(tuple(f"{root.rstrip('/')}/" for root in roots))
+    packages = tuple(f"{Path(root, name.partition('.')[0])}/" for root in roots for name in generated)
+    _distrust_bytecode(packages, tuple(f"{root.rstrip('/')}/" for root in roots))
 
 
 def _is_pythons(finder: object) -> bool:
@@ -132,8 +133,8 @@ def _is_pythons(finder: object) -> bool:
     return home.__module__.partition(".")[0].startswith(_PYTHONS)
 
 
-def _distrust_bytecode(folders: tuple[str, ...]) -> None:
-    """Import modules below `folders` from their sources, whatever bytecode lies beside them.
+def _distrust_bytecode(packages: tuple[str, ...], roots: tuple[str, ...]) -> None:
+    """Import the project's packages, and what else is below `roots` and not installed there, from sources alone.
 
     Python takes bytecode for current if size and time in whole seconds are the source's. A source that was edited twice
     in a second would be compiled as it was before, and kept under the digest of what it is now.
@@ -142,7 +143,7 @@ def _distrust_bytecode(folders: tuple[str, ...]) -> None:
     stats = loader.path_stats
 
     def path_stats(self: importlib.machinery.SourceFileLoader, path: str) -> Mapping[str, Any]:
-        if _is_below(path, folders):
+        if path.startswith(packages) or _is_below(path, roots):
             raise OSError(path)  # as for a loader that knows no times: bytecode is then left out of account
         return stats(self, path)
 
