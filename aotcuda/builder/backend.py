@@ -128,6 +128,7 @@ def build(
     editable: bool,
     extensions: Mapping[str, Path] = MappingProxyType({}),
     quiet: bool = False,
+    dependencies_key: str = "project.dependencies",
 ) -> api.Output:
     """Build what a project's wheel gains.
 
@@ -139,11 +140,13 @@ def build(
         editable: The files are for an editable install.
         extensions: Extension modules that the back end has compiled, where they are not beside the sources.
         quiet: Show no progress.
+        dependencies_key: Where its dependencies stand.
 
     Raises:
         AotcudaError: As for `aotcuda.builder.api.build`.
     """
-    of_dependencies = run_time_requirement.warnings(dependencies)  # before anything is compiled: it may refuse
+    # Before anything is compiled: it may refuse.
+    of_dependencies = run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
     return replace(built, warnings=(*built.warnings, *of_dependencies))

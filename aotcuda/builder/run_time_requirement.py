@@ -23,10 +23,12 @@ _FIRST = "0.1.0"
 """The first version of aotcuda that there is: what a project without a lower bound may get."""
 
 
-def warnings(dependencies: Iterable[str], floor: str = manifest.FLOOR) -> list[str]:
+def warnings(
+    dependencies: Iterable[str], floor: str = manifest.FLOOR, *, key: str = "project.dependencies"
+) -> list[str]:
     """What to warn of: the wheel would be installed without a run time, or beside one that cannot read it.
 
-    `dependencies` are the project's, as PEP 508 has them.
+    `dependencies` are the project's, as PEP 508 has them; `key` is where they stand.
 
     Raises:
         ConfigError: They admit no run time that reads the wheel.
@@ -35,16 +37,16 @@ def warnings(dependencies: Iterable[str], floor: str = manifest.FLOOR) -> list[s
     named = [requirement for requirement in parsed if canonicalize_name(requirement.name) == "aotcuda"]
     if not named:
         wanted = "aotcuda" if floor == _FIRST else f"aotcuda>={floor}"
-        return [f'project.dependencies does not name aotcuda, which the generated modules import; add "{wanted}" to it']
+        return [f'{key} does not name aotcuda, which the generated modules import; add "{wanted}" to it']
     return [
-        f'project.dependencies: "{requirement}" admits run times older than {floor}, the oldest that reads this wheel; '
+        f'{key}: "{requirement}" admits run times older than {floor}, the oldest that reads this wheel; '
         f'write "aotcuda>={floor}"'
         for requirement in named
-        if requirement.url is None and _admits_older(requirement, floor)
+        if requirement.url is None and _admits_older(requirement, floor, key)
     ]
 
 
-def _admits_older(requirement: Requirement, floor: str) -> bool:
+def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
     """Whether a version older than the floor is admitted.
 
     What is admitted is a number of intervals, so some version of it is found at, or just after, a bound of one.
@@ -57,8 +59,7 @@ def _admits_older(requirement: Requirement, floor: str) -> bool:
     admitted = sorted(version for version in bounds if version >= first and version in specifier)
     if not admitted or admitted[-1] < lowest:
         message = (
-            f'project.dependencies: "{requirement}" admits no aotcuda that reads what this build writes; '
-            f'write "aotcuda>={floor}"'
+            f'{key}: "{requirement}" admits no aotcuda that reads what this build writes; write "aotcuda>={floor}"'
         )
         raise ConfigError(message)
     return admitted[0] < lowest

@@ -10,6 +10,7 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
+from aotcuda import project_file
 from aotcuda.builder import ahead, backend
 from aotcuda.builder.worker import interrupt
 from aotcuda.errors import ConfigError
@@ -94,7 +95,15 @@ class Project:
                 table = self.table()
                 backend.check_alone(self._pyproject, self.root, "setuptools")
                 needed, packages = self._dependencies(), self.packages()
-                built = backend.build(table, self.root, packages, needed, editable=editable, extensions=extensions)
+                built = backend.build(
+                    table,
+                    self.root,
+                    packages,
+                    needed,
+                    editable=editable,
+                    extensions=extensions,
+                    dependencies_key=self._dependencies_key(),
+                )
             self._sbom = b"" if editable else built.sbom
             _warn([*built.warnings, *backend.report(built)])
         return built
@@ -167,6 +176,11 @@ class Project:
             for requirement in requirements
         ]
         return [*map(str, distribution.install_requires or ()), *conditional]
+
+    def _dependencies_key(self) -> str:
+        """Where those stand: in pyproject.toml, or in setup.py or setup.cfg."""
+        own = project_file.table(self._pyproject, "project")
+        return "project.dependencies" if "dependencies" in own else "install_requires"
 
     def _is_named(self, package: str) -> bool:
         """Whether the table has a module in a package, or one whose source is in there."""

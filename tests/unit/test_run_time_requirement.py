@@ -49,6 +49,13 @@ def test_dependencies_that_admit_an_older_run_time_are_warned_of(dependency):
     )
 
 
+def test_it_is_said_where_the_dependencies_stand():
+    (said,) = run_time_requirement.warnings(["numpy"], "0.3.0", key="install_requires")
+    assert said.startswith("install_requires does not name aotcuda, ")
+    with pytest.raises(ConfigError, match=r'^install_requires: "aotcuda<0.3" admits no '):
+        run_time_requirement.warnings(["aotcuda<0.3"], "0.3.0", key="install_requires")
+
+
 def test_a_project_without_a_lower_bound_is_right_as_long_as_every_run_time_reads_it():
     assert run_time_requirement.warnings(["aotcuda"]) == []
 
