@@ -75,6 +75,53 @@ class TestTheTable:
         kept = [", ".join(map(str, item.types)) for item in tables.specialised(unit, {2: False})]
         assert kept[0] == "*fp32:16, i32:16, i32"
 
+    def test_none_is_a_string_in_the_table_and_other_strings_stay(self) -> None:
+        found = units({"signature": ADD, "constexprs": {"ACT": ["None", "none"]}})
+        assert [unit.constexprs for unit in found] == [(("ACT", None),), (("ACT", "none"),)]
+        assert found[0].signature == "void(*fp32, *fp32, *fp32, i32; ACT=None, num_warps=4, num_stages=3)"
+
+    def test_a_config_may_be_for_some_of_the_signatures(self) -> None:
+        half = ADD.replace("fp32", "fp16")
+        configs = [{"constexprs": {"B": 1}, "signature": half}, {"constexprs": {"B": 2}}]
+        found = units({"signatures": [ADD, half], "configs": configs})
+        assert [(unit.types[0].plain, unit.constexprs[0][1], unit.symbol) for unit in found] == [
+            ("*fp32", 2, "add__0"),
+            ("*fp16", 1, "add__1"),
+            ("*fp16", 2, "add__2"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("configs", "tuned", "named"),
+        [
+            ([{"constexprs": {"A": 1, "B": 2}}], "AB", ""),
+            ([{"constexprs": {"A": 1, "B": 2}}, {"constexprs": {"A": 1, "B": 3}}], "AB", "B"),
+            ([{"constexprs": {"A": 1}}, {"constexprs": {"A": True}}], "A", "A"),
+            ([{"constexprs": {"A": 1}, "when": {"n": 1}}, {"constexprs": {"A": 2}}], "A", ""),
+            ([{"constexprs": {"A": 1, "B": 2}}, {"constexprs": {"A": 2, "B": 3}}], "B", "A"),
+            ([{"constexprs": {"A": 1}, "signature": "*fp32"}, {"constexprs": {"A": 2}}], "A", "A"),
+            ([{"constexprs": {"A": 1}, "signature": "*fp32"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", ""),
+            ([{"constexprs": {"A": 1}, "signature": "*i8:16"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", "A"),
+        ],
+    )
+    def test_what_no_config_decides_has_to_be_named(self, configs: list[Any], tuned: str, named: str) -> None:
+        (unit, *_) = units({"signatures": ["*fp32", "*i8", "*i8:16"], "configs": configs})
+        assert tables.undecided(unit.configs, {*tuned}) == {*named}
+
+    @pytest.mark.parametrize(
+        ("signature", "when", "launched"),
+        [
+            ("*fp32, i32:1", 1, True),
+            ("*fp32, i32:1", [2, 9], False),
+            ("*fp32, i32:16", 33, False),
+            ("*fp32, i32:16", [31, 33], True),
+            ("*fp32, i32:16", 4096, True),
+            ("*fp32, i32", 33, True),
+        ],
+    )
+    def test_variants_that_no_argument_fits_are_known(self, signature: str, when: Any, launched: bool) -> None:
+        (unit,) = units({"signature": signature, "configs": [{"when": {"n": when}}]})
+        assert tables.launched(unit, ["x", "n"]) is launched
+
     @pytest.mark.parametrize(
         ("arch", "wanted"),
         [
@@ -122,6 +169,21 @@ WRONG = [
         {"signature": ADD, "constexprs": {"B": 1}, "configs": [{"constexprs": {"B": 2}}]},
         {},
         f"{KEY}.kernels.add.configs[0].constexprs.B: B stands in {KEY}.kernels.add.constexprs too; keep one of the two",
+    ),
+    (
+        {"signature": ADD, "constexprs": {"DT": "triton.language.float32"}},
+        {},
+        f'{KEY}.kernels.add.constexprs.DT: "triton.language.float32" is no type that a constexpr can be; did you mean',
+    ),
+    (
+        {"signature": ADD, "configs": [{"constexprs": {"DT": "tl.flaot16"}}]},
+        {},
+        f'{KEY}.kernels.add.configs[0].constexprs.DT: "tl.flaot16" is no type that a constexpr can be; did you mean',
+    ),
+    (
+        {"signature": ADD, "configs": [{"signature": "*fp16, *fp16, *fp16, i32"}]},
+        {},
+        f'{KEY}.kernels.add.configs[0].signatures: "*fp16, *fp16, *fp16, i32" is not in {KEY}.kernels.add.signatures; ',
     ),
     (
         {"signature": ADD, "configs": [{"when": {"n": [5, 2]}}]},
@@ -243,8 +305,26 @@ def hook(*args):
 hooked = triton.jit(plain)
 hooked.add_pre_run_hook(hook)
 guessed = triton.heuristics({"BLOCK": lambda args: 128})(add)
+tuned_guess = triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=["n"])(guessed)
 tuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, pre_hook=hook)], key=["n"])(add)
 untuned = triton.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2)], key=["n"])(add)
+
+@triton.jit
+def annotated(x: "*fp32", n: tl.int64, factor: tl.float32):
+    pass
+
+@triton.jit
+def typed(x, DT: tl.constexpr, ACT: tl.constexpr, TO: tl.constexpr = tl.float32):
+    value = tl.load(x).to(DT)
+    if ACT is not None:
+        value = -value
+    tl.store(x, value.to(TO))
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % 64 == 0})
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
+@triton.jit
+def both(x, n, EVEN: tl.constexpr, BLOCK: tl.constexpr = 32, HEAD: tl.constexpr = None):
+    tl.store(x + tl.arange(0, BLOCK), 1.0)
 """
 
 
@@ -264,6 +344,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
         ({"python": "plain"}, SourceError, "add: triton_sources.plain is function, and no function with @triton.jit"),
         ({"python": "hooked"}, SourceError, "add: triton_sources.hooked has launch hooks (add_pre_run_hook)"),
         ({"python": "guessed"}, SourceError, "add: triton_sources.guessed is wrapped in @triton.heuristics"),
+        (
+            {"python": "tuned_guess"},
+            SourceError,
+            'BLOCK at each launch; package what is below, python = "tuned_guess.fn.fn", and give these',
+        ),
         ({"python": "tuned"}, SourceError, "add: triton_sources.tuned has a pre_hook in its configs"),
         (
             {"python": "untuned"},
@@ -281,6 +366,26 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
             {"constexprs": {"BLOCK": 64, "BLOK": 3}},
             CompileError,
             "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
+        ),
+        (
+            {"constexprs": {"BLOK": 64}},
+            CompileError,
+            "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; did you mean BLOCK?",
+        ),
+        (
+            {"python": "annotated", "signature": "*fp32, i32, fp32"},
+            CompileError,
+            'add.signature: "i32" stands for n, which annotated annotates as i64; write i64, or take the',
+        ),
+        (
+            {"python": "annotated", "signature": "*fp32, i64, fp64"},
+            CompileError,
+            'add.signature: "fp64" stands for factor, which annotated annotates as fp32; write fp32, or',
+        ),
+        (
+            {"python": "annotated", "signature": "none, i64, fp32"},
+            CompileError,
+            'add.signature: "none" stands for x, which annotated annotates as *fp32; write *fp32, or',
         ),
         (
             {"constexprs": {"BLOCK": 64, "n": 3}},
@@ -312,7 +417,8 @@ def test_what_does_not_fit_the_source_is_named(sources: str, kernel: Any, error:
             loaded = FRONT_END.load(unit, "/")
             for settled in FRONT_END.settled(unit, loaded):
                 FRONT_END.compile_kernel(settled, loaded, target_of("sm_80"))
-    assert str(caught.value).startswith(f"{KEY}.kernels.{said}")
+    assert str(caught.value).startswith(f"{KEY}.kernels.")
+    assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -327,6 +433,63 @@ def test_what_triton_refuses_has_the_users_line_in_helpers_too(sources: str, pyt
     with pytest.raises(CompileError) as caught:
         FRONT_END.compile_kernel(unit, loaded, target_of("sm_80"))
     assert str(caught.value).endswith(f"triton_sources.py:{place})")
+
+
+def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
+    """What the front end makes of each variant of a kernel."""
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+
+    found = []
+    for unit in units(kernel, source=source):
+        loaded = FRONT_END.load(unit, "/")
+        found += [
+            FRONT_END.compile_kernel(item, loaded, target_of("sm_80")) for item in FRONT_END.settled(unit, loaded)
+        ]
+    return found
+
+
+def left_out_by(variants: list[Any]) -> dict[str, Any]:
+    """What each argument is that a launch leaves out; those that it has to give are missing."""
+    found = {}
+    for at, argument in enumerate(variants[0].arguments[:-3]):
+        if "default" in argument:
+            found[argument["name"]] = argument["default"]
+        elif all(each.parameters[at].get("optional") for each in variants):
+            found[argument["name"]] = "the config's"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted"),
+    [
+        ({"constexprs": {"BLOCK": 64, "EVEN": True}}, {"BLOCK": 64, "HEAD": None}),
+        ({"constexprs": {"BLOCK": 64, "EVEN": True, "HEAD": 8}}, {"BLOCK": 64, "HEAD": None}),
+        ({"constexprs": {"BLOCK": 64, "EVEN": [True, False]}}, {"BLOCK": 64, "HEAD": None}),
+        (
+            {"configs": [{"constexprs": {"BLOCK": 64, "EVEN": True}}, {"constexprs": {"BLOCK": 128, "EVEN": False}}]},
+            {"BLOCK": "the config's", "HEAD": None},
+        ),
+        (
+            {"configs": [{"constexprs": {"BLOCK": 64, "EVEN": True}}, {"constexprs": {"BLOCK": 128, "EVEN": True}}]},
+            {"HEAD": None},
+        ),
+    ],
+)
+def test_what_tritons_jit_would_compute_has_to_be_named_and_its_defaults_hold(
+    sources: str, kernel: Any, wanted: dict[str, Any]
+) -> None:
+    kernel = {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel}
+    assert left_out_by(variants_of(sources, kernel)) == wanted
+
+
+def test_types_and_none_are_constexprs(sources: str) -> None:
+    constexprs = {"DT": ["tl.float16", "tl.float32"], "ACT": ["None", "none"]}
+    found = variants_of(sources, {"python": "typed", "signature": "*fp32:16", "constexprs": constexprs})
+    values = [[each["value"] for each in item.parameters[1:4]] for item in found]
+    assert values == [[dt, act, "tl.float32"] for act in (None, "none") for dt in ("tl.float16", "tl.float32")]
+    texts = [item.code[0].data.decode() for item in found]
+    assert ["cvt.rn.f16.f32" in text for text in texts] == [True, False, True, False]
+    assert ["neg." in text or "sub." in text or "xor." in text for text in texts] == [False, False, True, True]
 
 
 def test_types_of_one_signature() -> None:

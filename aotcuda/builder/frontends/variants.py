@@ -73,7 +73,9 @@ def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
     )
 
 
-def signatures_setting(parse: Callable[[str], object], meaning: str, example: str) -> Mapping[str, Any]:
+def signatures_setting(
+    parse: Callable[[str], object], meaning: str, example: str, *, default: str = ""
+) -> Mapping[str, Any]:
     """What `field` is told of the key `signatures`; `parse` reads one of them."""
     return setting(
         ListOf(
@@ -85,6 +87,7 @@ def signatures_setting(parse: Callable[[str], object], meaning: str, example: st
         meaning,
         example,
         alias="signature",
+        default=default,
     )
 
 

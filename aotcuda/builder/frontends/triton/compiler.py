@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import difflib
 import gc
 import json
 import os
 import re
 import subprocess
 import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
 from aotcuda.builder import toolchain
+from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.triton import ptx, tables
@@ -49,6 +52,21 @@ _LAST_FUSING = (3, 9)
 
 
 _KNOWN_TARGET = re.compile(r"'sm_(\d+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a source has under a kernel's path.
+
+    Attributes:
+        function: What `@triton.jit` has made.
+        tuned: The constexprs that `@triton.autotune` gives values; None where none stands around the function.
+        computed: Those that `@triton.heuristics` computes at each launch of Triton's.
+    """
+
+    function: Any
+    tuned: frozenset[str] | None
+    computed: frozenset[str]
 
 
 class TritonFrontEnd:
@@ -98,60 +116,80 @@ class TritonFrontEnd:
                 name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in known]
             )
 
-    def load(self, unit: TritonUnit, root: str) -> Any:
-        """See FrontEnd: the function that `@triton.jit` has made.
+    def load(self, unit: TritonUnit, root: str) -> Loaded:
+        """See FrontEnd.
 
         Raises:
             SourceError: A source cannot be imported, or has no such kernel.
         """
-        return _function(unit, *python_source.find(unit, unit.sources, root))
+        name, value = python_source.find(unit, unit.sources, root)
+        function = _function(unit, name, value, unit.python)
+        around = [*_around(unit, root), *_inside(value)]
+        tuners = [item for item in around if _is_tuner(item)]
+        return Loaded(
+            function=function,
+            tuned=frozenset(key for item in tuners for config in item.configs for key in config.kwargs)
+            if tuners
+            else None,
+            computed=frozenset(key for item in around if _is_heuristics(item) for key in item.values),
+        )
 
-    def settled(self, unit: TritonUnit, loaded: Any) -> Sequence[TritonUnit]:
+    def settled(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
         """See FrontEnd: a unit for each specialisation.
 
         Raises:
             CompileError: The table does not fit the function.
         """
-        _check(unit, loaded)
-        plain = [parameter for parameter in loaded.params if not parameter.is_constexpr]
+        _check(unit, loaded.function)
+        plain = [parameter for parameter in loaded.function.params if not parameter.is_constexpr]
         unhinted = {
             number: not parameter.do_not_specialize
             for number, parameter in enumerate(plain)
             if parameter.do_not_specialize or parameter.do_not_specialize_on_alignment
         }
-        return tables.specialised(unit, unhinted)
+        of_configs = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
+        defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
+        # A value of the source's own goes before a config, but where the source has an autotuner to overrule it.
+        decided = of_configs - loaded.computed - (defaults - (loaded.tuned or frozenset()))
+        unit = replace(
+            unit,
+            chosen=decided - tables.undecided(unit.configs, of_configs),
+            alone=unit.alone - loaded.computed,
+        )
+        names = [parameter.name for parameter in plain]
+        return [found for found in tables.specialised(unit, unhinted) if tables.launched(found, names)]
 
-    def sources(self, unit: TritonUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
+    def sources(self, unit: TritonUnit, loaded: Loaded, root: str) -> tuple[LinkInput, ...]:
         """See FrontEnd: Python modules alone."""
         del unit, loaded, root
         return ()
 
-    def resolve(self, unit: TritonUnit, loaded: Any) -> str:
+    def resolve(self, unit: TritonUnit, loaded: Loaded) -> str:
         """See FrontEnd."""
         del loaded
         return unit.signature
 
-    def compile_kernel(self, unit: TritonUnit, loaded: Any, target: Target) -> CompiledKernel:
+    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel:
         """See FrontEnd; to PTX.
 
         Raises:
             CompileError: Triton refuses it, or it needs what a packaged kernel cannot have.
         """
-        compiled = _compiled(unit, loaded, target, self._root)
+        compiled = _compiled(unit, loaded.function, target, self._root)
         text = compiled.asm["ptx"]
         fields = ptx.fields(text)
         return CompiledKernel(
             code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.renamed(text, unit.symbol).encode()),),
             needed=(),
             signature=unit.signature,
-            parameters=tuple(_parameters(unit, loaded, fields)),
+            parameters=tuple(_parameters(unit, loaded.function, fields)),
             parameter_bytes=fields[-1].offset + fields[-1].size if fields else 0,
             layout=tuple((field.offset, field.size) for field in fields),
             cooperative=False,
             launch_bounds=(),
             carveout=None,
             launch=_launch(unit, compiled.metadata, target),
-            arguments=tuple(_arguments(loaded)),
+            arguments=tuple(_arguments(unit, loaded)),
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
@@ -182,24 +220,51 @@ class TritonFrontEnd:
 FRONT_END = TritonFrontEnd()
 
 
-def _function(unit: TritonUnit, name: str, value: Any) -> Any:
-    """The function of `@triton.jit` behind what the source has under a name.
+def _is_tuner(value: object) -> bool:
+    from triton.runtime.autotuner import Autotuner  # noqa: PLC0415 (as in prepare)
+
+    return isinstance(value, Autotuner)
+
+
+def _is_heuristics(value: object) -> bool:
+    from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (as in prepare)
+
+    return isinstance(value, Heuristics)
+
+
+def _around(unit: TritonUnit, root: str) -> list[Any]:
+    """What the path of a kernel leads through, `name` and `name.fn` of `name.fn.fn`."""
+    names = unit.python.split(".")
+    paths = [".".join(names[:at]) for at in range(1, len(names))]
+    return [python_source.find(replace(unit, python=path), unit.sources, root)[1] for path in paths]
+
+
+def _inside(value: Any) -> list[Any]:
+    """What stands around the function of a kernel below its path."""
+    found = []
+    while _is_tuner(value):
+        found.append(value)
+        value = value.fn
+    return found
+
+
+def _function(unit: TritonUnit, name: str, value: Any, path: str) -> Any:
+    """The function of `@triton.jit` behind what the source has under a name, to which `path` leads.
 
     Raises:
         SourceError: It is none, or something stands around it that acts at each launch.
     """
     from triton.runtime import JITFunction  # noqa: PLC0415 (as in prepare)
-    from triton.runtime.autotuner import Autotuner, Heuristics  # noqa: PLC0415
 
-    if isinstance(value, Heuristics):
+    if _is_heuristics(value):
         message = (
-            f"{unit.key}: {name} is wrapped in @triton.heuristics, which computes constexprs at each launch; package "
-            f'what is below, python = "{unit.python}.fn", and give these constexprs at the launch'
+            f"{unit.key}: {name} is wrapped in @triton.heuristics, which computes {' and '.join(value.values)} at each "
+            f'launch; package what is below, python = "{path}.fn", and give these constexprs at the launch'
         )
         raise SourceError(message)
-    if isinstance(value, Autotuner):
+    if _is_tuner(value):
         _check_hooks(unit, name, value)
-        function = _function(unit, name, value.fn)
+        function = _function(unit, name, value.fn, f"{path}.fn")
         _check_configs(unit, name, value, function)
         return function
     if not isinstance(value, JITFunction) or value.is_gluon():
@@ -262,18 +327,21 @@ def _check(unit: TritonUnit, function: Any) -> None:
             f"{unit.python} takes {len(plain)} arguments beside constexprs: {', '.join(plain) or 'none'}"
         )
         raise CompileError(message)
+    _check_annotations(unit, function)
+    for name in given:
+        if name not in constexprs:
+            near = difflib.get_close_matches(name, [item for item in constexprs if item not in given], n=1)
+            hint = f"its constexprs are {', '.join(constexprs)}" if constexprs else "it has none"
+            hint = f"did you mean {near[0]}?" if near and name not in plain else hint
+            what = "an argument" if name in plain else "no parameter"
+            message = f"{unit.key}.constexprs.{name}: {name} is {what} of {unit.python}, and no tl.constexpr; {hint}"
+            raise CompileError(message)
     for parameter in function.params:
         if parameter.is_constexpr and parameter.name not in given and not _is_constant(parameter):
             message = (
                 f"{unit.key}.constexprs: {parameter.name} is missing, a tl.constexpr of {unit.python}; "
                 f"write for example constexprs = {{ {parameter.name} = 128 }}"
             )
-            raise CompileError(message)
-    for name in given:
-        if name not in constexprs:
-            hint = f"its constexprs are {', '.join(constexprs)}" if constexprs else "it has none"
-            what = "an argument" if name in plain else "no parameter"
-            message = f"{unit.key}.constexprs.{name}: {name} is {what} of {unit.python}, and no tl.constexpr; {hint}"
             raise CompileError(message)
     for name, *_ in unit.when:
         number = plain.index(name) if name in plain else -1
@@ -282,8 +350,35 @@ def _check(unit: TritonUnit, function: Any) -> None:
             raise CompileError(message)
 
 
+def _check_annotations(unit: TritonUnit, function: Any) -> None:
+    """Hold the types against those that the source's annotations name: Triton's JIT takes these, whatever it is given.
+
+    Raises:
+        CompileError: They differ.
+    """
+    plain = [parameter for parameter in function.params if not parameter.is_constexpr]
+    for kind, parameter in zip(unit.types, plain, strict=True):
+        wanted = parameter.annotation_type
+        if wanted and kind.plain.replace("u1", "i1") != wanted.replace("u1", "i1"):
+            message = (
+                f"{unit.key}.signature: {keys.string(str(kind))} stands for {parameter.name}, which {unit.python} "
+                f"annotates as {wanted}; write {wanted}, or take the annotation off"
+            )
+            raise CompileError(message)
+
+
 def _is_constant(parameter: Any) -> bool:
-    return parameter.has_default and isinstance(parameter.default, int | float | str | None)
+    return parameter.has_default and isinstance(_default(parameter), int | float | str | None)
+
+
+def _default(parameter: Any) -> Any:
+    """The default in the source, a type in the table's notation."""
+    import triton.language as tl  # noqa: PLC0415 (as in prepare)
+
+    value = parameter.default.value if isinstance(parameter.default, tl.constexpr) else parameter.default
+    if isinstance(value, tl.dtype):
+        return next((f"tl.{name}" for name in tables.DTYPES if getattr(tl, name, None) == value), value)
+    return value
 
 
 def _constants(unit: TritonUnit, function: Any) -> dict[str, Constant | None]:
@@ -291,8 +386,15 @@ def _constants(unit: TritonUnit, function: Any) -> dict[str, Constant | None]:
     given: dict[str, Constant | None] = dict(unit.constexprs)
     for parameter in function.params:
         if parameter.is_constexpr and parameter.name not in given:
-            given[parameter.name] = parameter.default
+            given[parameter.name] = _default(parameter)
     return given
+
+
+def _of_triton(value: Constant | None) -> Any:
+    """A constexpr's value as Triton has it: `tl.float32` is the type."""
+    import triton.language as tl  # noqa: PLC0415 (as in prepare)
+
+    return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
 
 
 def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any:
@@ -311,7 +413,7 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
         kind = None if parameter.is_constexpr else next(types)
         if kind is None or kind.scalar == tables.NOTHING or kind.hint == 1:
             signature[parameter.name] = "constexpr"
-            values[(number,)] = constants[parameter.name] if kind is None else None if kind.hint != 1 else 1
+            values[(number,)] = _of_triton(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
             continue
         signature[parameter.name] = kind.plain
         if kind.hint:
@@ -563,12 +665,21 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
     return found
 
 
-def _arguments(function: Any) -> Iterator[Argument]:
-    """The names by which a launch gives arguments, with the defaults in the source; then the options."""
-    for parameter in function.params:
-        argument: Argument = {"name": parameter.name}
-        if _is_constant(parameter):
-            argument["default"] = parameter.default
+def _arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
+    """The names by which a launch gives arguments, and what those are that it leaves out; then the options.
+
+    That is the default in the source, else the one value that the table has; what an autotuner would overrule or
+    heuristics would compute has no default.
+    """
+    values = dict(unit.constexprs)
+    for parameter in loaded.function.params:
+        name = parameter.name
+        argument: Argument = {"name": name}
+        overruled = name in loaded.computed or name in (loaded.tuned or ())
+        if _is_constant(parameter) and not (parameter.is_constexpr and overruled):
+            argument["default"] = _default(parameter)
+        elif name in unit.alone:
+            argument["default"] = values[name]
         yield argument
     for name in tables.OPTIONS:
         yield {"name": name, "default": None, "keyword": True}

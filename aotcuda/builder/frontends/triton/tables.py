@@ -7,6 +7,7 @@ that are wanted are made beforehand, and a launch takes the most special one tha
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from aotcuda.builder.config.model import Module
     from aotcuda.builder.frontends.variants import Constant, Constants
@@ -35,6 +37,18 @@ _TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
 
 NOTHING = "none"
 """The type of an argument that is None."""
+
+NONE = "None"
+"""The constexpr None, which TOML has no value for."""
+
+DTYPES = (
+    *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
+"""Names of `triton.language` that are types, which a constexpr may be: `tl.float32`, in launches too, as a string."""
+
+_OF_TRITON = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
 
 SCALARS = {
     "i1": "?",
@@ -148,11 +162,14 @@ def _type(text: str) -> Type:
     return result
 
 
+_CONSTEXPR = variants.ConstantShape(
+    'a number, true or false, a string of letters, digits and ._+- ("None" is None, "tl.float32" the type), or a list '
+    "of such",
+    _PLAIN.fullmatch,
+)
 _CONSTEXPRS = TableOf(
     name=variants.PARAMETER_NAME,
-    value=variants.ConstantShape(
-        "a number, true or false, a string of letters, digits and ._+-, or a list of such", _PLAIN.fullmatch
-    ),
+    value=_CONSTEXPR,
     expected="a table of constexprs",
 )
 _BOUNDS = ListOf(
@@ -164,6 +181,23 @@ _BOUNDS = ListOf(
 )
 _WHEN = TableOf(name=variants.PARAMETER_NAME, value=_BOUNDS, expected="a table of integers or of pairs of them")
 _WARPS = Integer(1, 32)
+
+
+def check_constant(value: object) -> None:
+    """Refuse a constexpr's value that a table cannot have, as the key of one value reads it.
+
+    Raises:
+        ValueError: What is wrong and what to do.
+    """
+    found = _OF_TRITON.fullmatch(value) if isinstance(value, str) else None
+    if found and (found[1] != "tl" or found[2] not in DTYPES):
+        near = difflib.get_close_matches(found[2], DTYPES, n=1)
+        which = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
+        message = f"{keys.string(found[0])} is no type that a constexpr can be; {which}"
+        raise ValueError(message)
+    if not isinstance(value, int | float) and not (isinstance(value, str) and _PLAIN.fullmatch(value)):
+        message = f"{value!r} is not {_CONSTEXPR.expected}"
+        raise ValueError(message)
 
 
 def _several(shape: Integer, what: str) -> ListOf:
@@ -199,7 +233,23 @@ class Settings:
             "{ M = 4096, N = [1, 1024] }",
         ),
     )
+    signatures: tuple[tuple[Type, ...], ...] = field(
+        default=(),
+        metadata=variants.signatures_setting(
+            parse_signature,
+            "Which of the kernel's signatures it is for, as they stand there.",
+            '"*fp16, *fp16, i32"',
+            default="all of them",
+        ),
+    )
     key: str = ""
+
+    def may_be_for(self, other: Settings) -> bool:
+        """Whether some arguments may be those of both configs, and nothing but constants tells them apart."""
+        signatures = {tuple(item.plain for item in types) for types in self.signatures}
+        others = {tuple(item.plain for item in types) for types in other.signatures}
+        apart = signatures and others and not signatures & others
+        return sorted(self.when) == sorted(other.when) and not apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,16 +325,20 @@ class TritonUnit(VariantUnit):
         constexprs: Values of constexprs, by name.
         num_warps, num_stages, num_ctas, maxnreg: Triton's options; 0 registers leave the choice to it.
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
+        alone: Names of constexprs that the table has one value for, whatever the config.
+        configs: Those of the kernel.
         is_settled: The hints in `types` are those of the one variant.
     """
 
     types: tuple[Type, ...]
-    constexprs: tuple[tuple[str, Constant], ...]
+    constexprs: tuple[tuple[str, Constant | None], ...]
     num_warps: int
     num_stages: int
     num_ctas: int
     maxnreg: int
     when: tuple[tuple[str, int, int], ...]
+    alone: frozenset[str]
+    configs: tuple[Settings, ...]
     is_settled: bool = False
 
     @property
@@ -309,7 +363,17 @@ def _check_kernel(kernel: Kernel) -> None:
             message = f"{key}: {warps} is no power of two, as Triton's warps have to be; write 1, 2, 4, 8, 16 or 32"
             raise ConfigError(message)
     fixed = dict(kernel.constexprs)
+    _check_constants(f"{kernel.key}.constexprs", kernel.constexprs)
     for at, item in enumerate(kernel.configs):
+        _check_constants(f"{kernel.key}.configs[{at}].constexprs", item.constexprs)
+        for types in item.signatures:
+            if types not in kernel.signatures:
+                text = ", ".join(map(str, types))
+                message = (
+                    f"{kernel.key}.configs[{at}].signatures: {keys.string(text)} is not in {kernel.key}.signatures; "
+                    "write it there too, or one of those here"
+                )
+                raise ConfigError(message)
         for name, values in item.constexprs:
             key = f"{kernel.key}.configs[{at}].constexprs.{name}"
             if name in fixed:
@@ -322,6 +386,16 @@ def _check_kernel(kernel: Kernel) -> None:
             if bounds[0] > bounds[-1]:
                 message = f"{kernel.key}.configs[{at}].when.{name}: {bounds[0]} is more than {bounds[-1]}; swap them"
                 raise ConfigError(message)
+
+
+def _check_constants(key: str, constants: Constants) -> None:
+    for name, values in constants:
+        for value in values:
+            try:
+                check_constant(value)
+            except ValueError as error:
+                message = f"{key}.{name}: {error}"
+                raise ConfigError(message) from None
 
 
 modules = variants.modules
@@ -365,18 +439,24 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
 class _Set:
     """One set of constants."""
 
-    constexprs: tuple[tuple[str, Constant], ...]
+    constexprs: tuple[tuple[str, Constant | None], ...]
     num_warps: int
     num_stages: int
     num_ctas: int
     when: tuple[tuple[str, int, int], ...]
+    signatures: tuple[tuple[Type, ...], ...]
 
 
 def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
     sets = list(_sets(kernel))
-    chosen = {name for item in kernel.configs for name, _ in item.constexprs} | variants.of_one_value(kernel.constexprs)
+    chosen = {name for item in kernel.configs for name, _ in item.constexprs}
+    made = [
+        (types, constants)
+        for types, constants in itertools.product(kernel.signatures, sets)
+        if not constants.signatures or types in constants.signatures
+    ]
     found = []
-    for number, (types, constants) in enumerate(itertools.product(kernel.signatures, sets)):
+    for number, (types, constants) in enumerate(made):
         found.append(
             TritonUnit(
                 **variants.common(module, kernel, number),
@@ -389,6 +469,8 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
                 num_ctas=constants.num_ctas,
                 maxnreg=kernel.maxnreg or module.options.max_registers,
                 when=constants.when,
+                alone=variants.of_one_value(kernel.constexprs),
+                configs=kernel.configs,
             )
         )
     return found
@@ -404,8 +486,11 @@ def _sets(kernel: Kernel) -> list[_Set]:
         stages = (config.num_stages,) if config.num_stages is not None else kernel.num_stages
         ctas = config.num_ctas if config.num_ctas is not None else kernel.num_ctas
         for values in variants.combinations(kernel.constexprs):
-            constants = (*values, *own)
-            found += [_Set(constants, warp, stage, ctas, when) for warp, stage in itertools.product(warps, stages)]
+            constants = tuple((name, None if value == NONE else value) for name, value in (*values, *own))
+            found += [
+                _Set(constants, warp, stage, ctas, when, config.signatures)
+                for warp, stage in itertools.product(warps, stages)
+            ]
     return found
 
 
@@ -417,6 +502,38 @@ def _shown(types: Sequence[Type], of: _Set | TritonUnit) -> str:
     conditions = [f"{name} = {low}" if low == high else f"{low} <= {name} <= {high}" for name, low, high in of.when]
     when = f" when {', '.join(conditions)}" if conditions else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}"
+
+
+def undecided(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset[str]:
+    """The constexprs that a launch has to name though configs have them: nothing else tells which config it means.
+
+    Args:
+        configs: The kernel's.
+        tuned: The constexprs that configs decide; the others tell which of them it is.
+    """
+    found = set()
+    for one, other in itertools.combinations(configs, 2):
+        first, second = dict(one.constexprs), dict(other.constexprs)
+        differing = {name for name in {*first, *second} if not _is_same(first.get(name), second.get(name))}
+        told_apart = differing - tuned
+        found |= told_apart
+        if not told_apart and one.may_be_for(other):
+            found |= differing
+    return frozenset(found)
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two values are one constexpr: 1, 1.0 and True are three."""
+    return repr(one) == repr(other)
+
+
+def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
+    """Whether arguments can be what both the hints of a settled unit and its config ask; `names` are the arguments'."""
+    for name, low, high in unit.when:
+        hint = unit.types[names.index(name)].hint
+        if (hint == 1 and not low <= 1 <= high) or (hint > 1 and high // hint * hint < low):
+            return False
+    return True
 
 
 def specialised(unit: TritonUnit, unhinted: Mapping[int, bool]) -> list[TritonUnit]:
