@@ -108,7 +108,7 @@ def _write(every: list[Record], owner: Project) -> None:
     editor = pyproject.Editor(owner.text or "")
     pyproject.add_kernels(editor, additions, known.default_frontend)
     pyproject.write(owner.pyproject, editor.text())
-    for line in report.added(additions):
+    for line in [*report.added(additions), *report.notes(additions)]:
         report.say(line)
     system = project_file.table(owner.data, "build-system")
     if not any("aotcuda" in item for item in project_file.strings(system.get("requires"))):

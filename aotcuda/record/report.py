@@ -69,6 +69,11 @@ def added(additions: Iterable[Addition]) -> list[str]:
     ]
 
 
+def notes(additions: Iterable[Addition]) -> list[str]:
+    """What whoever reads the tables has to know of kernels that were merged into them."""
+    return [f"{item.wanted.path}: {note}" for item in additions for note in item.notes]
+
+
 def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
     """The tables, as they would stand in pyproject.toml, with where everything was launched."""
     lines: list[str] = []
@@ -85,6 +90,7 @@ def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
             record = item.records[0]
             count = sum(record.count for record in item.records)
             lines.append(f"# {record.place}, {_number(count, 'launch', 'launches')}{_options(record)}")
+            lines += [f"# {note}" for note in item.notes]
             lines.append(pyproject.assignment(item.kernel, pyproject.kernel_value(item)))
     known = [f"#   {item.place}: {item.module}.{item.function} {item.signature or '(inlined)'}" for item in devices]
     if known and lines:

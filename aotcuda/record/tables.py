@@ -74,6 +74,11 @@ class Addition:
         return list(dict.fromkeys(record.signature for record in self.records if record.signature))
 
     @property
+    def notes(self) -> list[str]:
+        """What whoever reads its table has to know."""
+        return variants.notes(self.records) if variants.is_one(self.records[0]) else []
+
+    @property
     def python(self) -> str | None:
         """The value of `python`, where the key does not say it."""
         if self.kernel == self.wanted.path:
@@ -119,6 +124,8 @@ def _reason(record: Record, importable: bool) -> str | None:
         return f"the project has no module {record.module}; import it by the name that it has in the wheel"
     if record.types_refused:
         return record.types_refused
+    if problem := variants.refused(record):
+        return problem
     if record.path is None and ("<" in record.function or record.launches):
         inside = record.function.rpartition(".<locals>")[0]
         made = f"it is made inside {inside}() and " if inside else ""
@@ -193,7 +200,7 @@ class Tables:
         if not lacking:
             return None
         names = taken.setdefault(module, set())
-        kernel = next(iter(found), None) or key_for(wanted.path, names)
+        kernel = next(iter(found), None) or key_for(re.sub(r"(\.fn)+$", "", wanted.path), names)
         names.add(kernel)
         return Addition(
             wanted=wanted,

@@ -64,6 +64,95 @@ if "more" in sys.argv:
     _tri.add[(8,)](Tensor(256), Tensor(516), Tensor(1024), 1, BLOCK=1024)
 _tri.scale[(8,)](Tensor(256), 0.5, 4096)
 """
+ODD_KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit(do_not_specialize=["times"], do_not_specialize_on_alignment=["y"])
+def declared(x, y, times, n: tl.int64, factor: tl.float32, m: "i32", BLOCK: tl.constexpr):
+    pass
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % 64 == 0})
+@triton.jit
+def even(x, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 1.0)
+
+@triton.heuristics({"BLOCK": lambda args: 64 if args["n"] < 100 else 128})
+@triton.jit
+def block(x, n, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+    pass
+
+@triton.jit
+def typed(x, DT: tl.constexpr, ACT: tl.constexpr):
+    pass
+
+@triton.jit
+def several(x, BLOCK: tl.constexpr):
+    pass
+
+@triton.jit
+def odd(x, A: tl.constexpr):
+    pass
+
+@triton.jit
+def pair(xs, A: tl.constexpr):
+    pass
+"""
+ODD_LAUNCHES = """
+class Bytes(Tensor):
+    dtype = "float8_e5m2"
+
+class Half(Tensor):
+    dtype = "float16"
+
+import triton.language as tl
+import mypkg._odd as k
+
+x = Tensor(256)
+for times, n in ((1, 64), (32, 1)):
+    k.declared[(1,)](x, Tensor(512), times, n, 1.0, 16, BLOCK=64)
+for n in (64, 50):
+    k.even[(1,)](x, n, BLOCK=64)
+    k.block[(1,)](x, n, WIDE=True)
+k.block[(1,)](x, 128, WIDE=1)
+for tensor, dtype in ((x, tl.float32), (Half(256), tl.float16)):
+    k.typed[(1,)](tensor, DT=dtype, ACT=None)
+k.typed[(1,)](x, DT=tl.float32, ACT="relu")
+k.several[(1,)](x, BLOCK=64, num_warps=8)
+k.several[(1,)](x, BLOCK=64)
+k.several[(1,)](x, BLOCK=128)
+for value in ((1, 2), k.pair, "None", "a b", float("inf")):
+    k.odd[(1,)](x, A=value)
+k.odd[(1,)](Bytes(256), A=1)
+k.pair[(1,)]((x, x), A=1)
+"""
+INTERPRETED = """
+import triton.runtime.interpreter
+triton.runtime.interpreter.GridExecutor = lambda *args: lambda *args, **named: None
+"""
+
+
+@pytest.fixture
+def odd_launches(project: Path) -> Path:
+    """The project with kernels that are hard to record, and a program that launches them and compiles nothing."""
+    (project / "mypkg" / "_odd.py").write_text(ODD_KERNELS)
+    head, _, _ = PROGRAM.partition("for n in (4096")
+    compiled = """
+from types import SimpleNamespace
+def _compile(source, target, options):
+    return SimpleNamespace(
+        src=source, metadata=SimpleNamespace(target=target), packed_metadata=None, function=None,
+        run=lambda *args: None, launch_metadata=lambda *args: None)
+triton.runtime.jit.JITFunction._do_compile = lambda self, key, signature, device, constants, options, attrs, warmup: (
+    _compile(triton.compiler.ASTSource(self, signature, constants, attrs), GPUTarget("cuda", 90, 32), options))
+"""
+    (project / "run.py").write_text(
+        head.replace("triton.runtime.driver", compiled + "triton.runtime.driver", 1)
+        + 'class Tensor:\n    dtype = "float32"\n    def __init__(self, at):\n        self.data_ptr = lambda: at\n'
+        + f"import os\nif os.environ.get('TRITON_INTERPRET'):\n    exec({INTERPRETED!r})\n"
+        + ODD_LAUNCHES
+    )
+    return project
 
 
 @pytest.fixture
@@ -77,8 +166,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def record(project: Path, *options: str, run: tuple[str, ...] = ()) -> projects.Done:
-    environ = {"PYTHONPATH": str(project), "TRITON_CACHE_DIR": str(project.parent / "cache")}
+def record(project: Path, *options: str, run: tuple[str, ...] = (), **environ: str) -> projects.Done:
+    environ |= {"PYTHONPATH": str(project), "TRITON_CACHE_DIR": str(project.parent / "cache")}
     command = [sys.executable, "-W", "ignore", "run.py", *run]
     return projects.run(project, sys.executable, "-m", "aotcuda", "record", *options, "--", *command, **environ)
 
@@ -140,3 +229,80 @@ def test_what_was_recorded_is_a_table_that_a_build_takes(project: Path) -> None:
         "void(*fp32:16, *fp32:16, *fp32:16, i32; BLOCK=128, num_warps=8, num_stages=3)",
         "void(*fp32:16, fp32, i32:16; BLOCK=64, num_warps=2, num_stages=3) when n = 4096",
     ]
+
+
+def written_of_odd(project: Path, **environ: str) -> tuple[dict[str, Any], list[str]]:
+    """The kernels in what is printed, and what is said to be left out."""
+    done = record(project, **environ)
+    assert done.status == 0, done.err
+    found = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["mypkg._odd_packaged"]["kernels"]
+    return found, [line.partition("left out: ")[2] for line in done.err.splitlines() if "left out: " in line]
+
+
+@pytest.mark.parametrize("environ", [{}, {"TRITON_INTERPRET": "1"}], ids=["jit", "interpreter"])
+def test_what_is_written_would_launch_what_tritons_jit_does(odd_launches: Path, environ: dict[str, str]) -> None:
+    kernels, left = written_of_odd(odd_launches, **environ)
+    exact = {"specialise": "exact"}
+    assert kernels == {
+        "block": {
+            "python": "mypkg._odd:block.fn",
+            "signatures": ["*fp32:16, i32:16", "*fp32:16, i32"],
+            **exact,
+            "configs": [{"constexprs": {"BLOCK": 128, "WIDE": 1}}, {"constexprs": {"BLOCK": 64, "WIDE": True}}],
+        },
+        "declared": {
+            "signatures": ["*fp32:16, *fp32, i32, i64:16, fp32, i32:16", "*fp32:16, *fp32, i32, i64, fp32, i32:16"],
+            **exact,
+            "constexprs": {"BLOCK": 64},
+        },
+        "even": {
+            "python": "mypkg._odd:even.fn",
+            "signatures": ["*fp32:16, i32:16", "*fp32:16, i32"],
+            **exact,
+            "constexprs": {"EVEN": [True, False], "BLOCK": 64},
+        },
+        "several": {
+            "signatures": ["*fp32:16"],
+            **exact,
+            "configs": [
+                {"constexprs": {"BLOCK": 128}},
+                {"constexprs": {"BLOCK": 64}},
+                {"constexprs": {"BLOCK": 64}, "num-warps": 8},
+            ],
+        },
+        "typed": {
+            "signatures": ["*fp16:16", "*fp32:16"],
+            **exact,
+            "configs": [
+                {"constexprs": {"DT": "tl.float16", "ACT": "None"}, "signatures": ["*fp16:16"]},
+                {"constexprs": {"DT": "tl.float32", "ACT": "relu"}, "signatures": ["*fp32:16"]},
+                {"constexprs": {"DT": "tl.float32", "ACT": "None"}, "signatures": ["*fp32:16"]},
+            ],
+        },
+    }
+    reasons = [line.partition("num_stages=3): ")[2] for line in left]
+    assert len(reasons) == 7
+    for words in (
+        "A is a tuple, and",
+        "A is a function, and a packaged constexpr is a number",
+        "A is a string that tables have another meaning for, and",
+        "A: 'a b' is not a number",
+        "A is a number that is not finite",
+        '"*fp8e5:16" is no type; write',
+        "xs is a tuple; pass its parts",
+    ):
+        assert any(reason.startswith(words) for reason in reasons), (words, reasons)
+
+
+def test_what_heuristics_compute_is_said_and_a_build_takes_what_is_written(odd_launches: Path) -> None:
+    from aotcuda.builder import plan
+    from aotcuda.builder.config.parser import parse
+
+    said = "@triton.heuristics computes EVEN: launches of the packaged kernel have to name it"
+    done = record(odd_launches)
+    assert f"# {said}\neven = {{" in done.out
+    made = plan.make(parse({"arch": ["sm_90"], **tomllib.loads(done.out)["tool"]["aotcuda"]}, environ=os.environ))
+    assert len(made[0].units) == 4 + 2 + 4 + 3 + 3
+    done = record(odd_launches, "--write")
+    assert f"aotcuda: even.fn: {said}" in done.err.splitlines()
+    assert record(odd_launches, "--check").status == 0

@@ -7,6 +7,7 @@ compiled for is told by the function that Triton's own launches ask.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import threading
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 FRONT_END = "triton"
 _DIVISOR = 16
 _DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
+_DEEPEST = 16
+_NONE = "None"
+"""None in the tables, which have no value for it."""
 _now = threading.local()
 """`tuner`: the autotuner whose launch is under way; `trying`: it is timing its configs."""
 
@@ -99,7 +103,7 @@ def _options(named: dict[str, Any]) -> dict[str, int]:
     return {name: named.get(name, default) for name, default in _DEFAULTS.items()}
 
 
-def _compiled(function: Any, kernel: Any) -> tuple[list[str], dict[str, object]]:
+def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]:
     """Types and constants that a launch was compiled for."""
     source = kernel.src
     places = {key[0] if isinstance(key, tuple) else key: value for key, value in source.constants.items()}
@@ -108,7 +112,7 @@ def _compiled(function: Any, kernel: Any) -> tuple[list[str], dict[str, object]]
         for key, found in source.attrs.items()
         if any(name == "tt.divisibility" and value == _DIVISOR for name, value in found)
     }
-    types: list[str] = []
+    types: list[Any] = []
     constants: dict[str, object] = {}
     for number, parameter in enumerate(function.params):
         kind = source.signature[parameter.name]
@@ -120,49 +124,124 @@ def _compiled(function: Any, kernel: Any) -> tuple[list[str], dict[str, object]]
     return types, constants
 
 
-def _specialised(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[str], dict[str, object]]:
-    """The same of a launch by the interpreter, as a GPU's would have it."""
-    jit: Any = sys.modules["triton.runtime.jit"]
-    backend = sys.modules["triton.backends.compiler"].__dict__["BaseBackend"]
-    whole = jit.JITFunction(function.fn)
-    bound = whole.signature.bind(*args, **{name: value for name, value in named.items() if name in whole.arg_names})
-    bound.apply_defaults()
-    types: list[str] = []
+def _specialised(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, object]]:
+    """The same of a launch by the interpreter, told by the function that Triton's launches on a GPU call."""
+    params, bind = _binder(function)
+    bound, specialisation, _ = bind(*args, **named)
+    types: list[Any] = []
     constants: dict[str, object] = {}
-    for parameter in whole.params:
-        value = bound.arguments[parameter.name]
+    for parameter, (kind, hint, *_) in zip(params, specialisation):  # noqa: B905 (as many)
+        value = bound[parameter.name]
         if parameter.is_constexpr:
             constants[parameter.name] = value
-            continue
-        kind, hint, *_ = jit.native_specialize_impl(backend, value, parameter.is_const, True, True)
-        types.append(_type(kind, value if kind == "constexpr" else None, divisible=hint == "D"))
+        else:
+            types.append(_type(kind, value if kind == "constexpr" else None, divisible=hint == "D"))
     return types, constants
 
 
-def _type(kind: str, value: object, *, divisible: bool) -> str:
-    """A type of the table: `*fp32:16`, `i32:1`, `none`."""
+@functools.cache
+def _binder(function: Any) -> tuple[Any, Callable[..., Any]]:
+    """The parameters of a function of the interpreter's, and what binds and specialises the arguments of a launch."""
+    jit: Any = sys.modules["triton.runtime.jit"]
+    backend = sys.modules["triton.backends.compiler"].__dict__["BaseBackend"]
+    kept = ("do_not_specialize", "do_not_specialize_on_alignment")
+    whole = jit.JITFunction(function.fn, **{name: function.kwargs.get(name) for name in kept})
+    return whole.params, jit.create_function_from_signature(whole.signature, whole.params, backend)
+
+
+def _type(kind: Any, value: object, *, divisible: bool) -> Any:
+    """A type of the table: `*fp32:16`, `i32:1`, `none`; None for a tuple's, which none has."""
+    if not isinstance(kind, str):
+        return None
     if kind == "constexpr":
         return "none" if value is None else "i32:1"
     return f"{kind}:{_DIVISOR}" if divisible else kind
 
 
-def _count(function: Any, types: list[str], constants: dict[str, object], options: dict[str, int], gpu: object) -> None:
+def _constant(value: Any) -> tuple[object, str]:
+    """A constexpr's value in the notation of the tables, and what keeps it from being written in one."""
+    if type(value).__name__ == "constexpr":
+        value = value.value
+    if value is None:
+        return _NONE, ""
+    if type(value) in (bool, int, str):
+        looks = type(value) is str and (value == _NONE or value.startswith("tl."))
+        return value, "a string that tables have another meaning for" if looks else ""
+    if type(value) is float:
+        return value, "" if math.isfinite(value) else "a number that is not finite"
+    language: Any = sys.modules["triton.language"]
+    if isinstance(value, language.dtype):
+        names = (name for name, item in vars(language).items() if isinstance(item, language.dtype) and item == value)
+        name = next(names, None)
+        return (f"tl.{name}", "") if name else (str(value), "a type that is not Triton's own")
+    kinds = "a tuple" if isinstance(value, tuple) else f"of type {type(value).__name__}"
+    what = "a function" if hasattr(value, "fn") or callable(value) else kinds
+    return f"<{what}>", what
+
+
+def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
+    """Which arguments no packaged kernel takes, and what to do; empty if it takes all."""
+    plain = [parameter.name for parameter in params if not parameter.is_constexpr]
+    tuples = [name for name, kind in zip(plain, types) if kind is None]  # noqa: B905 (as many)
+    if tuples:
+        return f"{tuples[0]} is a tuple; pass its parts"
+    for name, problem in problems.items():
+        return (
+            f"{name} is {problem}, and a packaged constexpr is a number, a bool, a string, None or one of Triton's "
+            "types; write a kernel that has it fixed"
+        )
+    return ""
+
+
+@functools.cache
+def _below(python: Any) -> tuple[str, tuple[str, ...]]:
+    """What leads from a function's path below all `@triton.heuristics` around it, `.fn`, and what those compute."""
+    path = functions.reach(python).get("path")
+    value: Any = sys.modules.get(python.__module__)
+    for name in str(path or "").split("."):
+        value = getattr(value, name, None)
+    computed: list[str] = []
+    depth, deepest = 0, 0
+    while value is not None and value is not python and depth < _DEEPEST:
+        depth += 1
+        if type(value).__name__ == "Heuristics":
+            computed += value.values
+            deepest = depth
+        value = getattr(value, "fn", None)
+    return ".fn" * deepest, tuple(dict.fromkeys(computed))
+
+
+def _count(function: Any, types: list[Any], given: dict[str, object], options: dict[str, int], gpu: object) -> None:
     python = function.fn
+    params = function.params if hasattr(function, "params") else _binder(function)[0]
+    read = {name: _constant(value) for name, value in given.items()}
+    constants = {name: value for name, (value, _) in read.items()}
+    refused = _refused(params, types, {name: problem for name, (_, problem) in read.items() if problem})
     tuned: dict[str, object] = {}
     if (tuner := getattr(_now, "tuner", None)) is not None:
         chooser, named = tuner
-        integers = {name: named.get(name) for name in chooser.keys if type(named.get(name)) is int}
-        tuned = {"chosen": sorted(chooser.best_config.kwargs), "when": integers}
-    constants = {name: getattr(value, "value", value) for name, value in constants.items()}
-    shown = [f"{name}={value!r}" for name, value in {**constants, **options}.items()]
-    entry = log.entry(
-        {
-            "frontend": FRONT_END,
-            "kind": "kernel",
-            **functions.describe(python),
-            "signature": f"void({', '.join(types)}; {', '.join(shown)})",
-            "options": {"types": types, "constants": constants, **options, **tuned},
-        },
-        lambda: {**functions.reach(python), "site": functions.site()},
-    )
+        integers = {name: named[name] for name in chooser.keys if type(named.get(name)) is int}
+        when = {name: value for name, value in integers.items() if name not in constants}
+        tuned = {"chosen": sorted(chooser.best_config.kwargs), "when": when}
+    types = ["tuple" if kind is None else kind for kind in types]
+    shown = [f"{name}={value if value == _NONE else repr(value)}" for name, value in {**constants, **options}.items()]
+    facts = {
+        "frontend": FRONT_END,
+        "kind": "kernel",
+        **functions.describe(python),
+        "signature": f"void({', '.join(types)}; {', '.join(shown)})",
+        "options": {"types": types, "constants": constants, **options, **tuned},
+        **({"types_refused": refused} if refused else {}),
+    }
+    entry = log.entry(facts, lambda: _later(facts, python))
     entry.count(gpu, lambda: f"compute capability {gpu / 10:.1f}" if isinstance(gpu, int) else str(gpu))
+
+
+def _later(facts: dict[str, Any], python: Any) -> dict[str, object]:
+    """What is known of a kernel at its first launch: where it is, what leads to it, what is computed for it."""
+    found = functions.reach(python)
+    below, computed = _below(python)
+    if computed:
+        found["path"] = f"{found['path']}{below}"
+        found["options"] = {**facts["options"], "computed": [*computed]}
+    return {**found, "site": functions.site()}

@@ -1,0 +1,117 @@
+"""Recorded launches of kernels that are packaged in variants: the tables that they become, and what those cover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aotcuda.record import variants
+from aotcuda.record.records import Record
+
+TUNED = {"chosen": ["BLOCK"]}
+
+
+def launch_of(types: str, *, count: int = 1, **options: Any) -> Record:
+    """A record of launches with types, constants (in capitals) and options."""
+    constants = {name: options.pop(name) for name in [*options] if name.isupper()}
+    given = {"types": types.split(", "), "constants": constants, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    return Record(
+        frontend="triton",
+        kind="kernel",
+        module="m",
+        function="k",
+        signature=f"void({types})",
+        options={**given, **options},
+        file="m.py",
+        line=1,
+        launches={"a GPU": count},
+    )
+
+
+def written_as(*records: Record) -> dict[str, Any]:
+    found = variants.value(records, None)
+    assert found.pop("specialise") == "exact"
+    return found
+
+
+def test_what_has_all_combinations_is_lists_of_values_with_defaults_first() -> None:
+    records = [launch_of("*fp32:16", A=a, B=b, num_warps=w) for a in (1, 2) for b in ("x", None) for w in (8, 4)]
+    assert written_as(*records) == {
+        "signatures": ["*fp32:16"],
+        "constexprs": {"A": [1, 2], "B": ["x", "None"]},
+        "num-warps": [4, 8],
+    }
+
+
+def test_numbers_of_different_types_are_different_constants() -> None:
+    found = written_as(*(launch_of("*fp32", A=value) for value in (1, True, 1.0)))
+    assert [repr(item) for item in found["constexprs"]["A"]] == ["1", "True", "1.0"]
+    kernel = {"signature": "*fp32", "constexprs": {"A": 1}}
+    assert [variants.covers(kernel, launch_of("*fp32", A=value)) for value in (1, True, 1.0)] == [True, False, False]
+
+
+def test_the_most_special_signature_comes_first() -> None:
+    found = written_as(*(launch_of(types, A=1) for types in ("*fp32, i32", "*fp32, i32:16", "*fp32:16, i32:1")))
+    assert found["signatures"] == ["*fp32:16, i32:1", "*fp32, i32:16", "*fp32, i32"]
+
+
+def test_constants_are_for_the_types_that_they_were_launched_with() -> None:
+    found = written_as(launch_of("*fp32:16", A=1), launch_of("*fp32", A=2), launch_of("*fp16:16", A=3))
+    assert found["configs"] == [
+        {"constexprs": {"A": 1}, "signatures": ["*fp32:16", "*fp32"]},
+        {"constexprs": {"A": 2}, "signatures": ["*fp32:16", "*fp32"]},
+        {"constexprs": {"A": 3}, "signatures": ["*fp16:16"]},
+    ]
+
+
+def test_of_several_configs_for_the_same_arguments_that_of_most_launches_is_written() -> None:
+    records = [
+        launch_of("*fp32:16, i32:16", count=2, BLOCK=64, HEAD=8, when={"n": 64}, **TUNED),
+        launch_of("*fp32:16, i32:16", count=3, BLOCK=128, HEAD=8, when={"n": 64}, num_warps=8, **TUNED),
+        launch_of("*fp32, i32:16", BLOCK=64, HEAD=8, when={"n": 64}, **TUNED),
+        launch_of("*fp32, i32:16", BLOCK=64, HEAD=16, when={"n": 64}, **TUNED),
+    ]
+    found = written_as(*records)
+    assert found["configs"] == [
+        {"constexprs": {"BLOCK": 64, "HEAD": 8}, "when": {"n": 64}},
+        {"constexprs": {"BLOCK": 64, "HEAD": 16}, "when": {"n": 64}},
+    ]
+    more = [*records, launch_of("*fp32, i32:16", BLOCK=128, HEAD=8, when={"n": 64}, num_warps=8, **TUNED)]
+    found = written_as(*more)
+    assert {"constexprs": {"BLOCK": 128, "HEAD": 8}, "num-warps": 8, "when": {"n": 64}} in found["configs"]
+    assert variants.notes(more) == [
+        "several configs were chosen for the same arguments: the one of most launches is written"
+    ]
+    assert all(variants.covers({"specialise": "exact", **found}, record) for record in more)
+    other = launch_of("*fp32, i32:16", BLOCK=128, HEAD=32, when={"n": 64}, **TUNED)
+    assert not variants.covers({"specialise": "exact", **found}, other)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "covered"),
+    [
+        ({"signature": "*fp32", "constexprs": {"A": "None"}}, True),
+        ({"signature": "*fp32"}, True),
+        ({"signature": "*fp32", "constexprs": {"A": "none"}}, False),
+        ({"signatures": ["*fp32", "*i8"], "configs": [{"constexprs": {"A": "None"}, "signature": "*fp32"}]}, True),
+        ({"signatures": ["*fp32", "*i8"], "configs": [{"constexprs": {"A": "None"}, "signature": "*i8"}]}, False),
+    ],
+)
+def test_a_launch_with_none_is_covered(kernel: dict[str, Any], covered: bool) -> None:
+    assert [variants.covers(kernel, launch_of("*fp32:16", A=value)) for value in (None, "None")] == [covered] * 2
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (launch_of("*fp32:16, i32:1", A="tl.float32", B=None), None),
+        (launch_of("*fp32:16, fp16", A=1), '"fp16" is a number in half precision'),
+        (launch_of("*fp8e5", A=1), '"*fp8e5" is no type'),
+        (launch_of("*fp32", A="a b"), "A: 'a b' is not a number, true or false, a string of letters"),
+        (launch_of("*fp32", A="tl.pi32_t"), 'A: "tl.pi32_t" is no type that a constexpr can be'),
+    ],
+)
+def test_what_a_build_would_refuse_is_refused_with_its_reason(record: Record, said: str | None) -> None:
+    found = variants.refused(record)
+    assert found is None if said is None else (found or "").startswith(said)
