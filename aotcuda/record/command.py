@@ -99,9 +99,13 @@ def _check(done: Run, owner: Project) -> list[str]:
 
 
 def _write(every: list[Record], owner: Project) -> None:
-    wanted, _, _ = tables.sort(every, owner)
+    wanted, left, _ = tables.sort(every, owner)
     known = tables.Tables(owner.aotcuda)
     additions = known.additions(wanted)
+    if not wanted:
+        what = "what was launched was left out" if left else "no kernel of the project was launched"
+        report.say(f"{what}, so there is nothing to write into {owner.pyproject}; run what launches the kernels")
+        return
     if not additions:
         report.say(f"{owner.pyproject} has every signature that was recorded")
         return

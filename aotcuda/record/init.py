@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
 _TOOL = ("tool", "aotcuda")
+_BY_RECORD = {"triton"}
+"""Front ends whose modules have names of their own, and no kernel without what was recorded: `record` writes those."""
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
@@ -63,7 +65,10 @@ def run(folder: Path) -> None:
     for line in unreadable:
         print(f"not read: {line}")
     if not any(source.kernels for source in found):
-        print(f"no kernel was found in {owner.root}: nothing stands under @cuda.jit in the modules of its packages")
+        print(
+            f"no kernel was found in {owner.root}: nothing stands under @cuda.jit or @triton.jit in the modules of its "
+            "packages"
+        )
         _print_rest(found)
         return
     editor = pyproject.Editor(owner.text)
@@ -160,7 +165,7 @@ def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
     default = str(owner.aotcuda.get("frontend", frontends.DEFAULT))
     lines = []
     for source in found:
-        for frontend in sorted({item.frontend for item in source.kernels}):
+        for frontend in sorted({item.frontend for item in source.kernels} - _BY_RECORD):
             module = _module_of(editor, source.module, frontend, default)
             if module is None:
                 module = source.module if editor.get((*_TOOL, "modules", source.module)) is None else None
@@ -219,7 +224,7 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
         (source, path)
         for module in modules.values()
         for source in _as_list(module.get("source"))
-        for path in _there(module.get("kernels", {}), source)
+        for path in (re.sub(r"(\.fn)+$", "", name) for name in _there(module.get("kernels", {}), source))
     }
     missing = [(source, item) for source in found for item in source.kernels if (source.module, item.path) not in named]
     if not missing:
@@ -231,7 +236,11 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
         print(f"  {source.file}:{item.line}: {item.path}{reason}")
     print("record them from anything that launches them, such as the tests:")
     print("  aotcuda record --write -- python -m pytest")
-    print("  NUMBA_ENABLE_CUDASIM=1 aotcuda record --write -- python -m pytest    # without a GPU; numba-cuda only")
+    without = {item.frontend for _, item in missing}
+    if without - {"triton"}:
+        print("  NUMBA_ENABLE_CUDASIM=1 aotcuda record --write -- python -m pytest    # without a GPU; numba-cuda only")
+    if "triton" in without:
+        print("  TRITON_INTERPRET=1 aotcuda record --write -- python -m pytest    # without a GPU; triton only")
 
 
 def _print_rest(found: list[Source]) -> None:

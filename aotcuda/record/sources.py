@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotcuda.record import notation
@@ -11,20 +11,21 @@ from aotcuda.record import notation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir"}
+_JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
 _IN_PLACE = {"aotcuda.numba": "numba", "aotcuda.numba_cuda_mlir": "numba_cuda_mlir"}
+_MODULES = ("numba", "triton")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A function that `@cuda.jit` stands on.
+    """A function that `@cuda.jit` or `@triton.jit` stands on.
 
     Attributes:
         path: The name that leads to it in its module.
         line: Where its `def` stands.
         frontend: The compiler.
-        device: It is a device function.
+        device: It is a device function; for Triton, which has one decorator for both: it returns a value.
         signatures: Those that the decorator was given.
         unread: The decorator was given signatures that only running the module would tell.
         inside: The function that it is made in; empty at the module's top level or in a class.
@@ -73,7 +74,7 @@ class _Reader:
             for item in node.names:
                 module = _IN_PLACE.get(node.module or "", node.module or "")
                 # A package may well hand `cuda` on from a module of its own, where Numba may be missing.
-                known = f"{module}.{item.name}" if module.startswith("numba") and not node.level else None
+                known = f"{module}.{item.name}" if module.startswith(_MODULES) and not node.level else None
                 if known or item.name == "cuda":
                     self._names[item.asname or item.name] = known or "numba.cuda"
 
@@ -105,7 +106,8 @@ class _Reader:
                 for decorator in child.decorator_list:
                     made = self._jitted(decorator, (*path, child.name), child.lineno, inside)
                     if made is not None:
-                        yield made
+                        helps = made.frontend == "triton" and _returns_a_value(child)
+                        yield replace(made, device=True) if helps else made
                 yield from self._definitions(child, (*path, child.name), ".".join((*path, child.name)))
             elif isinstance(child, ast.ClassDef):
                 yield from self._definitions(child, (*path, child.name), inside)
@@ -200,6 +202,10 @@ class _Reader:
             inner = [self._type(item, depth) for item in node.elts]
             return f"({', '.join(text for text in inner if text)},)" if all(inner) else None
         return self._type(node, depth)
+
+
+def _returns_a_value(function: ast.AST) -> bool:
+    return any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
 
 
 def _last(node: ast.expr) -> str:

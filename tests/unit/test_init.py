@@ -220,3 +220,52 @@ def test_a_project_of_setup_py_alone_gains_a_pyproject(tmp_path: Path) -> None:
     assert found["build-system"]["build-backend"] == "setuptools.build_meta"
     assert "project" not in found
     assert "mypkg._k" in str(found["tool"]["aotcuda"]["modules"])
+
+
+TRITON = """\
+import triton
+from triton import jit
+import triton.language as tl
+
+@triton.jit
+def helper(x): return x
+
+@triton.autotune(configs=[], key=[])
+@jit(do_not_specialize=["n"])
+def tuned(x, n): pass
+
+@triton.heuristics({})
+@triton.jit
+def guessed(x): pass
+"""
+GUESSED = """
+[tool.aotcuda]
+arch = ["sm_80"]
+[tool.aotcuda.modules."pkg.gpu_packaged"]
+source = "pkg.gpu"
+frontend = "triton"
+kernels.guessed = { python = "pkg.gpu:guessed.fn", signature = "*fp32" }
+"""
+
+
+def test_a_project_with_tritons_kernels_gains_what_a_build_needs_and_is_told_how_to_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path, PROJECT, TRITON)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    data = load(path)
+    assert data["build-system"] == {"requires": ["hatchling", "aotcuda[triton]"], "build-backend": "hatchling.build"}
+    assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
+    assert data["tool"]["aotcuda"] == {"arch": list(pyproject.ARCH)}
+    said = capsys.readouterr().out
+    assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in said
+    assert "  TRITON_INTERPRET=1 aotcuda record --write -- python -m pytest    # without a GPU; triton only" in said
+    assert "NUMBA" not in said
+    assert "1 device function: they come along" in said
+
+
+def test_tritons_kernels_that_were_recorded_have_signatures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make(tmp_path, PROJECT + GUESSED, TRITON)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[triton]"]
+    assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:10: tuned\n" in capsys.readouterr().out
