@@ -158,6 +158,7 @@ def _kernel(
     kernel: manifest.Kernel, overload: manifest.Overload, frontend: str, found: list[Image], where: str
 ) -> Symbol:
     symbol = overload["symbol"]
+    launches = overload.get("launches", {})
     for image in found:
         if symbol not in image.kernels:
             message = (
@@ -174,7 +175,11 @@ def _kernel(
         signature=overload["signature"],
         origin=kernel["origin"],
         images=tuple(
-            replace(image.kernels[symbol], spills=_spills(overload["resources"].get(image.entry.arch)))
+            replace(
+                image.kernels[symbol],
+                spills=_spills(overload["resources"].get(image.entry.arch)),
+                dynamic=launches[image.entry.arch]["shared"] if image.entry.arch in launches else None,
+            )
             for image in found
         ),
     )

@@ -22,6 +22,7 @@ class SymbolImage:
         size: For SASS the machine code of this kernel; for PTX and LTOIR the whole image.
         registers: Registers a thread. None, like all that follow, for PTX and LTOIR, which have yet to be compiled.
         shared: Static shared memory a block.
+        dynamic: Dynamic shared memory a block, where the kernel decides it and not its launches; also for PTX.
         local: Local memory a thread; None also where it cannot be known, as for a kernel that recurses.
         constant: Constant memory, parameters included.
         spills: Bytes that its code stores and loads because registers ran out, as the linker told the build; None where
@@ -33,6 +34,7 @@ class SymbolImage:
     size: int
     registers: int | None = None
     shared: int | None = None
+    dynamic: int | None = None
     local: int | None = None
     constant: int | None = None
     spills: int | None = None
@@ -140,6 +142,7 @@ def _image(image: SymbolImage) -> dict[str, object]:
         "bytes": image.size,
         "registers": image.registers,
         "shared": image.shared,
+        "dynamic": image.dynamic,
         "local": image.local,
         "constant": image.constant,
         "spills": image.spills,

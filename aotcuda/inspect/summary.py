@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aotcuda.binary.text import brief
 from aotcuda.errors import TargetError
 from aotcuda.inspect.report import Report, SymbolImage
-from aotcuda.inspect.table import MOST_REGISTERS, WIDTH, columns, numbers
+from aotcuda.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,9 +68,11 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
         kernels.sort(key=lambda item: _order(item[1], sort))
     names = [module.name for module in report.modules]
     several = len(set(names)) < len(names)
-    header = ("kernel", *(("in",) if several else ()), "bytes", "registers", "spills", "shared", "local", "worst")
-    rows = [_row(module, symbol, several=several) for module, symbol in kernels]
     worst = [_largest(symbol) for _, symbol in kernels]
+    given = any(image.dynamic is not None for image in worst)
+    numbers_of = with_dynamic(("bytes", "registers", "spills", "shared", "local"), "dynamic", shown=given)
+    header = ("kernel", *(("in",) if several else ()), *numbers_of, "worst")
+    rows = [_row(module, symbol, several=several, given=given) for module, symbol in kernels]
     words = {0, len(header) - 1, *((1,) if several else ())}
     if width is not None:
         limit = max(width // 3, _SHORTEST)
@@ -136,6 +138,7 @@ def _largest(symbol: Symbol) -> SymbolImage:
         registers=_most(images, "registers"),
         spills=_most(images, "spills"),
         shared=_most(images, "shared"),
+        dynamic=_most(images, "dynamic"),
         local=_most(images, "local"),
     )
 
@@ -146,12 +149,12 @@ def _most(images: Sequence[SymbolImage], key: str) -> int | None:
     return None if None in values else max(values)
 
 
-def _row(module: Module, symbol: Symbol, *, several: bool) -> tuple[str, ...]:
+def _row(module: Module, symbol: Symbol, *, several: bool, given: bool) -> tuple[str, ...]:
     image = _largest(symbol)
-    size, registers, spills, shared, local, _ = numbers(image)
+    cells = with_dynamic(numbers(image)[:-1], dynamic(image), shown=given)
     name = brief(_full(module, symbol))
     where = (brief(_holder(module)),) if several else ()
-    return (name, *where, size, registers, spills, shared, local, image.arch)
+    return (name, *where, *cells, image.arch)
 
 
 def _holder(module: Module) -> str:

@@ -18,12 +18,16 @@ WIDTH = 100
 MOST_REGISTERS = 255
 """What a thread may have, of all GPUs since Kepler; who uses them all most likely wants more."""
 
+_DYNAMIC_AT = 4
+"""Where among a kernel's numbers its dynamic shared memory stands."""
+
 _LABEL_WIDTH = 11
 _NOTE = (
     "Sizes are in bytes; of a kernel that of its machine code. spills: stored and loaded because registers ran out; "
     "? where the build was not told. shared: static, a block. local: stack, a thread; ? where it cannot be known, as "
     "with recursion. -: decided when the image is compiled."
 )
+_DYNAMIC = " dynamic: shared memory that launches give a block, as was compiled."
 _MARKED = f" !: registers spilled, or all {MOST_REGISTERS} in use."
 
 
@@ -40,6 +44,16 @@ def numbers(image: SymbolImage) -> tuple[str, ...]:
     spills = None if image.spills is None else _marked(image.spills, image.spills > 0)
     texts = (image.size, registers, spills, image.shared, image.local, image.constant)
     return tuple("?" if text is None else str(text) for text in texts)
+
+
+def with_dynamic(cells: tuple[str, ...], dynamic_cell: str, *, shown: bool) -> tuple[str, ...]:
+    """Cells of a kernel's line with its dynamic shared memory after the static, where that column is shown."""
+    return (*cells[:_DYNAMIC_AT], dynamic_cell, *cells[_DYNAMIC_AT:]) if shown else cells
+
+
+def dynamic(image: SymbolImage) -> str:
+    """A kernel's dynamic shared memory in an image."""
+    return "-" if image.dynamic is None else str(image.dynamic)
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Container[int]) -> Iterator[str]:
@@ -69,9 +83,10 @@ def _report(report: Report, width: int) -> Iterator[str]:
     for module in report.modules:
         yield from _module(module, width)
         yield ""
-    kernels = (image for module in report.modules for symbol in module.symbols for image in symbol.images)
+    kernels = [image for module in report.modules for symbol in module.symbols for image in symbol.images]
     marked = any("!" in text for image in kernels for text in numbers(image))
-    yield from textwrap.wrap(_NOTE + (_MARKED if marked else ""), width)
+    given = any(image.dynamic is not None for image in kernels)
+    yield from textwrap.wrap(_NOTE + (_DYNAMIC if given else "") + (_MARKED if marked else ""), width)
 
 
 def _module(module: Module, width: int) -> Iterator[str]:
@@ -105,9 +120,11 @@ def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
     if symbol.symbol != symbol.name:
         yield f"    symbol {brief(symbol.symbol)}"
     if symbol.kind == "kernel":
-        header = ("arch", "kind", "bytes", "registers", "spills", "shared", "local", "constant")
-        rows = [(image.arch, image.kind, *numbers(image)) for image in symbol.images]
-        yield from _table(header, rows, indent="    ")
+        shown = any(image.dynamic is not None for image in symbol.images)
+        header = with_dynamic(("bytes", "registers", "spills", "shared", "local", "constant"), "dynamic", shown=shown)
+        cells = [with_dynamic(numbers(image), dynamic(image), shown=shown) for image in symbol.images]
+        rows = [(image.arch, image.kind, *row) for image, row in zip(symbol.images, cells, strict=True)]
+        yield from _table(("arch", "kind", *header), rows, indent="    ")
     else:
         found = ", ".join(f"{image.arch} ({image.kind})" for image in symbol.images)
         yield from textwrap.wrap(found, width, initial_indent="    in ", subsequent_indent="       ")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SYMBOL_KEYS = {"name", "symbol", "kind", "abi", "prototype", "signature", "origin", "images"}
-IMAGE_KEYS = {"arch", "kind", "bytes", "registers", "shared", "local", "constant", "spills"}
+IMAGE_KEYS = {"arch", "kind", "bytes", "registers", "shared", "dynamic", "local", "constant", "spills"}
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_json_of_a_module_says_toolchain_and_lowest_driver(module: dict) -> None
 
 def test_json_of_a_function_has_its_prototype_and_its_ltoir(module: dict) -> None:
     symbol = next(symbol for symbol in module["symbols"] if symbol["kind"] == "function")
-    resources = dict.fromkeys(("registers", "shared", "local", "constant", "spills"))
+    resources = dict.fromkeys(("registers", "shared", "dynamic", "local", "constant", "spills"))
     assert symbol == {
         "name": "add_i32",
         "symbol": "add_i32",
@@ -275,6 +275,24 @@ def test_the_table_keeps_a_terminals_width() -> None:
 
 def test_a_note_on_marks_comes_with_marks_alone(tmp_path: Path) -> None:
     assert "!" not in render(collect(str(modules.write_package(tmp_path))))
+
+
+def test_shared_memory_that_was_compiled_has_a_column(tmp_path: Path) -> None:
+    whole, fatbins = modules.contents()
+    shared = {**dict.fromkeys(modules.SASS, 64), "sm_90": 90124, "compute_75": 64}
+    launches = {arch: {"threads": 128, "shared": number} for arch, number in shared.items()}
+    whole["kernels"][0]["overloads"][0]["launches"] = launches
+    found = collect(str(modules.write(tmp_path, whole, fatbins)))
+    text = render(found)
+    assert text.count(" dynamic ") == 1  # in that kernel's header
+    assert " dynamic: shared memory that launches give" in " ".join(text.split())
+    assert re.search(r"sm_90 +sass +\d+ +\d+ +\S+ +\d+ +90124 +\d+ +\d+\n", text)
+    assert re.search(r"compute_75 +ptx +- +- +- +- +64 +- +-\n", text)
+    lines = [line.split() for line in summary.render(found).splitlines()]
+    assert lines[0][5] == "dynamic"
+    assert [line[5] for line in lines[1:4]] == ["90124", "-", "-"]
+    (symbol,) = [each for each in found.modules[0].symbols if any(image.dynamic for image in each.images)]
+    assert [image.dynamic for image in symbol.images if image.arch == "sm_90"] == [90124]
 
 
 SUMMARY = """\

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from aotcuda import dependencies, manifest
 from aotcuda.arch import Target
-from aotcuda.builder import sameness
+from aotcuda.builder import sameness, shared_memory
 from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
@@ -541,6 +541,7 @@ class Steps:
         kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
+        self.warnings += shared_memory.warnings(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):

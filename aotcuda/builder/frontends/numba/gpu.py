@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from aotcuda.builder import shared_memory
 from aotcuda.builder.frontends.numba import target_questions
 from aotcuda.builder.frontends.protocol import Question
 
@@ -47,14 +48,14 @@ _SHARED = "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"
 _OPT_IN = "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"
 _THREADS = "MAX_THREADS_PER_MULTIPROCESSOR"
 _BY_CAPABILITY = {
-    (7, 5): {_THREADS: 1024, _SHARED: 64 * _KIB, _OPT_IN: 64 * _KIB},
-    (8, 0): {_THREADS: 2048, _SHARED: 164 * _KIB, _OPT_IN: 163 * _KIB},
-    (8, 6): {_THREADS: 1536, _SHARED: 100 * _KIB, _OPT_IN: 99 * _KIB},
-    (8, 7): {_THREADS: 1536, _SHARED: 164 * _KIB, _OPT_IN: 163 * _KIB},
-    (8, 9): {_THREADS: 1536, _SHARED: 100 * _KIB, _OPT_IN: 99 * _KIB},
-    (9, 0): {_THREADS: 2048, _SHARED: 228 * _KIB, _OPT_IN: 227 * _KIB},
-    (10, 0): {_THREADS: 2048, _SHARED: 228 * _KIB, _OPT_IN: 227 * _KIB},
-    (12, 0): {_THREADS: 1536, _SHARED: 100 * _KIB, _OPT_IN: 99 * _KIB},
+    (7, 5): {_THREADS: 1024, _SHARED: 64 * _KIB},
+    (8, 0): {_THREADS: 2048, _SHARED: 164 * _KIB},
+    (8, 6): {_THREADS: 1536, _SHARED: 100 * _KIB},
+    (8, 7): {_THREADS: 1536, _SHARED: 164 * _KIB},
+    (8, 9): {_THREADS: 1536, _SHARED: 100 * _KIB},
+    (9, 0): {_THREADS: 2048, _SHARED: 228 * _KIB},
+    (10, 0): {_THREADS: 2048, _SHARED: 228 * _KIB},
+    (12, 0): {_THREADS: 1536, _SHARED: 100 * _KIB},
 }
 
 
@@ -199,6 +200,8 @@ def _fact(name: str, capability: tuple[int, int]) -> Any:
         return capability >= _SINCE[name]
     if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
         return capability[name.endswith("MINOR")]
+    if name == _OPT_IN:
+        return shared_memory.MOST[capability]
     return _BY_CAPABILITY[capability][name]
 
 

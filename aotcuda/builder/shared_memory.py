@@ -1,0 +1,58 @@
+"""How much shared memory a block can have, by compute capability, and the kernels that need more of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aotcuda import arch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aotcuda.builder.frontends.protocol import CompiledKernel, Unit
+
+_KIB = 1024
+MOST = {
+    (7, 5): 64 * _KIB,
+    (8, 0): 163 * _KIB,
+    (8, 6): 99 * _KIB,
+    (8, 7): 163 * _KIB,
+    (8, 9): 99 * _KIB,
+    (9, 0): 227 * _KIB,
+    (10, 0): 227 * _KIB,
+    (10, 3): 227 * _KIB,
+    (11, 0): 227 * _KIB,
+    (12, 0): 99 * _KIB,
+    (12, 1): 99 * _KIB,
+}
+"""Bytes; in the CUDA programming guide, "Technical Specifications per Compute Capability"."""
+
+
+def warnings(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
+    """A line for each kernel whose launches a target refuses, of those whose shared memory was compiled into them."""
+    variants: dict[str, list[CompiledKernel]] = {}
+    for unit, built in kernels:
+        variants.setdefault(unit.key, []).append(built)
+    return [text for key, built in variants.items() for text in _warning(key, built)]
+
+
+def _warning(key: str, variants: Sequence[CompiledKernel]) -> list[str]:
+    worst: dict[str, int] = {}
+    concerned = 0
+    for built in variants:
+        over = {target: launch["shared"] for target, launch in built.launches if launch["shared"] > _most(target)}
+        concerned += bool(over)
+        worst |= {target: max(shared, worst.get(target, 0)) for target, shared in over.items()}
+    if not worst:
+        return []
+    places = (f"{shared} bytes for {target}, which has {_most(target)}" for target, shared in sorted(worst.items()))
+    found = ", ".join(places)
+    one = len(variants) == 1
+    which = "it needs" if one else f"{concerned} of its {len(variants)} variants need{'s' * (concerned == 1)}"
+    problem = f"{which} more shared memory for a block than there is, and cannot be launched there"
+    return [f"{key}: {problem}: {found}; have smaller tiles or fewer stages"]
+
+
+def _most(target: str) -> int:
+    found = arch.parse(target)
+    return MOST.get(found.capability, 1 << 31)
