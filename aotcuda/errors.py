@@ -51,7 +51,14 @@ class SourceError(BuildError):
 
 
 class CompileError(BuildError):
-    """A front end refused a function for one signature and one target."""
+    """A front end refused a function for one signature and one target.
+
+    Attributes:
+        fault: What is wrong in the source, where that is known: with the same fault for other signatures and targets,
+            the error is told once. Empty otherwise.
+    """
+
+    fault: str = ""
 
 
 class LinkError(BuildError):

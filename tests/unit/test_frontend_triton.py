@@ -207,6 +207,21 @@ def test_what_is_wrong_in_a_table_is_named_with_its_key(kernel: Any, module: Any
 
 
 @pytest.mark.parametrize(
+    "kernel", [{"signature": ADD, "constexprs": {"BLOCK": 64}}, {"signature": ADD, "num-warps": 4}], ids=str
+)
+def test_a_table_that_triton_would_take_is_told_so_where_no_front_end_is_named(kernel: Any) -> None:
+    whole = table(kernel)
+    del whole["frontend"]
+    with pytest.raises(ConfigError) as caught:
+        parse(whole, environ={})
+    assert str(caught.value).endswith(f'; or write frontend = "triton" at {KEY}, which would take it')
+    whole["modules"]["pkg.k"]["frontend"] = "numba-cuda"
+    with pytest.raises(ConfigError, match=r"kernels\.add\.(constexprs|num-warps): unknown key") as caught:
+        parse(whole, environ={})
+    assert "triton" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("arch", "said"),
     [
         (
@@ -295,6 +310,10 @@ def misspelt(value):
 @triton.jit
 def calling(x):
     tl.store(x, misspelt(tl.load(x)))
+
+@triton.jit
+def helper(value):
+    return tl.minimum(value, 1.0)
 
 def plain(x):
     pass
@@ -403,6 +422,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
             "add: void(*fp32:16; num_warps=4, num_stages=3): Triton cannot compile it for sm_80: NameError: undefined ",
         ),
         (
+            {"python": "helper", "signature": "fp32"},
+            CompileError,
+            "add: helper returns a value, as device functions do and kernels cannot; name a kernel that calls it",
+        ),
+        (
             {"signature": "*fp32, *i1, fp32, i32", "constexprs": {"BLOCK": 64}},
             CompileError,
             "add: void(*fp32:16, *i1:16, fp32, i32:16; BLOCK=64, num_warps=4, num_stages=3): Triton cannot compile it",
@@ -420,6 +444,32 @@ def test_what_does_not_fit_the_source_is_named(sources: str, kernel: Any, error:
     assert str(caught.value).startswith(f"{KEY}.kernels.")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_tritons_passes_print_is_kept_from_the_terminal(sources: str, capfd: pytest.CaptureFixture[str]) -> None:
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+
+    (unit,) = units({"signature": "fp32", "python": "helper"}, source=sources)
+    with pytest.raises(CompileError):
+        FRONT_END.compile_kernel(unit, FRONT_END.load(unit, "/"), target_of("sm_80"))
+    assert capfd.readouterr().err == ""
+
+
+def test_one_fault_of_all_variants_and_targets_is_told_once(sources: str) -> None:
+    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+    from aotcuda.builder.worker import pool
+
+    with pytest.raises(CompileError) as caught, pool.gathered() as attempt:
+        for python in ("wrong", "calling"):
+            (unit,) = units({"signature": "*fp32", "python": python}, source=sources)
+            loaded = FRONT_END.load(unit, "/")
+            for settled in FRONT_END.settled(unit, loaded):
+                for arch in ("sm_80", "sm_90a"):
+                    with attempt():
+                        FRONT_END.compile_kernel(settled, loaded, target_of(arch))
+    lines = str(caught.value).splitlines()
+    assert [line.count("void(*fp32:16; num_warps") for line in lines] == [1, 1]
+    assert all(line.endswith("; likewise for 3 more of its variants and targets") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from aotcuda import frontends
 from aotcuda.arch import Target
 from aotcuda.builder.config import checks, overrides
 from aotcuda.builder.config.front_end_shapes import Unread
@@ -12,6 +14,7 @@ from aotcuda.builder.config.keys import ROOT
 from aotcuda.builder.config.model import Config, Module, Options
 from aotcuda.builder.config.settings import Record
 from aotcuda.builder.frontends import loading
+from aotcuda.errors import ConfigError
 
 
 def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
@@ -49,7 +52,31 @@ def _settled(options: Options) -> Options:
 
 def _read_by_front_end(module: Module, config: Config) -> Module:
     name = module.frontend or config.frontend
+    try:
+        read = _read(module, name)
+    except ConfigError as error:
+        others = [] if module.frontend else [other for other in frontends.BUILT_IN if _can_read(module, other)]
+        if len(others) != 1:
+            raise
+        message = f'{error}; or write frontend = "{others[0]}" at {module.key}, which would take it'
+        raise ConfigError(message) from None
+    return replace(module, types=config.types, **read)
+
+
+def _read(module: Module, name: str) -> dict[str, Any]:
+    """What the front end called `name` reads of a module.
+
+    Raises:
+        ConfigError: It takes something else.
+    """
     shapes = loading.tables(name).SHAPES
     waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels")}
-    read = {which: item.read(shapes, name) for which, item in waiting.items() if isinstance(item, Unread)}
-    return replace(module, types=config.types, **read)
+    return {which: item.read(shapes, name) for which, item in waiting.items() if isinstance(item, Unread)}
+
+
+def _can_read(module: Module, name: str) -> bool:
+    try:
+        _read(module, name)
+    except ConfigError:
+        return False
+    return True

@@ -443,14 +443,14 @@ def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
 
 def _join(errors: list[AotcudaError]) -> AotcudaError:
-    first, rest = errors[0], errors[1:]
-    seen = {str(first).partition("\n")[0]}
-    lines = []
-    for error in rest:
+    first = errors[0]
+    found: dict[str, list[str]] = {}
+    for error in errors:
         line = str(error).partition("\n")[0]
-        if line not in seen:
-            seen.add(line)
-            lines.append(line)
-    if not lines:
-        return first
-    return type(first)("\n".join([str(first), *lines]))
+        found.setdefault(getattr(error, "fault", "") or line, []).append(line)
+    lines: list[str] = []
+    for same in found.values():
+        more = len({*same}) - 1
+        text = same[0] if lines else str(first)
+        lines.append(f"{text}; likewise for {more} more of its variants and targets" if more else text)
+    return first if lines == [str(first)] else type(first)("\n".join(lines))

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -500,20 +501,63 @@ def _explained(unit: TritonUnit, function: Any, target: Target, root: str) -> It
     """
     from triton.compiler.errors import CompilationError  # noqa: PLC0415 (as in prepare)
 
+    told: list[str] = []
     try:
-        yield
+        with _heard(told):
+            yield
     except AotcudaError:
         raise
     except CompilationError as error:
         inner = error  # of a helper that it calls
         while isinstance(inner.__cause__, CompilationError):
             inner = inner.__cause__
-        reason = _reason(inner).partition("\n")[0]
-        message = f"{unit.head}: Triton cannot compile it for {target}: {reason}{_place(inner, function, root)}"
-        raise CompileError(message) from error
+        reason = _reason(inner).partition("\n")[0] + _place(inner, function, root)
+        failure = CompileError(f"{unit.head}: Triton cannot compile it for {target}: {reason}")
+        failure.fault = f"{unit.key}: {reason}"
+        raise failure from error
     except Exception as error:
-        message = f"{unit.head}: Triton cannot compile it for {target}: {_first_line(error)}"
+        reason = next((line for line in told if "tt.return" in line), "")
+        if reason:
+            message = (
+                f"{unit.key}: {unit.python} returns a value, as device functions do and kernels cannot; name a kernel "
+                "that calls it"
+            )
+            raise CompileError(message) from error
+        reason = "".join(f" ({line})" for line in told[:1])
+        message = f"{unit.head}: Triton cannot compile it for {target}: {_first_line(error)}{reason}"
         raise CompileError(message) from error
+
+
+_SAID = re.compile(r"error: (?!Failures have been detected)(.*)")
+"""What Triton's passes say before they print all of what they were given."""
+
+
+@contextlib.contextmanager
+def _heard(told: list[str]) -> Iterator[None]:
+    """The block in which Triton's compiler writes to standard error what goes wrong, in pages.
+
+    Args:
+        told: Gets its errors, a line each; where the block succeeds, what was written is written out.
+    """
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            sys.stderr.flush()
+            file.seek(0)
+            told += _SAID.findall(file.read().decode(errors="replace"))
+            raise
+        else:
+            sys.stderr.flush()
+            file.seek(0)
+            for line in file:
+                os.write(before, line)
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 def _reason(error: CompilationError) -> str:
