@@ -26,17 +26,19 @@ from aotcuda.builder import toolchain
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
-from aotcuda.builder.frontends.triton import ptx, tables
+from aotcuda.builder.frontends.triton import gpu, ptx, tables
 from aotcuda.builder.link import images
 from aotcuda.compatibility import tables as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from triton.compiler.errors import CompilationError
 
     from aotcuda.builder.config.model import Options
+    from aotcuda.builder.frontends.protocol import Question
     from aotcuda.builder.frontends.triton.ptx import Field
     from aotcuda.builder.frontends.triton.tables import TritonUnit, Type
     from aotcuda.builder.frontends.variants import Constant
@@ -116,6 +118,10 @@ class TritonFrontEnd:
             raise toolchain.unknown_target(
                 name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in known]
             )
+
+    def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
+        """See FrontEnd."""
+        return gpu.importing(target, _gpu(target), self._root)
 
     def load(self, unit: TritonUnit, root: str) -> Loaded:
         """See FrontEnd.
@@ -419,9 +425,10 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
         signature[parameter.name] = kind.plain
         if kind.hint:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
-    with _quiet_cache(), _explained(unit, function, target, root), _unassembled():
+    own = _gpu(target)
+    with _quiet_cache(), _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
         source = ASTSource(function, signature, values, attributes)
-        return triton.compile(source, target=_gpu(target), options=_options(unit))
+        return triton.compile(source, target=own, options=_options(unit))
 
 
 def _warm() -> None:

@@ -1,0 +1,144 @@
+"""What sources and kernels ask Triton of a GPU: answers as one of the target would give.
+
+They ask the one driver of Triton's that is active, a kernel by `tl.target_info` while it is compiled. A build has none,
+or one for the machine's own GPU, whatever is built for. So a stand-in is active meanwhile. What of an import depends on
+the compute capability is marked: the build imports the sources for each. The rest is refused, as Triton itself refuses
+on a machine without a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from aotcuda.builder import shared_memory
+from aotcuda.builder.frontends.protocol import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from aotcuda.arch import Target
+
+MISSING = "this needs a GPU, and a build has none; do it in a function that is called later"
+
+_EVERYWHERE = {"warpSize": 32, "max_num_regs": 65536}
+"""What all GPUs have in common, by Triton's names; CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability"."""
+
+
+@contextmanager
+def importing(target: Target, gpu: object, root: str) -> Iterator[dict[Question, None]]:
+    """Answer as a GPU of a target would; gives what is asked meanwhile.
+
+    Args:
+        target: The target.
+        gpu: What Triton calls it, a `GPUTarget`.
+        root: The project's folder, which places are relative to.
+    """
+    import triton  # noqa: PLC0415 (as late as in every front end)
+
+    questions: dict[Question, None] = {}
+    package = f"{Path(triton.__file__).parent}/"
+
+    def note(asked: str, answer: object, **kind: bool) -> None:
+        question = Question(place=_place(package, root), asked=asked, answer=str(answer), **kind)
+        questions.setdefault(question)
+
+    with _active(_Driver(target, gpu, note)):
+        yield questions
+
+
+def compiling(target: Target, gpu: object) -> AbstractContextManager[None]:
+    """The block in which a kernel is compiled for a target; a compilation is for one, so nothing needs to be noted."""
+    return _active(_Driver(target, gpu, lambda *_, **__: None))
+
+
+@contextmanager
+def _active(driver: _Driver) -> Iterator[None]:
+    import triton  # noqa: PLC0415 (as late as in every front end)
+
+    config = triton.runtime.driver
+    before = getattr(config, "_active", None)
+    config.set_active(driver)
+    try:
+        yield
+    finally:
+        config.set_active(before)
+
+
+class _Driver:
+    """Stands for the driver that is active: of a GPU of which the compute capability is known and no more."""
+
+    def __init__(self, target: Target, gpu: object, note: Any) -> None:
+        self._target = target
+        self._gpu = gpu
+        self._note = note
+        self.utils = _Utilities(target, note)
+
+    def get_current_target(self) -> object:
+        self._note("Triton's current target", f"sm_{self._target.number}", depends=True)
+        return self._gpu
+
+    def get_current_device(self) -> int:
+        self._note("Triton's current device", 0, mere=True)
+        return 0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _refusal(name, self._note)
+
+
+class _Utilities:
+    def __init__(self, target: Target, note: Any) -> None:
+        self._target = target
+        self._note = note
+
+    def get_device_properties(self, device: int) -> _Properties:
+        del device
+        return _Properties(self._target, self._note)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _refusal(name, self._note)
+
+
+class _Properties:
+    """Looks like the dictionary that Triton's has."""
+
+    def __init__(self, target: Target, note: Any) -> None:
+        self._target = target
+        self._note = note
+
+    def __getitem__(self, name: str) -> int:
+        if name in _EVERYWHERE:
+            self._note(name, _EVERYWHERE[name])
+            return _EVERYWHERE[name]
+        if name == "max_shared_mem" and self._target.capability in shared_memory.MOST:
+            found = shared_memory.MOST[self._target.capability]
+            self._note(name, found, depends=True)
+            return found
+        raise _refusal(name, self._note)
+
+    def get(self, name: str, default: object = None) -> int:
+        """As of a dictionary, but that what is not known has no default: the source is told."""
+        del default
+        return self[name]
+
+
+def _refusal(name: str, note: Any) -> Exception:
+    if name.startswith("__"):
+        return AttributeError(name)
+    note(f"Triton's {name}", MISSING, refused=True)
+    return RuntimeError(f"{name}: {MISSING}")
+
+
+def _place(package: str, root: str) -> str:
+    """File and line of the code outside of Triton that asks."""
+    frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((package, __file__, "<frozen ")):
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    inside = os.path.relpath(file, root) if file.startswith(f"{root}/") else file
+    return f"{inside}:{frame.f_lineno}"

@@ -1,0 +1,101 @@
+"""What Triton's sources and kernels ask of a GPU while they are built: the target answers, not the machine."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from integration import projects
+from support.images import cuobjdump
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+SOURCE = """
+import triton
+import triton.language as tl
+from triton.language import target_info
+
+@triton.jit
+def asking(x):
+    if target_info.is_cuda():
+        if target_info.cuda_capability_geq(9, 0):
+            tl.store(x, 90.0)
+        else:
+            tl.store(x, 80.0)
+    else:
+        tl.store(x, 1.0)
+"""
+IMPORTED = """
+import triton
+import triton.language as tl
+
+driver = triton.runtime.driver
+try:
+    CAPABILITY = driver.active.get_current_target().arch
+    SHARED = driver.active.utils.get_device_properties(driver.active.get_current_device())["max_shared_mem"]
+except RuntimeError:
+    CAPABILITY = SHARED = 0
+try:
+    COUNT = driver.active.utils.get_device_properties(0)["multiprocessor_count"]
+except RuntimeError as error:
+    COUNT = 1
+VALUE = tl.constexpr(float(CAPABILITY * 1000 + SHARED // 1024))
+
+@triton.jit
+def asking(x):
+    tl.store(x, VALUE)
+"""
+TRITON = 'frontend = "triton"\nfallback = "error"\n'
+KERNEL = 'kernels.asking = { signature = "*fp32:16", num-warps = 1 }'
+
+
+def make(folder: Path, source: str, targets: str) -> Path:
+    return projects.write(folder / "project", source, aotcuda=f"{TRITON}arch = [{targets}]\n", module=KERNEL)
+
+
+def build(folder: Path, source: str, targets: str) -> tuple[Path, str]:
+    """The images, and what was said."""
+    project = make(folder, source, targets)
+    done = projects.succeed(project, sys.executable, "-m", "aotcuda", "build", ".", "--out", "out")
+    return project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin", done.err
+
+
+def numbers(fatbin: Path, target: str, *candidates: float) -> list[float]:
+    """Those of the numbers that the machine code of an image has in it."""
+    text = cuobjdump(fatbin.read_bytes(), "-sass", "-arch", target)
+    return [number for number in candidates if struct.pack(">f", number).hex() in text]
+
+
+def test_a_kernel_is_answered_as_by_its_target(tmp_path: Path) -> None:
+    fatbin, said = build(tmp_path, SOURCE, '"sm_80", "sm_90a"')
+    assert numbers(fatbin, "sm_80", 1, 80, 90) == [80]
+    assert numbers(fatbin, "sm_90a", 1, 80, 90) == [90]
+    assert "asked" not in said
+
+
+def test_a_source_is_imported_for_each(tmp_path: Path) -> None:
+    fatbin, said = build(tmp_path, IMPORTED, '"sm_80", "sm_90a"')
+    candidates = (0, 80_163, 90_227)
+    assert numbers(fatbin, "sm_80", *candidates[1:]) == [80_163]
+    assert numbers(fatbin, "sm_90a", *candidates[1:]) == [90_227]
+    told = [line.partition("asked a GPU for ")[2] for line in said.splitlines() if "asked a GPU" in line]
+    each = ", by the target; sources were imported for each"
+    missing = "this needs a GPU, and a build has none; do it in a function that is called later, and went on without"
+    assert told == [
+        f"Triton's current target and was told sm_80 or sm_90a{each}",
+        f"max_shared_mem and was told 166912 or 232448{each}",
+        f"Triton's multiprocessor_count, got an error, since {missing}",
+    ]
+
+
+def test_an_error_that_ends_the_import_names_the_line(tmp_path: Path) -> None:
+    project = make(tmp_path, IMPORTED + "triton.runtime.driver.active.get_current_stream(0)\n", '"sm_80"')
+    said = projects.refused(project).said
+    assert "get_current_stream: this needs a GPU, and a build has none; do it in a function that is called" in said
+    assert "pkg/_k.py:" in said
