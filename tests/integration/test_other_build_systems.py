@@ -206,6 +206,39 @@ def test_any_cmake_project_can_add_a_target_for_a_project_beside_it(cmake: Calla
     assert image.stat().st_mtime_ns != before
 
 
+def test_cmake_installs_what_the_last_build_wrote_and_all_of_it(cmake: Callable[..., Done], tmp_path: Path) -> None:
+    write(tmp_path / "project", "flit_core", "flit_core.buildapi")
+    assert cmake("aotcuda_build(gpu PROJECT project DESTINATION lib)").status == 0
+    install = (BIN / "cmake", "--install", "tool", "--prefix", "installed")
+    assert "aotcuda_build(gpu): nothing was built; build before you install" in run(tmp_path, *install).err
+    make = ("make", "-C", "tool")
+    succeed(tmp_path, *make)
+    folder = tmp_path / "tool" / "gpu"
+    written = tree(folder)
+    (folder / "pkg" / "renamed.py").write_text("of a build before\n")
+    succeed(tmp_path, *install)
+    assert tree(tmp_path / "installed" / "lib") == written
+    image = folder / "pkg" / "k.aotcuda" / "kernels.fatbin"
+    image.unlink()
+    done = run(tmp_path, *install)
+    assert done.status != 0
+    said = f"{image} is gone; remove {tmp_path}/tool/gpu.stamp and build again"
+    assert said in " ".join(done.err.split())
+    succeed(tmp_path, *make, "clean")
+    assert not folder.exists()
+    succeed(tmp_path, *make)
+    assert tree(folder) == written
+
+
+def test_cmake_cleans_no_folder_that_others_may_use(cmake: Callable[..., Done], tmp_path: Path) -> None:
+    project = write(tmp_path / "project", "flit_core", "flit_core.buildapi")
+    assert cmake("aotcuda_build(gpu PROJECT project DIRECTORY ${CMAKE_SOURCE_DIR}/project)").status == 0
+    succeed(tmp_path, "make", "-C", "tool")
+    succeed(tmp_path, "make", "-C", "tool", "clean")
+    assert (project / "pkg" / "_k.py").is_file()
+    assert (project / "pkg" / "k.py").is_file()
+
+
 def test_what_is_wrong_is_said_when_cmake_configures(cmake: Callable[..., Done], tmp_path: Path) -> None:
     def said(text: str, version: str = "") -> str:
         done = cmake(text, version)

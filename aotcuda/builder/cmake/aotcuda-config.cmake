@@ -5,8 +5,9 @@
 # Adds a target to ALL that compiles what [tool.aotcuda] in PROJECT's pyproject.toml names, as `aotcuda build` does.
 #
 #   PROJECT      the folder of pyproject.toml; default: CMAKE_SOURCE_DIR
-#   DIRECTORY    where the files go, laid out as in a wheel; default: <target> in the current binary folder
-#   DESTINATION  if given, the files are installed there: the folder that packages are imported from
+#   DIRECTORY    where the files go, laid out as in a wheel; default: <target> in the current binary folder, which
+#                `clean` removes (of another folder, others may have files there)
+#   DESTINATION  if given, what the last build wrote is installed there: the folder that packages are imported from
 #   PYTHON       the Python that has aotcuda and the compilers; default: that of find_package(Python) or (Python3)
 #
 # It runs again when pyproject.toml has changed, or a source, header or data file that the last build read. Files whose
@@ -29,6 +30,7 @@ function(aotcuda_build target)
   endif()
   if(NOT DEFINED given_DIRECTORY)
     set(given_DIRECTORY "${target}")
+    set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES "${CMAKE_CURRENT_BINARY_DIR}/${target}")
   endif()
   get_filename_component(given_PROJECT "${given_PROJECT}" ABSOLUTE)
   get_filename_component(given_DIRECTORY "${given_DIRECTORY}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
@@ -67,6 +69,9 @@ function(aotcuda_build target)
   add_custom_target(${target} ALL DEPENDS "${stamp}")
   set(${target}_DIRECTORY "${given_DIRECTORY}" PARENT_SCOPE)
   if(DEFINED given_DESTINATION)
-    install(DIRECTORY "${given_DIRECTORY}/" DESTINATION "${given_DESTINATION}")
+    # By the stamp's list: what a build before has left in the folder stays there, and what is gone is missed.
+    set(script "${CMAKE_CURRENT_BINARY_DIR}/${target}.install.cmake")
+    configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install.cmake.in" "${script}" @ONLY)
+    install(SCRIPT "${script}")
   endif()
 endfunction()
