@@ -179,7 +179,7 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
 def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
-    build.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: PROJECT/build/aotcuda)")
+    build.add_argument("--out", metavar="DIR", type=_folder, help="where to write (default: PROJECT/build/aotcuda)")
     build.add_argument("--sbom", metavar="FILE", type=_file, help="where to write what it was made with, as CycloneDX")
     build.add_argument("--depfile", metavar="FILE", type=_file, help="write what was read, as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; --depfile's rule is for it")
@@ -314,6 +314,14 @@ def _file(text: str) -> Path:
         message = f"{text!r} is no path of a file"
         raise argparse.ArgumentTypeError(message)
     return path
+
+
+def _folder(text: str) -> Path:
+    """The path of a folder that is to be written to; a name that is empty is a variable that nobody has set."""
+    if not text or os.path.isfile(text):  # noqa: PTH113 (as above)
+        message = f"{text!r} is no path of a folder"
+        raise argparse.ArgumentTypeError(message)
+    return Path(text)
 
 
 def _warn(text: str) -> None:

@@ -18,6 +18,7 @@ from aotcuda.builder import (
     in_place,
     manifest_dependencies,
     output,
+    overwriting,
     plan,
     progress,
     questions,
@@ -366,31 +367,30 @@ def build_project(
     if not isinstance(section, dict):
         message = f"{path} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)
+    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp}
+    overwriting.check_before(named, path)
     hint = missing_hook.in_project(str(path.parent))
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     tells = stamp if stamp is not None else depfile  # who asks for one compares times
     since = output.now(tells) if tells is not None else None
     built = build(section, path.parent, followed=depfile is not None)
-    for text in [*([hint] if hint else []), *built.warnings, *built.notes]:
+    overwriting.check(named, folder, built.files, built.depends)
+    given = [path.resolve(), *built.depends]
+    targets = [stamp] if stamp is not None else [folder / name for name in built.files]
+    unnamed = build_rules.warnings(targets, given) if depfile is not None else []
+    for text in [*([hint] if hint else []), *built.warnings, *built.notes, *unnamed]:
         warn(text)
     with output.written(built.files, folder, since) as paths:
         if stamp is not None:
             stamps.remove_stale(stamp, built.files, folder)
         written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
         if depfile is not None:
-            given = [path.resolve(), *built.depends]
             output.replace(depfile, build_rules.depfile([stamp] if stamp is not None else written, given))
         if stamp is not None:
             output.replace(stamp, stamps.content(built.files, folder), since)
     for text in () if quiet else progress.report(built.summary, verbose=verbose):
         warn(text)
     return written
-
-
-def is_generated(path: Path) -> bool:
-    """Whether `path` is a module that an earlier build wrote."""
-    with path.open("rb") as file:
-        return file.read(len(wheel_files.MARK)) == wheel_files.MARK.encode()
 
 
 def _import_roots(root: Path, given: Sequence[Path]) -> list[Path]:
@@ -428,7 +428,7 @@ def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path
     for folder in roots:
         base = folder.joinpath(*parts)
         for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
-            if path.is_file() and not is_generated(path):
+            if path.is_file() and not wheel_files.is_generated(path):
                 message = (
                     f"{key}: the project already has {path.relative_to(root)}, where the generated module would go; "
                     "choose another module name"

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import dependencies, manifest
-from aotcuda.builder import api, output
+from aotcuda.builder import output, wheel_files
 from aotcuda.errors import ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+    from aotcuda.builder import api
 
 
 def install(built: api.Output, root: Path) -> list[str]:
@@ -49,7 +51,7 @@ def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()
         for folder in (root, root / "src", *packages):
             base = folder.joinpath(*str(name).split("."))
             for path in (base.with_name(f"{base.name}.py"), base.with_name(f"{base.name}.pyi")):
-                if path.is_file() and api.is_generated(path):
+                if path.is_file() and wheel_files.is_generated(path):
                     path.unlink()
             data = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
             if (data / manifest.FILE_NAME).is_file():
@@ -99,7 +101,7 @@ def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
                 data = base.with_suffix(manifest.FOLDER_SUFFIX)
                 found |= {path for path in data.rglob("*") if path.is_file()}
                 modules = (base.with_suffix(".py"), base.with_suffix(".pyi"))
-                found |= {path for path in modules if path.is_file() and api.is_generated(path)}
+                found |= {path for path in modules if path.is_file() and wheel_files.is_generated(path)}
     return sorted(path.relative_to(root).as_posix() for path in found)
 
 
@@ -116,7 +118,7 @@ def _is_editable(path: Path) -> bool:
 def _is_built(path: Path) -> bool:
     """Whether a module or data folder is what a build wrote."""
     if path.suffix == ".py":
-        return path.is_file() and api.is_generated(path)
+        return path.is_file() and wheel_files.is_generated(path)
     mark = path / manifest.IN_PLACE
     if mark.is_file():
         return mark.read_bytes().startswith((manifest.EDITABLE.encode(), manifest.WHEEL.encode()))
