@@ -1,13 +1,15 @@
 """Targets: from what a user names (a wheel, a module, a folder, a file) to the modules and images in it.
 
 Nothing of what is found gets imported or run. The first part of an importable name is looked up by the finders that an
-import would ask; the rest are paths below it.
+import would ask; the rest are paths below it. Where these hold nothing, as with meson-python's editable installs, the
+finders are asked for the rest, too.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import pkgutil
 import stat
 import sys
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from aotcuda.binary.text import shown
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from importlib.machinery import ModuleSpec
 
 _ZIP_MAGIC = b"PK"
@@ -67,7 +69,7 @@ class BareImage:
 class _Finder(Protocol):
     """The part of the import system's meta path finders that is used here."""
 
-    def find_spec(self, name: str, path: None, /) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, /) -> ModuleSpec | None:
         """The module's whereabouts."""
 
 
@@ -225,11 +227,12 @@ def _in_importable(name: str) -> list[Path]:
     if not locations:  # a module, not a package
         locations = [Path(spec.origin or top).with_suffix("")]
     bases = [location.joinpath(*rest) for location in locations]
-    if rest and not any(base.is_dir() or any(base.parent.glob(f"{base.name}.*")) for base in bases):
+    folders = [folder for base in bases for folder in _of_module(base)] or _by_finders(name)
+    if rest and not folders and not any(base.is_dir() or any(base.parent.glob(f"{base.name}.*")) for base in bases):
         hint = _hint(name)
         message = f"the package {top} has no module {'.'.join(rest)}{f'; {hint}' if hint else ''}"
         raise TargetError(message)
-    return [folder for base in bases for folder in _of_module(base)]
+    return folders
 
 
 def _of_module(base: Path) -> list[Path]:
@@ -238,12 +241,43 @@ def _of_module(base: Path) -> list[Path]:
     return [beside] if beside.is_dir() else _data_folders(base)
 
 
-def _spec(name: str) -> ModuleSpec | None:
-    """Where the top-level module or package `name` would be imported from."""
+def _by_finders(name: str) -> list[Path]:
+    """The data folders beside the module called `name`, or beside the modules of the package, wherever they lie."""
+    spec, known = None, ""
+    for part in name.split("."):
+        known = f"{known}.{part}" if known else part
+        spec = _spec(known, spec.submodule_search_locations if spec else None)
+        if spec is None or (known != name and not spec.submodule_search_locations):
+            return []
+    return list(dict.fromkeys(_beside(spec))) if spec else []
+
+
+def _beside(spec: ModuleSpec) -> Iterator[Path]:
+    if spec.submodule_search_locations is None:
+        folder = Path(spec.origin or spec.name).with_suffix(manifest.FOLDER_SUFFIX)
+        if folder.is_dir():
+            yield folder
+        return
+    for module in pkgutil.iter_modules(spec.submodule_search_locations, f"{spec.name}."):
+        inner = _spec(module.name, spec.submodule_search_locations)
+        if inner is not None:
+            yield from _beside(inner)
+
+
+def _spec(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
+    """Where a module or package would be imported from: a top-level one, or one of a package with this `path`.
+
+    Raises:
+        TargetError: A finder cannot tell, perhaps because it builds first what is to be imported, and that failed.
+    """
     finders: list[_Finder] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    found = (finder.find_spec(name, None) for finder in finders)
+    found = (finder.find_spec(name, path) for finder in finders)
     # One that lies nowhere is a module made by a program, as a build's placeholders are; a later finder may have files.
-    return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
+    try:
+        return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
+    except ImportError as error:
+        message = f"{name} cannot be looked for: {shown(str(error))}"
+        raise TargetError(message) from None
 
 
 def _read_module(folder: files.Folder) -> PackagedModule:

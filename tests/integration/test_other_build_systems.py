@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,19 +96,27 @@ class Built:
 
 
 def meson(folder: Path) -> Built:
-    project = write(folder / "project", "meson-python", "mesonpy")
+    return Built(meson_project(folder / "project"), "pkg")
+
+
+def meson_project(folder: Path) -> Path:
+    project = write(folder, "meson-python", "mesonpy")
     for path, text in zip((project, project / "pkg"), blocks("meson"), strict=True):
         (path / "meson.build").write_text(text)
-    return Built(project, "pkg")
+    return project
 
 
 def scikit_build_core(folder: Path) -> Built:
+    return Built(scikit_build_core_project(folder / "project"), "gpu_code/pkg")
+
+
+def scikit_build_core_project(folder: Path) -> Path:
     (own,) = [text for text in blocks("toml") if "[tool.scikit-build" in text]
     table = own[own.index("[tool.") :]
-    project = write(folder / "project", "scikit-build-core", "scikit_build_core.build", table)
+    project = write(folder, "scikit-build-core", "scikit_build_core.build", table)
     (text,) = blocks("cmake")
     (project / "CMakeLists.txt").write_text(text)
-    return Built(project, "gpu_code/pkg")
+    return project
 
 
 @pytest.fixture(scope="module", params=[meson, scikit_build_core], ids=lambda make: make.__name__)
@@ -171,6 +180,80 @@ def test_a_mistake_is_said_until_it_is_gone_and_other_edits_of_pyproject_write_n
     assert built.step().status == 0
     assert built.times() == before
     assert not built.would_build()
+
+
+class Editable:
+    """A project in an editable install, made by its back end's hook.
+
+    Attributes:
+        project: The project.
+    """
+
+    def __init__(self, project: Path, back_end: str, **settings: str) -> None:
+        self.project = project
+        made = f"import {back_end} as b; print(b.build_editable('..', {settings!r}))"
+        name = succeed(project, sys.executable, "-c", made).out.split()[-1]
+        self._site = project.parent / "site"
+        with zipfile.ZipFile(project.parent / name) as archive:
+            archive.extractall(self._site)
+
+    def run(self, code: str) -> Done:
+        """What some Python says in which the project is installed."""
+        first = f"import site; site.addsitedir({str(self._site)!r}); "
+        return run(self._site, sys.executable, "-c", first + code)
+
+    def image(self) -> bytes:
+        """What is in the image of the module that an import finds."""
+        found = self.run("import pkg.k; print(pkg.k.__file__)")
+        assert found.status == 0, found.err
+        return Path(found.out.split()[-1]).with_suffix(".aotcuda").joinpath("kernels.fatbin").read_bytes()
+
+
+INSPECT = "from aotcuda.cli import main; import sys; sys.exit(main({}))"
+
+
+def test_modules_of_meson_pythons_editable_installs_are_built_and_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(BIN), prepend=":")
+    project = meson_project(tmp_path / "project")
+    installed = Editable(project, "mesonpy", **{"build-dir": "tool"})
+    before = installed.image()
+    for target in ("pkg.k", "pkg"):
+        done = installed.run(INSPECT.format(["inspect", target]))
+        assert (done.status, done.out.split()[0]) == (0, "pkg.k")
+    done = installed.run(INSPECT.format(["config", "--includes", "pkg.k"]))
+    assert done.out == f"-I{project}/tool/pkg/k.aotcuda\n"
+    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
+    assert installed.image() != before
+    (project / "csrc" / "scaled.cu").write_text("mistake\n")
+    done = installed.run(INSPECT.format(["inspect", "pkg.k"]))
+    assert (done.status, done.out) == (1, "")
+    assert done.err == 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
+
+
+@pytest.mark.parametrize("mode", ["redirect", "rebuild", "inplace"])
+def test_scikit_build_cores_editable_installs_are_built_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setenv("PATH", str(BIN), prepend=":")
+    project = scikit_build_core_project(tmp_path / "project")
+    settings = {"build-dir": "tool", "editable.mode": "redirect", "editable.rebuild": "true"}
+    if mode == "redirect":
+        del settings["editable.rebuild"]
+    if mode == "inplace":
+        settings = {"editable.mode": "inplace"}
+        (text,) = re.findall(r"`(aotcuda_build\(gpu_code DIRECTORY .*?\))`", PAGE)
+        path = project / "CMakeLists.txt"
+        path.write_text(re.sub("^aotcuda_build.*", text, path.read_text(), flags=re.MULTILINE))
+    installed = Editable(project, "scikit_build_core.build", **settings)
+    before = installed.image()
+    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
+    assert (installed.image() != before) == (mode == "rebuild")
+    if mode == "inplace":
+        succeed(project, BIN / "cmake", "--build", ".")
+        assert installed.image() != before
+    assert installed.run(INSPECT.format(["inspect", "pkg.k"])).out.startswith("pkg.k\n")
 
 
 @pytest.fixture
