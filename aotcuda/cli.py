@@ -183,6 +183,13 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument("--sbom", metavar="FILE", type=_file, help="where to write what it was made with, as CycloneDX")
     build.add_argument("--depfile", metavar="FILE", type=_file, help="write what was read, as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; --depfile's rule is for it")
+    build.add_argument(
+        "--expect",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="fail unless the project's modules are this one, and those of further --expect",
+    )
     said = build.add_mutually_exclusive_group()
     said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
     said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
@@ -300,6 +307,7 @@ def _build(arguments: argparse.Namespace) -> None:
             bill=arguments.sbom,
             depfile=arguments.depfile,
             stamp=arguments.stamp,
+            expected=arguments.expect,
             quiet=arguments.quiet,
             verbose=arguments.verbose,
         )

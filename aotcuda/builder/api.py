@@ -331,6 +331,7 @@ def build_project(
     bill: Path | None = None,
     depfile: Path | None = None,
     stamp: Path | None = None,
+    expected: Collection[str] = (),
     quiet: bool = False,
     verbose: bool = False,
 ) -> list[Path]:
@@ -347,6 +348,7 @@ def build_project(
         depfile: Where to write what was read, as a rule for make and ninja.
         stamp: A file to write when all is written, whether or not anything has changed; that rule is for it then. What
             the build before wrote, as it tells, and this one does not, is removed.
+        expected: The modules that the build system lists, if it does; the project must have these and no others.
         quiet: Tell `warn` no summary.
         verbose: Tell it the slowest steps, too.
 
@@ -369,6 +371,8 @@ def build_project(
         raise ConfigError(message)
     named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp}
     overwriting.check_before(named, path)
+    if expected:
+        _check_expected(expected, list(project_file.table(section, "modules")), path)
     hint = missing_hook.in_project(str(path.parent))
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     tells = stamp if stamp is not None else depfile  # who asks for one compares times
@@ -391,6 +395,18 @@ def build_project(
     for text in () if quiet else progress.report(built.summary, verbose=verbose):
         warn(text)
     return written
+
+
+def _check_expected(expected: Collection[str], modules: Collection[str], path: Path) -> None:
+    """Refuse modules that are not those that a build system lists: it would install an old one, or leave one out."""
+    problem = None
+    if missing := [name for name in expected if name not in modules]:
+        problem = f"has no module {missing[0]}, which --expect names, but {', '.join(modules)}; change it"
+    elif unlisted := [name for name in modules if name not in expected]:
+        problem = f"has the module {unlisted[0]}, which --expect does not name; add it"
+    if problem is not None:
+        message = f"{path} {problem} in the step that runs this, and its files among the outputs there"
+        raise ConfigError(message)
 
 
 def _import_roots(root: Path, given: Sequence[Path]) -> list[Path]:

@@ -134,18 +134,19 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
             ["build", "--depfile", "k.d", "--stamp", "k.s"],
             (Path(), None, {"depfile": Path("k.d"), "stamp": Path("k.s")}),
         ),
+        (["build", "--expect", "a.k", "--expect", "b"], (Path(), None, {"expected": ["a.k", "b"]})),
     ],
 )
 def test_build_builds_the_project_and_lists_what_it_wrote(
     arguments: list[str],
-    expected: tuple[Path, Path | None, dict[str, Path]],
+    expected: tuple[Path, Path | None, dict[str, object]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     calls = []
 
     def build_project(project: Path, out: Path | None, warn: object, **others: object) -> list[Path]:
-        calls.append((project, out, {name: value for name, value in others.items() if isinstance(value, Path)}))
+        calls.append((project, out, {name: value for name, value in others.items() if value and name != "quiet"}))
         return [Path("there/kernels.py"), Path("there/kernels.pyi")]
 
     fake_build(monkeypatch, build_project)
