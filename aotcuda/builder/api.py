@@ -132,6 +132,10 @@ def build(
         _check_package_exists(module.name, module.key, roots, root)
         if not item.in_place:
             _check_name_is_free(module.name, module.key, roots, root)
+        for folder in module.options.include_dirs:
+            if not (root / folder).is_dir():
+                message = f"{module.key}.options.include-dirs: {root / folder} is no folder; correct it or take it out"
+                raise ConfigError(message)
     package_root = _package_root(settings.modules[0].name, roots)
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     installed = toolkits.installed()

@@ -317,6 +317,15 @@ def test_a_generated_module_may_be_built_again_and_another_may_not(tmp_path: Pat
     assert wheel_files.is_generated(target)
 
 
+def test_a_folder_of_headers_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "headers").mkdir()
+    table = {**TABLE, "options": {"include-dirs": ["headers", "heders"]}}
+    message = rf'^tool\.aotcuda\.modules\."?pkg\.k"?\.options\.include-dirs: {tmp_path}/heders is no folder; correct it'
+    with pytest.raises(ConfigError, match=message):
+        api.build(table, tmp_path)
+
+
 @pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.aotcuda"])
 def test_a_pipe_is_not_replaced(name: str, tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()

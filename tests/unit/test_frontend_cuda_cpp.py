@@ -27,6 +27,8 @@ __global__ void twice(float) {}
 __global__ void twice(int) {}
 __global__ void later(int n);
 namespace { __global__ void hidden(int n) {} }
+static __global__ void inner(const float *x, int n) { }
+__global__ static void outer() {}
 __device__ int helper(int x) { return x; }
 extern "C" __device__ float exported(const float *x, int n, void *p) { return x[n]; }
 extern "C" __device__ void taking(Point p) {}
@@ -209,8 +211,33 @@ def test_a_kernel_is_found_in_the_file_that_has_it(settle):
     assert found[1][0].symbol == "_Z5plainPKfPfi"
 
 
+INSTANCE = ".kernels.plain: expected an instance of a template, as C++ writes it, "
 REFUSED = {
     "a Python module": ('source = "pkg._raw"\nkernels.plain = {}', ".source: expected the path of a .cu file"),
+    "a Python module for an example": (
+        'source = "pkg._raw"\nkernels.plain = {}',
+        '.source: expected the path of a .cu file, found the string "pkg._raw"; write for example source = "csrc/k',
+    ),
+    "a signature of Numba's": (
+        'kernels.plain = "void(float32[::1])"',
+        f'{INSTANCE}found the string "void(float32[::1])"; write for example kernels = {{ push = {{}}, other = {{ ',
+    ),
+    "too few arguments": (
+        'kernels.tile = "tile<float>"',
+        ".kernels.tile.instances[0]: tile<float> does not fit template <class T, int N> in raw.cu; give as many",
+    ),
+    "too many arguments": (
+        'kernels.tile = "ns::scale<float, 3>"',
+        ".kernels.tile.instances[0]: ns::scale<float, 3> does not fit template <class T> in raw.cu; give as many",
+    ),
+    "a static kernel": (
+        "kernels.inner = {}",
+        ".kernels.inner: inner of raw.cu is static, so nothing outside of that file can have it; take static away",
+    ),
+    "a static kernel the other way round": (
+        "kernels.outer = {}",
+        ".kernels.outer: outer of raw.cu is static, so nothing outside of that file can have it; take static away",
+    ),
     "no such file": ('source = "row.cu"\nkernels.plain = {}', ".source: row.cu cannot be read (No such file or dir"),
     "a file twice": (
         'source = ["raw.cu", "./raw.cu"]\nkernels.plain = {}',
@@ -312,7 +339,7 @@ REFUSED = {
     ),
     "a function with a struct": (
         "functions.taking = {}",
-        ".functions.taking: taking of raw.cu:11: parameter p is Point, which C and Numba pass in different ways",
+        ".functions.taking: taking of raw.cu:13: parameter p is Point, which C and Numba pass in different ways",
     ),
 }
 
@@ -333,9 +360,51 @@ def test_an_error_is_the_compilers_with_its_words(settle):
     assert "y[n] = z[n]" in rest
 
 
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("#include <cstdint>", "NVRTC has no headers of the host: write <cuda/std/cstdint>"),
+        ("#include <stdint.h>", "NVRTC has no headers of the host: write <cuda/std/cstdint>"),
+        (
+            "#include <type_traits>",
+            "NVRTC has no headers of the host: write <cuda/std/type_traits>, and std:: becomes cuda::std::",
+        ),
+        ("#include <cstdio>", "leave it out: NVRTC has printf without it"),
+        (
+            "#include <torch/extension.h>",
+            "that is for host code, which NVRTC does not compile: move the kernels into a file without host code",
+        ),
+        (
+            "#include <iostream>",
+            "that is for host code, which NVRTC does not compile: move the kernels into a file without host code",
+        ),
+        ('#include "mine.h"', "name its folder in options.include-dirs"),
+        ("#include <curand_kernel.h>", "name its folder in options.include-dirs"),
+        ("__device__ int64_t f();", "write #include <cuda/std/cstdint>, which brings int64_t"),
+        ("int main() { return 0; }", "mark it __device__, or move the kernels into a file without host code"),
+    ],
+)
+def test_what_was_written_for_nvcc_is_told_what_to_do(settle, line, advice):
+    with pytest.raises(AotcudaError) as caught:
+        settle("kernels.plain = {}", f"{line}\n{CODE}")
+    first = str(caught.value).partition("\n")[0]
+    assert first.startswith(f"{KEY}.source: raw.cu does not compile for sm_80: ")
+    assert first.endswith(f"(raw.cu:1); {advice}")
+
+
+def test_of_many_errors_the_first_are_shown(settle):
+    code = "\n".join(f"__device__ int f{number}() {{ return x{number}; }}" for number in range(40))
+    with pytest.raises(AotcudaError) as caught:
+        settle("kernels.plain = {}", f"{CODE}\n{code}")
+    text = str(caught.value)
+    assert text.endswith("\n... and 35 more errors")
+    assert '"x4" is undefined' in text
+    assert '"x5" is undefined' not in text
+
+
 def test_code_for_later_gpus_says_which(settle):
     code = f"{CODE}\n#if __CUDA_ARCH__ < 900\n#error too old\n#endif\n"
-    with pytest.raises(AotcudaError, match=r"too old \(raw\.cu:14\); it compiles for sm_90: list that and later ones"):
+    with pytest.raises(AotcudaError, match=r"too old \(raw\.cu:16\); it compiles for sm_90: list that and later ones"):
         settle("kernels.plain = {}", code)
 
 

@@ -49,8 +49,8 @@ class Unread:
     key: Key
     which: str
 
-    def read(self, shapes: Mapping[str, Shape], front_end: str) -> Any:
-        """The value as a front end reads it, by its shapes.
+    def read(self, shapes: Mapping[str, Shape], front_end: str, examples: Mapping[str, str]) -> Any:
+        """The value as a front end reads it, by its shapes; errors end with one of its `examples`, if it has them.
 
         Raises:
             ConfigError: It is not what that front end takes.
@@ -59,7 +59,9 @@ class Unread:
         if shape is None:
             problem = f"the front end {front_end} has no {self.which}"
             raise self.key.error(problem, "remove them, or move them to a module of another front end")
-        return shape.read(self.value, self.key)
+        example = examples.get(self.which)
+        hint = self.key.hint if example is None else f"write for example {self.which} = {example}"
+        return shape.read(self.value, dataclasses.replace(self.key, hint=hint))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -69,9 +69,12 @@ def _read(module: Module, name: str) -> dict[str, Any]:
     Raises:
         ConfigError: It takes something else.
     """
-    shapes = loading.tables(name).SHAPES
+    tables = loading.tables(name)
+    examples = getattr(tables, "EXAMPLES", {})
     waiting = {which: getattr(module, which) for which in ("source", "functions", "kernels")}
-    return {which: item.read(shapes, name) for which, item in waiting.items() if isinstance(item, Unread)}
+    return {
+        which: item.read(tables.SHAPES, name, examples) for which, item in waiting.items() if isinstance(item, Unread)
+    }
 
 
 def _can_read(module: Module, name: str) -> bool:

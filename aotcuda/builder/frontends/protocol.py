@@ -282,6 +282,9 @@ class Tables(Protocol):
             What has an order must be a list: the JIT fallback gets the table with its keys sorted.
             `functions` and `kernels` give tuples of `aotcuda.builder.config.model.Entry`, or of classes made from it.
         SECTIONS: For the reference: title, the name of the key as a header shows it, and the class of each table.
+
+    A front end whose `source`, `functions` or `kernels` are not as Numba's may have `EXAMPLES` of them, by these names,
+    in TOML: errors end with them.
     """
 
     SHAPES: Mapping[str, Shape]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.symbols import Symbols
 
 _CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
+_NO_HEADER = re.compile(r'cannot open source file "([^"]+)"')
+_NO_INTEGER = re.compile(r'identifier "(u?int(?:8|16|32|64|ptr)_t)" is undefined')
+_HOST_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h$|[a-z_]+$|std\w+\.h$")
+"""Headers of PyTorch and Python, and those of C++ that have no dot."""
+
+_BUILT_IN = {
+    "cstdio": "printf",
+    "stdio.h": "printf",
+    "assert.h": "assert",
+    "cassert": "assert",
+    "math.h": "the functions of math.h",
+}
+_APART = "move the kernels into a file without host code"
+_MOST_ERRORS = 5
+"""Of a file that are printed."""
 
 
 def survey(
@@ -65,7 +81,10 @@ def not_compiled(
     """The error for CUDA C++ that does not compile: with who links it, and the first target that it compiles for."""
     head, _, log = said.partition("\n")
     found = _CUDA_ERROR.search(log)
-    reason = f"{found[3].strip()} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
+    text = found[3].strip().partition(". Consider using")[0] if found else ""
+    reason = f"{text} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
+    if advice := _advice(text):
+        return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}; {advice}\n{_first(log)}")
     for capability in toolchain.supported_capabilities():
         if capability <= target.capability:
             continue
@@ -81,7 +100,41 @@ def not_compiled(
         break
     else:
         remedy = ""
-    return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}{remedy}\n{log}")
+    return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}{remedy}\n{_first(log)}")
+
+
+def _advice(problem: str) -> str:
+    """What to do about code that was written for nvcc: NVRTC has no headers of the host, and compiles no host code."""
+    if found := _NO_HEADER.search(problem):
+        return _on_header(found[1])
+    if found := _NO_INTEGER.search(problem):
+        return f"write #include <cuda/std/cstdint>, which brings {found[1]}"
+    if "host functions are not allowed" in problem or "__host__ function is not allowed" in problem:
+        return f"mark it __device__, or {_APART}"
+    return ""
+
+
+def _on_header(name: str) -> str:
+    if name in _BUILT_IN:
+        return f"leave it out: NVRTC has {_BUILT_IN[name]} without it"
+    c_name = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
+    if "/" not in name:
+        for folder in toolchain.include_dirs():
+            if Path(folder, "cuda", "std", c_name).is_file():
+                space = "" if name in {"stdint.h", "cstdint"} else ", and std:: becomes cuda::std::"
+                return f"NVRTC has no headers of the host: write <cuda/std/{c_name}>{space}"
+    if _HOST_HEADER.match(name):
+        return f"that is for host code, which NVRTC does not compile: {_APART}"
+    return "name its folder in options.include-dirs"
+
+
+def _first(log: str) -> str:
+    """The first errors of a log: one mistake may bring a hundred."""
+    places = [found.start() for found in _CUDA_ERROR.finditer(log)]
+    if len(places) <= _MOST_ERRORS:
+        return log
+    more = len(places) - _MOST_ERRORS
+    return f"{log[: places[_MOST_ERRORS]].rstrip()}\n... and {more} more error{'s' * (more > 1)}"
 
 
 def check(

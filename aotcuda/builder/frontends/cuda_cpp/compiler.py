@@ -314,7 +314,9 @@ def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
     name = next((name for name in keys if "".join(name.split()) == shown), next(iter(keys)))
     path, plain = file.item.name, _plain(name)
     there = list(dict.fromkeys(_kernels_in(file.item.data)))
-    if "which instance of function template" in said:
+    if "which instance of function template" in said and "<" in name:
+        problem = f"does not fit {_template(file.item.data, plain)}in {path}; give as many arguments, each of its kind"
+    elif "which instance of function template" in said:
         problem = f'is a template in {path}; name its instances: instances = ["{name}<float>"]'
     elif "which instance of overloaded function" in said:
         problem = f"is declared more than once in {path}, for other types; give each a name of its own"
@@ -330,6 +332,19 @@ def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
     raise SourceError(message)
 
 
+def _template(text: bytes, name: str) -> str:
+    """The head of a kernel's template, `template <class T, int N> `, as far as the text itself shows it."""
+    pattern = rb"template\s*(<[^{};]*>)\s*(?=[^{};<>]*__global__[^{};]*\b%b\s*\()" % name.encode()
+    found = re.search(pattern, text)
+    return f"template {' '.join(found[1].decode(errors='replace').split())} " if found else "the template "
+
+
+def _is_static(text: bytes, name: str) -> bool:
+    """Whether a text seems to define a kernel as `static`."""
+    heads = re.findall(rb"([^;{}]*)\b%b\s*\([^;{}]*\)\s*\{" % name.encode(), text)
+    return any({b"static", b"__global__"} <= {*head.split()} for head in heads)
+
+
 def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
     """The file of a kernel, and what C++ calls it there."""
     path, name = _placed(unit.expression, {file.item.name: file.item.data for file in files})
@@ -340,7 +355,12 @@ def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
     file, name = _file_of(unit, files)
     found = file.declared.get(file.symbols[name])
     if found is None or not found.is_kernel:
-        message = f"{unit.signature_key}: {file.item.name} declares {name} and does not define it; give it a body there"
+        problem = f"{file.item.name} declares {name} and does not define it; give it a body there"
+        if _is_static(file.item.data, _plain(name)):
+            problem = (
+                f"{name} of {file.item.name} is static, so nothing outside of that file can have it; take static away"
+            )
+        message = f"{unit.signature_key}: {problem}"
         raise SourceError(message)
     return found
 

@@ -42,7 +42,7 @@ _WORDS = {"size": "items", "itemsize": "itemsize", "shape": "shape", "strides": 
 _SIZE = re.compile(r"([A-Za-z_]\w*)\.(?:(size|itemsize)|(shape|strides)\[(\d{1,2})\])")
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\]")
 _FORMS = (
-    'a type (`"float32"`, `"float32[:, ::1]"`, `"float32[...]"`, `"pointer"`), or what is taken from an array '
+    'a type (`"float32"`, `"float32[:, ::1]"`, `"float32[...]"`, `"pointer"`) nor something taken from an array '
     '(`"x.size"`, `"x.shape[0]"`, `"x.strides[0]"`)'
 )
 
@@ -167,6 +167,12 @@ SHAPES = {
     "kernels": rules.kernels(
         Record(cls=Kernel, expected="a table, an instance or a list of instances", short="instances")
     ),
+}
+
+EXAMPLES = {
+    "source": '"csrc/kernels.cu"',
+    "functions": "{ damped = {} }",
+    "kernels": '{ push = {}, other = { function = "ns::other" }, scale = ["scale<float>", "scale<double>"] }',
 }
 
 SECTIONS = (("A device function", "functions.scaled", Function), ("A kernel", "kernels.push", Kernel))
