@@ -184,6 +184,11 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument("--depfile", metavar="FILE", type=_file, help="write what was read, as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; --depfile's rule is for it")
     build.add_argument(
+        "--rebuild-missing",
+        action="store_true",
+        help="with --depfile and --stamp: have files that somebody removes built again",
+    )
+    build.add_argument(
         "--expect",
         metavar="MODULE",
         action="append",
@@ -307,6 +312,7 @@ def _build(arguments: argparse.Namespace) -> None:
             bill=arguments.sbom,
             depfile=arguments.depfile,
             stamp=arguments.stamp,
+            rebuild_missing=arguments.rebuild_missing,
             expected=arguments.expect,
             quiet=arguments.quiet,
             verbose=arguments.verbose,

@@ -335,6 +335,7 @@ def build_project(
     bill: Path | None = None,
     depfile: Path | None = None,
     stamp: Path | None = None,
+    rebuild_missing: bool = False,
     expected: Collection[str] = (),
     quiet: bool = False,
     verbose: bool = False,
@@ -352,6 +353,7 @@ def build_project(
         depfile: Where to write what was read, as a rule for make and ninja.
         stamp: A file to write when all is written, whether or not anything has changed; that rule is for it then. What
             the build before wrote, as it tells, and this one does not, is removed.
+        rebuild_missing: That rule names what was written, too, so that it is built again where somebody removes it.
         expected: The modules that the build system lists, if it does; the project must have these and no others.
         quiet: Tell `warn` no summary.
         verbose: Tell it the slowest steps, too.
@@ -385,6 +387,8 @@ def build_project(
     overwriting.check(named, folder, built.files, built.depends)
     given = [path.resolve(), *built.depends]
     targets = [stamp] if stamp is not None else [folder / name for name in built.files]
+    if rebuild_missing and stamp is not None:
+        given += [(folder / name).resolve() for name in built.files]
     unnamed = build_rules.warnings(targets, given) if depfile is not None else []
     for text in [*([hint] if hint else []), *built.warnings, *built.notes, *unnamed]:
         warn(text)

@@ -134,6 +134,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
             ["build", "--depfile", "k.d", "--stamp", "k.s"],
             (Path(), None, {"depfile": Path("k.d"), "stamp": Path("k.s")}),
         ),
+        (["build", "--rebuild-missing"], (Path(), None, {"rebuild_missing": True})),
         (["build", "--expect", "a.k", "--expect", "b"], (Path(), None, {"expected": ["a.k", "b"]})),
     ],
 )

@@ -10,7 +10,8 @@
 #   DESTINATION  if given, what the last build wrote is installed there: the folder that packages are imported from
 #   PYTHON       the Python that has aotcuda and the compilers; default: that of find_package(Python) or (Python3)
 #
-# It runs again when pyproject.toml has changed, or a source, header or data file that the last build read. Files whose
+# It runs again when pyproject.toml has changed, or a source, header or data file that the last build read, or when a file
+# that it wrote is gone. Files whose
 # content stays are not written again. <target>_DIRECTORY is set to DIRECTORY.
 
 if(CMAKE_VERSION VERSION_LESS 3.21)
@@ -62,7 +63,7 @@ function(aotcuda_build target)
     OUTPUT "${stamp}"
     COMMAND
       "${given_PYTHON}" -m aotcuda build "${given_PROJECT}" --quiet
-      --out "${given_DIRECTORY}" --depfile "${depfile}" --stamp "${stamp}"
+      --out "${given_DIRECTORY}" --depfile "${depfile}" --stamp "${stamp}" --rebuild-missing
     DEPENDS "${given_PROJECT}/pyproject.toml"
     DEPFILE "${depfile}"
     COMMENT "Compiling what ${given_PROJECT}/pyproject.toml names for GPUs"
