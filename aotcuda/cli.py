@@ -352,9 +352,12 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _init(arguments: argparse.Namespace) -> None:
+    from aotcuda import cuda_cpp_files  # noqa: PLC0415
     from aotcuda.record.init import run  # noqa: PLC0415
 
     run(arguments.project)
+    for line in cuda_cpp_files.report(arguments.project):
+        print(line)
 
 
 def _doctor(arguments: argparse.Namespace) -> None:

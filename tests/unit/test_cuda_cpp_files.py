@@ -1,0 +1,49 @@
+"""What `aotcuda init` tells of kernels in CUDA C++."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda import cli
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HATCHLING = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n[project]\nname = "pkg"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text(HATCHLING)
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    return tmp_path
+
+
+def said(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What init says behind what it says of kernels in Python."""
+    assert cli.main(["init", str(folder)]) == 0
+    return capsys.readouterr().out.splitlines()[1:]
+
+
+def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("csrc/raw.cu", "build/raw.cu", "tests/raw.cu", "env/lib/raw.cu", ".hidden/raw.cu"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("__global__ void k() {}\n")
+    (project / "env" / "pyvenv.cfg").touch()
+    (project / "csrc" / "none.cu").write_text("// __global__ is not here /* \n__device__ int f();\n")
+    assert said(project, capsys) == [
+        "1 file with kernels in CUDA C++, for a table (docs/cuda-cpp.md):",
+        "  csrc/raw.cu",
+        'to do: their compiler: add "aotcuda[cpp-cu13]" to build-system.requires',
+        "to do: the hook: add an empty table [tool.hatch.build.targets.wheel.hooks.aotcuda]",
+    ]
+
+
+def test_what_the_tables_have_is_not_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "raw.cu").write_text("__global__ void k() {}\n")
+    table = '[tool.aotcuda.modules."pkg.{}"]\nfrontend = "{}"\nsource = {}\n'
+    (project / "pyproject.toml").write_text(HATCHLING + table.format("c", "cuda-cpp", '"raw.cu"'))
+    assert said(project, capsys) == []
