@@ -31,6 +31,7 @@ def check_before(named: Mapping[str, Path | None], project_file: Path) -> None:
     """
     taken = {os.path.realpath(project_file): "the project's pyproject.toml"}
     for option, path in _given(named):
+        _check_parents(path)
         real = os.path.realpath(path)
         if real in taken:
             message = f"{option} {path} would overwrite {taken[real]}; name another file"
@@ -55,7 +56,9 @@ def check(named: Mapping[str, Path | None], folder: Path, files: Iterable[str], 
     """
     for name in files:
         path = folder / name
-        if path.suffix == ".py" and path.is_file() and not wheel_files.is_generated(path):
+        _check_parents(path)
+        is_file = os.path.isfile(path)  # noqa: PTH113 (pathlib raises where a name is too long)
+        if path.suffix == ".py" and is_file and not wheel_files.is_generated(path):
             message = f"{path} is there, and aotcuda did not write it; name another folder, or remove it"
             raise BuildError(message)
     sources = {os.path.realpath(path) for path in read}
@@ -70,6 +73,14 @@ def check(named: Mapping[str, Path | None], folder: Path, files: Iterable[str], 
         if real in sources and not _is_for(option, path, empty=False):
             message = f"{option} {path} would overwrite a file that the build has read; name another file"
             raise BuildError(message)
+
+
+def _check_parents(path: Path) -> None:
+    """Refuse a path below a file."""
+    there = next((parent for parent in path.parents if os.path.lexists(parent)), None)
+    if there is not None and not os.path.isdir(there):  # noqa: PTH112 (pathlib raises where a name is too long)
+        message = f"{path} cannot be written: {there} is no folder; name another place, or remove that file"
+        raise BuildError(message)
 
 
 def _given(named: Mapping[str, Path | None]) -> list[tuple[str, Path]]:

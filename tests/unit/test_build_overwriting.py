@@ -75,6 +75,17 @@ def test_what_a_build_before_wrote_may_be_replaced_even_if_it_was_read(project: 
     assert why_refused(project, depfile="k.d", stamp="k.s", sbom="touched") is None
 
 
+@pytest.mark.parametrize("where", ["named", "out"])
+def test_a_file_is_no_folder(project: Path, where: str) -> None:
+    if where == "out":
+        (project / "out" / "pkg").touch()
+        said, path, there = why_refused(project), "out/pkg/k.py", "out/pkg"
+    else:
+        path, there = "pyproject.toml/new/x", "pyproject.toml"
+        said = why_refused(project, sbom=path)
+    assert said == f"{path} cannot be written: {there} is no folder; name another place, or remove that file"
+
+
 def test_another_module_in_the_folder_is_not_replaced(project: Path) -> None:
     path = project / "out" / "pkg" / "k.py"
     path.parent.mkdir()
