@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from aotcuda.record.project import Project
 
+_FRONT_END = next(item for item in frontends.BUILT_IN.values() if item.suffix)
 _KERNEL = re.compile(rb"\b__global__\b")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _OUTPUT = {"build", "dist", "node_modules", "__pycache__"}
@@ -35,7 +36,7 @@ def report(folder: Path) -> list[str]:
     count = f"{len(files)} file{'s' * (len(files) > 1)}"
     lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in files)]
     system = project_file.table(owner.data, "build-system")
-    compilers = frontends.requirement("cuda-cpp")
+    compilers = _FRONT_END.requirement()
     if compilers not in project_file.strings(system.get("requires")):
         lines.append(f'to do: their compiler: add "{compilers}" to build-system.requires')
     if str(system.get("build-backend", "")).startswith("hatchling") and not _has(owner.data.get("tool"), _HOOK):
@@ -71,7 +72,7 @@ def _files(owner: Project) -> Iterator[str]:
         for name in sorted(names):
             path = Path(where, name)
             file = path.relative_to(owner.root).as_posix()
-            if name.endswith(".cu") and path.is_file() and not project.is_test(file):
+            if name.endswith(_FRONT_END.suffix) and path.is_file() and not project.is_test(file):
                 try:
                     text = path.read_bytes()
                 except OSError:

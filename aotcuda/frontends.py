@@ -79,6 +79,7 @@ class Registration:
         widens: Whether its kernels can be compiled for other types than those in the table; if not, nobody asks.
         in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
         assembles: It makes images by itself, for whatever targets it knows: they are not shared out to toolkits.
+        suffix: How its sources' names end, where they are no Python modules.
         host_code: Its images hold code for the host's processor, so wheels with them carry a platform tag.
     """
 
@@ -99,6 +100,7 @@ class Registration:
         "package",
         "packages",
         "requires",
+        "suffix",
         "tables",
         "tested",
         "variables",
@@ -127,6 +129,7 @@ class Registration:
         widens: bool = True,
         in_place: str = "",
         assembles: bool = False,
+        suffix: str = "",
         host_code: bool = False,
     ) -> None:
         self.name = name
@@ -149,6 +152,7 @@ class Registration:
         self.widens = widens
         self.in_place = in_place
         self.assembles = assembles
+        self.suffix = suffix
         self.host_code = host_code
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
@@ -227,6 +231,7 @@ BUILT_IN: Mapping[str, Registration] = {
         distributions=("pyelftools",),
         kernel_abi="c",
         widens=False,
+        suffix=".cu",
     ),
     "cutile": Registration(
         "cutile",
