@@ -388,7 +388,7 @@ def build_project(
     given = [path.resolve(), *built.depends]
     targets = [stamp] if stamp is not None else [folder / name for name in built.files]
     if rebuild_missing and stamp is not None:
-        given += [(folder / name).resolve() for name in built.files]
+        given += [folder / name for name in built.files]  # as targets are: as it was given
     unnamed = build_rules.warnings(targets, given) if depfile is not None else []
     for text in [*([hint] if hint else []), *built.warnings, *built.notes, *unnamed]:
         warn(text)

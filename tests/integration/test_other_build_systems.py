@@ -287,6 +287,24 @@ def test_scikit_build_cores_editable_installs_are_built_as_the_page_says(
     assert installed.run(INSPECT.format(["inspect", "pkg.k"])).out.startswith("pkg.k\n")
 
 
+def test_make_builds_again_what_is_edited_or_gone_in_folders_of_any_name(tmp_path: Path) -> None:
+    project = write(tmp_path / "year=2024" / "a: project", "flit_core", "flit_core.buildapi")
+    command = f"{sys.executable} -m aotcuda build '../a: project' -q --out out --depfile out/d --stamp $@"
+    (project.parent / "work").mkdir()
+    (project.parent / "work" / "Makefile").write_text(f"out/stamp: ; {command} --rebuild-missing\n-include out/d\n")
+
+    def builds() -> bool:
+        return "is up to date" not in succeed(project.parent / "work", "make").out
+
+    assert [builds(), builds()] == [True, False]
+    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
+    assert [builds(), builds()] == [True, False]
+    image = project.parent / "work" / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
+    image.unlink()
+    assert [builds(), builds()] == [True, False]
+    assert image.is_file()
+
+
 @pytest.fixture
 def cmake(tmp_path: Path) -> Callable[..., Done]:
     """Configures the CMake code that it is given, with `aotcuda_DIR`, for make."""
