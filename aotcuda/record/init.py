@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
 _TOOL = ("tool", "aotcuda")
-_BY_RECORD = {"triton"}
-"""Front ends whose modules have names of their own, and no kernel without what was recorded: `record` writes those."""
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
@@ -165,7 +163,7 @@ def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
     default = str(owner.aotcuda.get("frontend", frontends.DEFAULT))
     lines = []
     for source in found:
-        for frontend in sorted({item.frontend for item in source.kernels} - _BY_RECORD):
+        for frontend in sorted({item.frontend for item in source.kernels} - sources.NAMED_BY_RECORD):
             module = _module_of(editor, source.module, frontend, default)
             if module is None:
                 module = source.module if editor.get((*_TOOL, "modules", source.module)) is None else None
@@ -237,10 +235,9 @@ def _print_open(editor: Editor, found: list[Source]) -> None:
     print("record them from anything that launches them, such as the tests:")
     print("  aotcuda record --write -- python -m pytest")
     without = {item.frontend for _, item in missing}
-    if without - {"triton"}:
-        print("  NUMBA_ENABLE_CUDASIM=1 aotcuda record --write -- python -m pytest    # without a GPU; numba-cuda only")
-    if "triton" in without:
-        print("  TRITON_INTERPRET=1 aotcuda record --write -- python -m pytest    # without a GPU; triton only")
+    for frontend, variable in sources.WITHOUT_GPU.items():
+        if frontend in without:
+            print(f"  {variable} aotcuda record --write -- python -m pytest    # without a GPU; {frontend} only")
 
 
 def _print_rest(found: list[Source]) -> None:

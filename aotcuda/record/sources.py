@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
+NAMED_BY_RECORD = frozenset({"triton"})
+"""Front ends whose modules have names of their own, and no kernel without what was recorded: `record` writes those."""
+
+WITHOUT_GPU = {"numba-cuda": "NUMBA_ENABLE_CUDASIM=1", "triton": "TRITON_INTERPRET=1"}
+"""What has a front end's kernels run on the processor, where they are recorded as well."""
+
 _IN_PLACE = {"aotcuda.numba": "numba", "aotcuda.numba_cuda_mlir": "numba_cuda_mlir"}
 _MODULES = ("numba", "triton")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
