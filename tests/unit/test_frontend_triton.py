@@ -417,6 +417,15 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
             "add.configs: when names x, which is no integer argument of add",
         ),
         (
+            {
+                "signature": ["*fp32, *fp32, *fp32, i32:16", "*fp32, *fp32, *fp32, i32:1"],
+                "constexprs": {"BLOCK": 64},
+                "configs": [{"when": {"n": [17, 31]}}],
+            },
+            CompileError,
+            "add.configs: no signature takes what when asks for, 17 <= n <= 31; write one without :16 or :1 there",
+        ),
+        (
             {"python": "wrong", "signature": "*fp32"},
             CompileError,
             "add: void(*fp32:16; num_warps=4, num_stages=3): Triton cannot compile it for sm_80: NameError: undefined ",
@@ -496,6 +505,19 @@ def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
             FRONT_END.compile_kernel(item, loaded, target_of("sm_80")) for item in FRONT_END.settled(unit, loaded)
         ]
     return found
+
+
+def test_variants_that_no_launch_could_take_are_not_made(sources: str) -> None:
+    configs = [{"constexprs": {"BLOCK": 64}, "when": {"n": value}} for value in (1, 33, 64)]
+    signatures = [f"*fp32:16, *fp32:16, *fp32:16, {last}" for last in ("i32:1", "i32:16", "i32")]
+    found = variants_of(sources, {"signatures": signatures, "specialise": "exact", "configs": configs})
+    assert [re.findall(r"i32(?::\d+)?(?=;)|n = \d+", item.signature) for item in found] == [
+        ["i32:1", "n = 1"],
+        ["i32:16", "n = 64"],
+        ["i32", "n = 1"],
+        ["i32", "n = 33"],
+        ["i32", "n = 64"],
+    ]
 
 
 def left_out_by(variants: list[Any]) -> dict[str, Any]:

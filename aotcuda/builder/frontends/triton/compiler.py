@@ -145,7 +145,7 @@ class TritonFrontEnd:
         """See FrontEnd: a unit for each specialisation.
 
         Raises:
-            CompileError: The table does not fit the function.
+            CompileError: The table does not fit the function, or no argument can fit it.
         """
         _check(unit, loaded.function)
         plain = [parameter for parameter in loaded.function.params if not parameter.is_constexpr]
@@ -164,7 +164,14 @@ class TritonFrontEnd:
             alone=unit.alone - loaded.computed,
         )
         names = [parameter.name for parameter in plain]
-        return [found for found in tables.specialised(unit, unhinted) if tables.launched(found, names)]
+        found = [variant for variant in tables.specialised(unit, unhinted) if tables.launched(variant, names)]
+        if not found and not any(tables.launched(replace(unit, types=types), names) for types in unit.signatures):
+            message = (
+                f"{unit.key}.configs: no signature takes what when asks for, {tables.conditions(unit.when)}; write one "
+                "without :16 or :1 there"
+            )
+            raise CompileError(message)
+        return found
 
     def sources(self, unit: TritonUnit, loaded: Loaded, root: str) -> tuple[LinkInput, ...]:
         """See FrontEnd: Python modules alone."""

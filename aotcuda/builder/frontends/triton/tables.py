@@ -327,6 +327,7 @@ class TritonUnit(VariantUnit):
         when: By name of an integer argument, the lowest and the highest value that the variant is for.
         alone: Names of constexprs that the table has one value for, whatever the config.
         configs: Those of the kernel.
+        signatures: Those that the config is for, this one among them.
         is_settled: The hints in `types` are those of the one variant.
     """
 
@@ -339,6 +340,7 @@ class TritonUnit(VariantUnit):
     when: tuple[tuple[str, int, int], ...]
     alone: frozenset[str]
     configs: tuple[Settings, ...]
+    signatures: tuple[tuple[Type, ...], ...]
     is_settled: bool = False
 
     @property
@@ -471,6 +473,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
                 when=constants.when,
                 alone=variants.of_one_value(kernel.constexprs),
                 configs=kernel.configs,
+                signatures=constants.signatures or kernel.signatures,
             )
         )
     return found
@@ -494,13 +497,17 @@ def _sets(kernel: Kernel) -> list[_Set]:
     return found
 
 
+def conditions(when: Sequence[tuple[str, int, int]]) -> str:
+    """What integer arguments have to be, in words: `n = 33, 1 <= m <= 64`."""
+    return ", ".join(f"{name} = {low}" if low == high else f"{low} <= {name} <= {high}" for name, low, high in when)
+
+
 def _shown(types: Sequence[Type], of: _Set | TritonUnit) -> str:
     """A variant as reports and errors write it: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
     constants = [f"{name}={value!r}" for name, value in of.constexprs]
     constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
     constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
-    conditions = [f"{name} = {low}" if low == high else f"{low} <= {name} <= {high}" for name, low, high in of.when]
-    when = f" when {', '.join(conditions)}" if conditions else ""
+    when = f" when {conditions(of.when)}" if of.when else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}"
 
 
