@@ -94,14 +94,20 @@ def notes(records: Sequence[Record]) -> list[str]:
 
 
 def _sets_of(records: Sequence[Record]) -> list[_Set]:
-    """The distinct sets of constants, those first that have the defaults of options, which launches need not name."""
+    """The distinct sets of constants, in an order in which the first that holds is that of the launch.
+
+    Those come last that are for whatever an integer is, and those first that have the defaults of options, which
+    launches need not name.
+    """
     chosen = _chosen(records)
     found: dict[str, _Set] = {}
     for record in records:
         values = chosen.get(_tuned_key(record)) or _set(record)
         found.setdefault(json.dumps(values, sort_keys=True), _Set(values, set())).plain.add(_plain(record))
     names = [name.replace("_", "-") for name in _OPTIONS]
-    return sorted(found.values(), key=lambda item: [name in item.values for name in names])
+    return sorted(
+        found.values(), key=lambda item: (-len(item.values.get("when", ())), [name in item.values for name in names])
+    )
 
 
 def _chosen(records: Sequence[Record]) -> dict[str, dict[str, Any]]:

@@ -382,6 +382,20 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
             "add.signature: '*fp32, i32' has 2 types, and add takes 4 arguments beside constexprs: x, y, out, n",
         ),
         (
+            {"signature": f"{ADD}, none", "constexprs": {"BLOCK": 64}},
+            CompileError,
+            'None for a constexpr is constexprs = { ACT = "None" }',
+        ),
+        (
+            {
+                "python": "both.fn",
+                "signature": "*fp32, i32",
+                "configs": [{"constexprs": {"BLOCK": block, "EVEN": True}} for block in (64, 128)],
+            },
+            CompileError,
+            "add.configs: several are for the same arguments and differ in BLOCK, which launches of an autotuned",
+        ),
+        (
             {"constexprs": {"BLOCK": 64, "BLOK": 3}},
             CompileError,
             "add.constexprs.BLOK: BLOK is no parameter of add, and no tl.constexpr; its constexprs are BLOCK, ACT",
@@ -540,10 +554,6 @@ def left_out_by(variants: list[Any]) -> dict[str, Any]:
         (
             {"configs": [{"constexprs": {"BLOCK": 64, "EVEN": True}}, {"constexprs": {"BLOCK": 128, "EVEN": False}}]},
             {"BLOCK": "the config's", "HEAD": None},
-        ),
-        (
-            {"configs": [{"constexprs": {"BLOCK": 64, "EVEN": True}}, {"constexprs": {"BLOCK": 128, "EVEN": True}}]},
-            {"HEAD": None},
         ),
     ],
 )

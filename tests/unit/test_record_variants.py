@@ -88,6 +88,14 @@ def test_of_several_configs_for_the_same_arguments_that_of_most_launches_is_writ
     assert not variants.covers({"specialise": "exact", **found}, other)
 
 
+def test_a_config_for_any_integer_comes_last() -> None:
+    found = written_as(
+        launch_of("*fp32, i32", BLOCK=64, when={}, **TUNED),
+        launch_of("*fp32, i32", BLOCK=128, num_warps=8, when={"n": 33}, **TUNED),
+    )
+    assert [config.get("when") for config in found["configs"]] == [{"n": 33}, None]
+
+
 @pytest.mark.parametrize(
     ("kernel", "covered"),
     [

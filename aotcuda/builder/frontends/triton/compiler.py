@@ -158,9 +158,16 @@ class TritonFrontEnd:
         defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
         # A value of the source's own goes before a config, but where the source has an autotuner to overrule it.
         decided = of_configs - loaded.computed - (defaults - (loaded.tuned or frozenset()))
+        undecided = tables.undecided(unit.configs, of_configs)
+        if tuned := sorted(undecided & (loaded.tuned or frozenset())):
+            message = (
+                f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
+                "launches of an autotuned kernel do not name; give each its when, or keep one of them"
+            )
+            raise CompileError(message)
         unit = replace(
             unit,
-            chosen=decided - tables.undecided(unit.configs, of_configs),
+            chosen=decided - undecided,
             alone=unit.alone - loaded.computed,
         )
         names = [parameter.name for parameter in plain]
@@ -340,6 +347,9 @@ def _check(unit: TritonUnit, function: Any) -> None:
             f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
             f"{unit.python} takes {len(plain)} arguments beside constexprs: {', '.join(plain) or 'none'}"
         )
+        without = [name for name in constexprs if name not in given]
+        if without and any(kind.scalar == tables.NOTHING for kind in unit.types):
+            message += f'; None for a constexpr is constexprs = {{ {without[0]} = "{tables.NONE}" }}'
         raise CompileError(message)
     _check_annotations(unit, function)
     for name in given:
