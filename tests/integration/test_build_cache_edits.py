@@ -44,6 +44,7 @@ def of_header(edited: str, **files: str) -> Case:
     """A linked source that includes `sub/a.h`; the value of `C` in another header is edited."""
     source = f'{HEAD}f = cuda.declare_device("f", "float32(float32)", abi="c")\n{KERNEL.format("f(x[0])")}'
     linked = '#include "sub/a.h"\nextern "C" __device__ float f(float x) { return x * C; }\n'
+    files["inc2__none_h"] = ""
     headers = {name.replace("__", "/").removesuffix("_h") + ".h": text for name, text in files.items()}
     more = 'link = [{ path = "csrc/a.cu" }]\noptions = { include-dirs = ["inc", "inc2"] }'
     return Case({"pkg/_k.py": source, "csrc/a.cu": linked, **headers}, edited, "#define C 3.0f\n", more)

@@ -64,6 +64,15 @@ def test_what_runs_is_noted_by_whomever_it_is_called() -> None:
     assert calls.complete
 
 
+def test_a_module_is_no_function_in_its_first_line() -> None:
+    calls = Calls()
+    with calls.watching():
+        exec(compile("def f():\n    pass\nf()\n", "called.py", "exec"), {})
+        exec(compile("def f():\n    pass\n", "not_called.py", "exec"), {})
+    assert ("called.py", 1) in calls.places
+    assert "not_called.py" not in {file for file, _ in calls.places}
+
+
 def test_nothing_is_noted_afterwards_and_everything_is_as_it_was() -> None:
     def another(frame: FrameType, event: str, argument: object) -> None:
         del frame, event, argument

@@ -31,8 +31,12 @@ class Calls:
 
     @property
     def places(self) -> frozenset[tuple[str, int]]:
-        """The file and the first line of each function, as their code has them; a decorator's line is the first."""
-        return frozenset((code.co_filename, code.co_firstlineno) for code in self._codes.values())
+        """The file and the first line of each function, as their code has them; a decorator's line is the first.
+
+        A module's own code is none: it begins in the first line, where a function may begin as well.
+        """
+        codes = [code for code in self._codes.values() if code.co_name != "<module>"]
+        return frozenset((code.co_filename, code.co_firstlineno) for code in codes)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
