@@ -116,6 +116,8 @@ class Slices:
         self._texts: dict[tuple[str, bool], str] = {}
         self._reached: dict[str, set[str]] = {}
         self._base: set[str] = set()
+        self._all: set[str] | None = None
+        self._owners: dict[tuple[str, int], str] | None = None
         self._whole = self._unread = False
         for name, content in files.items():
             try:
@@ -149,7 +151,9 @@ class Slices:
         """Whether what a unit may depend on has any of those words, in whatever role; one may be `sys.path`."""
         words = self._spread({word for name in called for word in _words(name)})
         if self._whole or words & _DYNAMIC:
-            words = _mentioned(self._trees.values())
+            if self._all is None:
+                self._all = _mentioned(self._trees.values())
+            words = self._all
         return self._unread or not words.isdisjoint(sought)
 
     def hold(self, called: Iterable[str], read: Iterable[tuple[str, int]]) -> bool:
@@ -157,15 +161,14 @@ class Slices:
         words = self._spread({word for name in called for word in _words(name)})
         if self._whole or words & _DYNAMIC:
             return True
-        lines: dict[str, set[int]] = {}
-        for name, line in read:
-            lines.setdefault(name, set()).add(line)
-        return not any(
-            _begins_in(function, lines.get(place.rpartition(":")[0], ()))
-            for name, functions in self._hidden.items()
-            if name not in words
-            for place, function in functions.items()
-        )
+        if self._owners is None:
+            self._owners = {
+                (place.rpartition(":")[0], line): name
+                for name, functions in self._hidden.items()
+                for place, function in functions.items()
+                for line in _lines(function)
+            }
+        return {self._owners[place] for place in read if place in self._owners} <= words
 
     def _parts(self, words: set[str], *, lines: bool) -> dict[str, str]:
         found = {"": self._of_all(lines=lines)}
@@ -209,7 +212,7 @@ class Slices:
             elif (
                 isinstance(statement, ast.FunctionDef)
                 and _waits(statement, compilers)
-                and not _begins_in(statement, self._ran.get(file, ()))
+                and self._ran.get(file, set()).isdisjoint(_lines(statement))
             ):
                 self._hidden.setdefault(statement.name, {})[f"{file}:{number}"] = statement
                 for private in _private(statement.name):
@@ -240,10 +243,10 @@ def _head(function: ast.FunctionDef) -> str:
     return f"{function.name} {' '.join(map(ast.dump, kept))}"
 
 
-def _begins_in(function: ast.FunctionDef, lines: Iterable[int]) -> bool:
-    """Whether one of the lines, in which code begins, is a function's or of a function in it."""
+def _lines(function: ast.FunctionDef) -> range:
+    """The lines of a function, in which its code begins or that of a function in it."""
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-    return any(first <= line <= (function.end_lineno or first) for line in lines)
+    return range(first, (function.end_lineno or first) + 1)
 
 
 def _waits(function: ast.FunctionDef, compilers: frozenset[str]) -> bool:
