@@ -12,6 +12,7 @@ A module's `.py` has the digest of its manifest, and that those of all its files
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -244,6 +245,8 @@ def _reason(error: OSError) -> str:
     """Why nothing can be written, the closing bracket, and what helps."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file is where a folder would be); remove that"
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{error.strerror}); give it a shorter name"
     helps = "let this user write there" if isinstance(error, PermissionError) else "make room for it"
     return f"{error.strerror}); {helps}"
 

@@ -96,6 +96,12 @@ def test_a_sender_whose_descriptor_is_lost_ends_its_process(code: str) -> None:
     assert status_of(f"{code}; tell(step='one')") == channel.LOST
 
 
+def test_one_that_has_no_room_says_so() -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99)); file = os.memfd_create('result'); "
+    assert status_of(f"{code}channel.Owned(file).write(bytes(99))") == 0
+    assert status_of(f"{code}channel.Owned(file).write(bytes(100))") == channel.FULL
+
+
 def test_a_copy_of_the_sender_in_a_forked_process_sends_nothing_and_ends() -> None:
     code = "\nif os.fork() == 0: tell(step='two'); os._exit(9)\nassert os.wait()[1] == 0\nos.close(pipe)"
     assert status_of(f"{code}\nassert os.read(_, 99) == b''") == 0

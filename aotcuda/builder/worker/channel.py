@@ -6,6 +6,7 @@ worker's, and a descriptor that is no longer the one it was is not written to.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 LOST = 113
 """Exit status of a worker whose descriptors were closed, or replaced by others."""
+
+FULL = 114
+"""Exit status of a worker that has no room for what it made."""
+
+NO_ROOM = "there is no room for what was built: raise the limit for the size of files (ulimit -f), or free some memory"
+"""What to say of that: results are handed over in memory, as files without names."""
 
 
 _TICK = 0.5
@@ -65,7 +72,9 @@ class Owned:
         try:
             while view:
                 view = view[os.write(self.number, view) :]
-        except OSError:  # it was closed, or whoever reads is gone
+        except OSError as error:  # it was closed, or whoever reads is gone, if it is not this
+            if error.errno in (errno.EFBIG, errno.ENOSPC, errno.ENOMEM):
+                os._exit(FULL)
             lost()
 
     def _look(self) -> tuple[int, int] | None:

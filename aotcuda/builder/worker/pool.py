@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from aotcuda.builder.worker import lifetime, observations
-from aotcuda.builder.worker.channel import LOST, Owned
+from aotcuda.builder.worker.channel import FULL, LOST, NO_ROOM, Owned
 from aotcuda.errors import AotcudaError, BuildError, text_of
 
 if TYPE_CHECKING:
@@ -404,6 +404,8 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
     mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (_HEAD, None)))
     if mark == child.mark and digest == hashlib.sha256(data).digest():
         return _received(data)
+    if code == FULL:
+        return BuildError(f"{task.where}: {NO_ROOM}")
     if child.data or code == LOST:
         message = (
             f"{task.where}: code of the project wrote to, or closed, file descriptors that the build's processes talk "

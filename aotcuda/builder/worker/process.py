@@ -339,6 +339,8 @@ def _death(end: _End, supervisor: int) -> BuildError:
     status = supervisor if end.status is None else end.status
     if status == channel.LOST:
         return BuildError(_foreign("closed file descriptors that the build's processes talk over", end.step))
+    if status == channel.FULL:
+        return BuildError(f"{end.step}: {channel.NO_ROOM}")
     how = f"killed by {_name(-status)}" if status < 0 else f"exit status {status}"
     return BuildError(f"the build ended while {end.step} ({how}); what was printed stands above")
 
