@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import CodeType, FrameType
+    from types import FrameType
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Calls:
     """
 
     complete: bool = True
-    _codes: dict[int, CodeType] = field(default_factory=dict)
+    _seen: set[tuple[str, int, str]] = field(default_factory=set)
 
     @property
     def places(self) -> frozenset[tuple[str, int]]:
@@ -35,18 +35,17 @@ class Calls:
 
         A module's own code is none: it begins in the first line, where a function may begin as well.
         """
-        codes = [code for code in self._codes.values() if code.co_name != "<module>"]
-        return frozenset((code.co_filename, code.co_firstlineno) for code in codes)
+        return frozenset((file, line) for file, line, name in self._seen if name != "<module>")
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch what is called in the block, by its threads too."""
-        codes = self._codes
+        see = self._seen.add
 
         def note(frame: FrameType, event: str, _: object) -> None:
             if event == "call":
                 code = frame.f_code
-                codes[id(code)] = code  # which is kept, so no other one gets its number
+                see((code.co_filename, code.co_firstlineno, code.co_name))
 
         before, of_threads = sys.getprofile(), threading.getprofile()
         threading.setprofile(note)
