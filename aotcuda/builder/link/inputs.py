@@ -113,7 +113,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
             return None
     except OSError:
         return None
-    root = python.parents[name.count(".")]
+    root = python.resolve().parents[name.count(".")]  # strict editable installs have links
     for source in module.manifest["sources"]:
         path = Path(os.path.normpath(root / source["path"]))
         if source["path"].endswith(dependencies.TABLE):
