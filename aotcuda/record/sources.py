@@ -21,6 +21,7 @@ WITHOUT_GPU = {"numba-cuda": "NUMBA_ENABLE_CUDASIM=1", "triton": "TRITON_INTERPR
 _IN_PLACE = {"aotcuda.numba": "numba", "aotcuda.numba_cuda_mlir": "numba_cuda_mlir"}
 _MODULES = ("numba", "triton")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class Found:
         path: The name that leads to it in its module.
         line: Where its `def` stands.
         frontend: The compiler.
-        device: It is a device function; for Triton, which has one decorator for both: it returns a value.
+        device: It is a device function: the decorator says so, it returns a value, or another one of the file calls it.
         signatures: Those that the decorator was given.
         unread: The decorator was given signatures that only running the module would tell.
         inside: The function that it is made in; empty at the module's top level or in a class.
@@ -61,6 +62,7 @@ class _Reader:
         self._names: dict[str, str] = {}
         self._values: dict[str, ast.expr] = {}
         self._partials: dict[str, ast.Call] = {}
+        self._called: set[str] = set()
         for node in ast.walk(tree):
             self._import(node)
         for node in tree.body:
@@ -68,7 +70,8 @@ class _Reader:
 
     def found(self) -> list[Found]:
         made = [*self._definitions(self._tree, (), ""), *self._assignments()]
-        return sorted(made, key=lambda item: (item.line, item.path))
+        helping = [replace(item, device=True) if item.path in self._called else item for item in made]
+        return sorted(helping, key=lambda item: (item.line, item.path))
 
     def _import(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
@@ -112,8 +115,8 @@ class _Reader:
                 for decorator in child.decorator_list:
                     made = self._jitted(decorator, (*path, child.name), child.lineno, inside)
                     if made is not None:
-                        helps = made.frontend == "triton" and _returns_a_value(child)
-                        yield replace(made, device=True) if helps else made
+                        self._called |= {name for name in _calls(child) if name != child.name}
+                        yield replace(made, device=True) if _returns_a_value(child) else made
                 yield from self._definitions(child, (*path, child.name), ".".join((*path, child.name)))
             elif isinstance(child, ast.ClassDef):
                 yield from self._definitions(child, (*path, child.name), inside)
@@ -210,8 +213,23 @@ class _Reader:
         return self._type(node, depth)
 
 
+def _calls(function: _Function) -> Iterator[str]:
+    """The plain names that a function calls; a kernel is launched by its grid, in a subscript."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
 def _returns_a_value(function: ast.AST) -> bool:
-    return any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
+    """Whether a function returns something other than None; those inside it do not count."""
+    for node in ast.iter_child_nodes(function):
+        if isinstance(node, ast.Return):
+            value = node.value
+            if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+                return True
+        elif not isinstance(node, (*_FUNCTIONS, ast.Lambda)) and _returns_a_value(node):
+            return True
+    return False
 
 
 def _last(node: ast.expr) -> str:

@@ -77,6 +77,27 @@ def test_signatures_that_are_computed_are_said_to_be(decorator: str) -> None:
     assert found.signatures == ()
 
 
+@pytest.mark.parametrize(
+    ("body", "others", "device"),
+    [
+        ("return x + 1", "", True),
+        ("if x:\n        return 1", "", True),
+        ("x[0] = 1", "@cuda.jit\ndef other(x):\n    k(x)\n", True),
+        ("return", "", False),
+        ("return None", "", False),
+        ("def inner(y):\n        return y\n    x[0] = inner(1)", "", False),
+        ("x[0] = (lambda y: y)(1)", "", False),
+        ("x[0] = 1", "def launch(x):\n    k[1, 32](x)\n", False),
+        ("x[0] = 1", "def called_on_the_host(x):\n    return k(x)\n", False),
+        ("x[0] = 1 if k is None else 2", "", False),
+    ],
+)
+def test_a_helper_under_a_bare_decorator_is_no_kernel(body: str, others: str, device: bool) -> None:
+    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}")}
+    assert found["k"].device is device
+    assert "other" not in found or not found["other"].device
+
+
 def test_device_functions_and_the_other_compiler() -> None:
     assert only("@cuda.jit('float32(float32)', device=True)").device
     assert not only("@cuda.jit(device=False)").device
