@@ -137,8 +137,8 @@ class Slices:
         The functions that it can reach, by file and place among the statements there, and under no name a digest of
         all that every unit may depend on. `called` is what the unit is called. None if nothing can be left out.
         """
-        words = self._spread({word for name in called for word in _words(name)})
-        if self._whole or words & _DYNAMIC:
+        words = self._reachable(called)
+        if words is None:
             return None
         try:
             return self._parts(words, lines=lines)
@@ -149,8 +149,8 @@ class Slices:
 
     def mention(self, called: Iterable[str], sought: frozenset[str]) -> bool:
         """Whether what a unit may depend on has any of those words, in whatever role; one may be `sys.path`."""
-        words = self._spread({word for name in called for word in _words(name)})
-        if self._whole or words & _DYNAMIC:
+        words = self._reachable(called)
+        if words is None:
             if self._all is None:
                 self._all = _mentioned(self._trees.values())
             words = self._all
@@ -158,8 +158,8 @@ class Slices:
 
     def hold(self, called: Iterable[str], read: Iterable[tuple[str, int]]) -> bool:
         """Whether what `of` tells of a unit has all that functions say which begin in those lines of files."""
-        words = self._spread({word for name in called for word in _words(name)})
-        if self._whole or words & _DYNAMIC:
+        words = self._reachable(called)
+        if words is None:
             return True
         if self._owners is None:
             self._owners = {
@@ -169,6 +169,11 @@ class Slices:
                 for line in _lines(function)
             }
         return {self._owners[place] for place in read if place in self._owners} <= words
+
+    def _reachable(self, called: Iterable[str]) -> set[str] | None:
+        """The words that a unit can reach; None if nothing can be left out."""
+        words = self._spread({word for name in called for word in _words(name)})
+        return None if self._whole or words & _DYNAMIC else words
 
     def _parts(self, words: set[str], *, lines: bool) -> dict[str, str]:
         found = {"": self._of_all(lines=lines)}

@@ -58,6 +58,12 @@ def elsewhere(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str
     return search.others, search.missing
 
 
+def files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
+    """`project_files`, and after them the headers that lie outside the project; arguments as there."""
+    search = _search(items, root, include_dirs)
+    return (*sorted(search.own), *sorted(search.others))
+
+
 @dataclass(slots=True)
 class _Search:
     """Headers that were met.

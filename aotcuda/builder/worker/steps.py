@@ -166,7 +166,7 @@ class Steps:
         if self.kept.is_on:
             known = self._met.setdefault(plan.config.name, {})
             arguments = (self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
-            for path in {*included_headers.project_files(*arguments), *included_headers.elsewhere(*arguments)[0]}:
+            for path in included_headers.files(*arguments):
                 known.setdefault(path, _version(path))
 
     def _edited(self, plan: ModulePlan) -> list[Path]:
@@ -324,9 +324,9 @@ class Steps:
         arguments = (inputs, root, options.include_dirs)
         if included_headers.hidden(*arguments, options.nvrtc_options):
             return ()
-        headers = [*included_headers.project_files(*arguments), *sorted(included_headers.elsewhere(*arguments)[0])]
         items = [self.kept.item(item) for item in inputs]
-        return self.kept.name(kind, plan.config.name, items, target, options, self.kept.files(headers))
+        headers = self.kept.files(included_headers.files(*arguments))
+        return self.kept.name(kind, plan.config.name, items, target, options, headers)
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
