@@ -269,6 +269,11 @@ class Outline:
         return self._manifest
 
 
+def has_parts(head: Head) -> bool:
+    """Whether a launch may take some of the fatbin's images, and not the whole, which callbacks are handed."""
+    return not head["callbacks"] and all("packed" in image for image in head["images"])
+
+
 def read_file(folder: str, file: File) -> bytes:
     """The content of a file that the manifest names, checked against its size and digest.
 

@@ -8,13 +8,14 @@ What is called `ctypes` here is that package where a program has imported it, el
 # by_name             `aotcuda.load(name)`: modules by their names; of a tree that was never built, made from it
 # module_attributes   what a module tells of itself: what its GPUs take, and why
 # kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`
-# launcher            one launch, from the arguments to the driver; stream_objects: what keeps a stream besides
+# launcher            a kernel with its configuration; stream_objects: what keeps a stream besides
+# general_path        one launch, from the arguments to the driver; learnt: the fast paths that a launcher has learnt
 # launch_problems     what stands against a launch, and what is said of one that has failed
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
 # kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
 # device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
-# loader              which images are launched now, with the overloads of their kernels: loading and replacing them;
-#                     those of a wheel
+# loader              which images are launched now: loading and replacing them; those of a wheel
+# loaded              what is launched for as long as they stay: the overloads of their kernels
 # edits               what is launched for sources that were edited; unloading: how images leave the driver
 # origins             where others come from: an editable install's, or those of a tree that was never built;
 #                     source: what a loader asks of any of them

@@ -34,7 +34,7 @@ def _simple(name: str, code: str) -> Any:
     return kind(name, (_SimpleCData,), {"_type_": code, "__module__": __name__})
 
 
-c_char, c_int = _simple("c_char", "c"), _simple("c_int", "i")
+c_int = _simple("c_int", "i")
 c_size_t = c_uint64 = _simple("c_ulong", "L")
 c_void_p = _simple("c_void_p", "P")
 if not sizeof(c_uint64) == sizeof(c_void_p) == 8:
@@ -42,20 +42,21 @@ if not sizeof(c_uint64) == sizeof(c_void_p) == 8:
     raise ImportError(message)
 
 
-_RARE = {"c_char_p": "z", "c_uint": "I"}
+_RARE = {"c_char": "c", "c_char_p": "z", "c_uint": "I"}
 """Types that a first launch needs none of, with their codes."""
 
 if TYPE_CHECKING:
+    c_char: Any
     c_char_p: Any
     c_uint: Any
-else:
 
-    def __getattr__(name: str) -> Any:
-        if name not in _RARE:
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
-        # Of threads that come here at once, all take what the first has made.
-        return globals().setdefault(name, _simple(name, _RARE[name]))
+
+def __getattr__(name: str) -> Any:
+    if name not in _RARE:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    # Of threads that come here at once, all take what the first has made.
+    return globals().setdefault(name, _simple(name, _RARE[name]))
 
 
 class _Function(CFuncPtr):
@@ -81,4 +82,4 @@ class CDLL:
 
 def create_string_buffer(size: int) -> Any:
     """As ctypes.create_string_buffer, of a size."""
-    return (c_char * size)()
+    return (__getattr__("c_char") * size)()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal's C half, which every Python has
+import os
 import sys
 from _ctypes import FUNCFLAG_CDECL, CFuncPtr
 from _thread import RLock
@@ -97,6 +98,15 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuStreamSynchronize": (_pointer,),
     "cuThreadExchangeStreamCaptureMode": (_out,),
 }
+
+_OF_A_FIRST_LAUNCH = (
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuLibraryLoadData",
+    "cuCtxGetDevice",
+    "cuLibraryGetKernel",
+    "cuKernelGetAttribute",
+)
 
 _ATTRIBUTES = {
     "threads": 1,
@@ -291,10 +301,18 @@ class Driver:
         """What `cuInit` gives, beside which something else is done where it takes long: where nobody has called it."""
         address = self.address("cuInit")
         if beside is not None and self.call["cuDeviceGetCount"](ctypes.byref(_int())) == NOT_INITIALIZED:
-            code = _called_beside(address, beside)
+            code = _called_beside(address, self._meanwhile)
             if code is not None:
                 return code
         return self._function("cuInit", _int)(0)
+
+    def _meanwhile(self) -> None:
+        """What is done while the driver starts: `beside`, and looking for functions that a first launch calls."""
+        if beside is not None:
+            beside()
+        for name in _OF_A_FIRST_LAUNCH:
+            if hasattr(self._library, name):  # that an old driver lacks one is said by its version
+                self.call[name]
 
     def _function(self, name: str, *types: type) -> Callable[..., int]:
         try:
@@ -427,11 +445,17 @@ def _called_beside(address: int, work: Callable[[], object]) -> int | None:
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, signals)
     try:
+        os.sched_yield()  # else Linux may keep it waiting for milliseconds behind this thread, on one processor
         work()
     finally:
         if not failed:
             threads.pthread_join(thread, ctypes.byref(result))
     return None if failed else result.value & 0xFFFFFFFF
+
+
+def compiles_ptx() -> bool:
+    """Whether the driver was told to take no machine code."""
+    return any(os.environ.get(name) for name in ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"))
 
 
 def is_installed() -> bool:
@@ -483,8 +507,6 @@ def _why_not_here() -> str | None:
 def after_fork(function: Callable[[], None]) -> None:
     """Have `function` called in processes that this one forks: once in each, however often this was asked for."""
     if sys.platform == "linux" and function not in _after_forks:  # what Python was told to call cannot be taken back
-        import os  # noqa: PLC0415 (once)
-
         _after_forks.add(function)
         os.register_at_fork(after_in_child=function)
 

@@ -6,7 +6,7 @@ import os
 
 import aotcuda
 from aotcuda.runtime.launch_config import dimensions
-from aotcuda.runtime.loaded_library import again
+from aotcuda.runtime.launcher import again
 from aotcuda.runtime.streams import handle
 
 TYPE_CHECKING = False
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.launcher import Launcher
-    from aotcuda.runtime.loader import Loaded, Loader
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loader import Loader
 
     class Kernel(Protocol):
         """What is launched: a kernel by its name, which configurations index; `aotcuda.runtime.kernel` has it."""

@@ -27,7 +27,7 @@ THE_KERNELS_OWN = object()
 
 
 # Words, and no Structure: from Python 3.14 on the first of those imports all of ctypes, a quarter of a first launch.
-_Config = ctypes.c_uint64 * 7
+_CONFIG_WORDS = 7
 _HALF = (1 << 32) - 1
 
 
@@ -41,7 +41,7 @@ def _encoded(
     """
     extents = [extent & _HALF for extent in (*grid, *block)]
     pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
-    config = _Config(*pairs, shared & _HALF, stream or 0)
+    config = (ctypes.c_uint64 * _CONFIG_WORDS)(*pairs, shared & _HALF, stream or 0)
     if attributes:
         kept = (type(attributes[0]) * len(attributes))(*attributes)
         config[5], config[6] = ctypes.addressof(kept), len(attributes)
@@ -183,6 +183,17 @@ class Configuration:
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
             raise aotcuda.errors.LaunchError(message)
+
+
+def allow_once(
+    configuration: Configuration, kernel: DeviceKernel, where: str, verified: set[DeviceKernel]
+) -> Configuration:
+    """`configuration.of(kernel)`, held against GPU and kernel by `allow` unless the kernel is among `verified`."""
+    found = configuration.of(kernel)
+    if kernel not in verified:
+        found.allow(kernel, where)
+        verified.add(kernel)
+    return found
 
 
 def dimensions(value: object, what: str, where: str) -> Dimensions:

@@ -17,7 +17,7 @@ from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from aotcuda.manifest import FixedLaunch, Head, Kernel, Overload
     from aotcuda.runtime.arguments.overloads import PackedOverload
@@ -29,23 +29,9 @@ if TYPE_CHECKING:
 TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0))
 """`aotcuda.arch.TEGRA`, without the import of that: most launches need nothing else of it."""
 
-_ATTEMPTS = 30
-"""Of a launch whose images other threads, or its own arguments, unload again and again."""
-
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
 _LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-
-
-def again(launch: Callable[[tuple[object, ...]], None], args: tuple[object, ...]) -> None:
-    """Launch, and begin anew where the images are unloaded meanwhile: who raises UnloadedError has launched nothing."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            launch(args)
-        except aotcuda.errors.UnloadedError:
-            continue
-        return
-    launch(args)
 
 
 class OpenLibrary:
@@ -234,7 +220,13 @@ class LoadedLibrary:
     )
 
     def __init__(
-        self, manifest: Head, folder: str, image: bytes = b"", choices: dict[int, Choice] | None = None
+        self,
+        manifest: Head,
+        folder: str,
+        image: bytes = b"",
+        choices: dict[int, Choice] | None = None,
+        *,
+        whole: bytes = b"",
     ) -> None:
         """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
 
@@ -243,6 +235,7 @@ class LoadedLibrary:
             folder: Where the manifest lies.
             image: The images.
             choices: What each GPU takes; by default what `survey` says.
+            whole: The module's fatbin, of who has read it already.
 
         Raises:
             ManifestError: The fatbin is missing, truncated or altered.
@@ -258,7 +251,7 @@ class LoadedLibrary:
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._guests: list[None] = []  # one for each thread in a setup callback
         self.synchronous = _is_synchronous()
-        data = image or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
+        data = image or whole or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
         if image and manifest.get("by_grid"):  # one that was compiled on this machine; its manifest is a whole one
             kernels: list[Kernel] = manifest["kernels"]  # type: ignore[typeddict-item]
@@ -319,14 +312,11 @@ class LoadedLibrary:
         for callbacks, which are handed the whole.
         """
         head = self._head
-        if head["callbacks"] or not all("packed" in image for image in head["images"]) or _compiles_ptx():
+        if not manifests.has_parts(head) or drivers.compiles_ptx():
             return b""
         from aotcuda import manifest_parts  # noqa: PLC0415 (most fatbins are short)
 
-        try:
-            devices = drivers.get().devices
-        except aotcuda.errors.AotcudaError:  # which is said after what is wrong with the file, as ever
-            return b""
+        devices = drivers.get().devices
         if any(device.capability in TEGRA or not self._has_own(device) for device in devices):
             return b""
         # With those for nothing else than such a GPU, sm_90a, of which the driver may take one.
@@ -455,11 +445,6 @@ class LoadedLibrary:
             return
         code = self.driver.call["cuLibraryUnload"](self._library.handle)
         self.driver.check(code, f"{self._where} could not be unloaded")
-
-
-def _compiles_ptx() -> bool:
-    """Whether the driver was told to take no machine code."""
-    return any(os.environ.get(name) for name in ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"))
 
 
 def _is_synchronous() -> bool:

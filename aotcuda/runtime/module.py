@@ -364,8 +364,8 @@ def _import_launches() -> None:
     """Import what a first launch takes, which is done while the driver starts."""
     # An import with load = "first-use" needs none.
     from aotcuda.runtime import fast as extension  # noqa: PLC0415
+    from aotcuda.runtime import general_path, launch_config, launcher, loaded, loaded_library  # noqa: F401, PLC0415
     from aotcuda.runtime import kernel as kernels  # noqa: F401, PLC0415
-    from aotcuda.runtime import launch_config, launcher  # noqa: F401, PLC0415
     from aotcuda.runtime.arguments import overloads  # noqa: F401, PLC0415
 
     extension.in_use()

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Parameter
     from aotcuda.runtime.arguments.overloads import Selection
+    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import DeviceKernel
-    from aotcuda.runtime.loader import Loaded, Loader
+    from aotcuda.runtime.loader import Loader
 
 NOWHERE = -1
 """The number of a launch that was traced where nothing can be launched: its program can be compiled, and not run."""

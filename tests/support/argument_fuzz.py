@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from aotcuda import manifest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as fast_extension
-from aotcuda.runtime import launcher
+from aotcuda.runtime import general_path
 from aotcuda.runtime.arguments import views
 from aotcuda.runtime.fast import numba_layout
+from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.kernel import Kernel
-from aotcuda.runtime.launcher import Launcher
 from aotcuda.runtime.loader import Loader
 from support import libraries, manifests
 from support.libraries import Array, Raises, State
@@ -179,26 +179,25 @@ _submitted = [0]
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
     """Lets the general path's kernel learn nothing, the others from the first launch, and counts what goes that way."""
-    settle, submit, found = Launcher.settle, Launcher.submit, [*fast_extension._found]
-    learnt_at, launcher.LEARNT_AT = launcher.LEARNT_AT, 1
+    settle, submit, found = GeneralPath.settle, GeneralPath.submit, [*fast_extension._found]
+    learnt_at, general_path.LEARNT_AT = general_path.LEARNT_AT, 1
 
-    def settle_some(self: Any, *args: Any) -> None:
-        if _learning[0]:
-            settle(self, *args)
+    def settle_some(self: Any, *args: Any) -> Any:
+        return settle(self, *args) if _learning[0] else None
 
     def count(self: Any, *args: Any) -> None:
         _submitted[0] += 1
         submit(self, *args)
 
-    Launcher.settle, Launcher.submit = settle_some, count  # type: ignore[method-assign]
+    GeneralPath.settle, GeneralPath.submit = settle_some, count  # type: ignore[method-assign]
     try:
         with warnings.catch_warnings(), contextlib.contextmanager(libraries.installed)():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "It looks like `register_random`")  # see pyproject.toml
             yield
     finally:
-        Launcher.settle, Launcher.submit = settle, submit  # type: ignore[method-assign]
-        launcher.LEARNT_AT = learnt_at
+        GeneralPath.settle, GeneralPath.submit = settle, submit  # type: ignore[method-assign]
+        general_path.LEARNT_AT = learnt_at
         fast_extension._found[:] = found
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aotcuda import Kernel
     from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import DeviceKernel
-    from aotcuda.runtime.loader import Loaded
 
 
 def of(kernel: Kernel) -> Loaded:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import launcher
+from aotcuda.runtime import learnt
 from aotcuda.runtime.fast import learning
 
 
 def pytest_configure() -> None:
     learning.learn = lambda *_args: False
-    launcher.Launcher._learn = lambda *_args: None  # type: ignore[method-assign]
+    learnt.Learnt.learn = lambda *_args: None  # type: ignore[method-assign]

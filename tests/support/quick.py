@@ -18,6 +18,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.launcher import Launcher
 
 if TYPE_CHECKING:
@@ -57,16 +58,16 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def general(monkeypatch: pytest.MonkeyPatch) -> list[Launcher]:
-    """The launchers of the launches that went the general way."""
-    seen: list[Launcher] = []
-    original = Launcher.submit
+def general(monkeypatch: pytest.MonkeyPatch) -> list[GeneralPath]:
+    """What launched that went the general way."""
+    seen: list[GeneralPath] = []
+    original = GeneralPath.submit
 
-    def submit(self: Launcher, *args: Any) -> None:
+    def submit(self: GeneralPath, *args: Any) -> None:
         seen.append(self)
         original(self, *args)
 
-    monkeypatch.setattr(Launcher, "submit", submit)
+    monkeypatch.setattr(GeneralPath, "submit", submit)
     return seen
 
 
@@ -94,11 +95,11 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     way.
     """
     state = Quick(path)
-    general, submit = Launcher.launch, Launcher.submit
-    submitted: list[Launcher] = []
+    general, submit = Launcher.launch, GeneralPath.submit
+    submitted: list[GeneralPath] = []
     busy: list[Launcher] = []
 
-    def noted(self: Launcher, *args: Any) -> None:
+    def noted(self: GeneralPath, *args: Any) -> None:
         submitted.append(self)
         submit(self, *args)
 
@@ -123,7 +124,7 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         state.declined += [args] if submitted else []
 
     monkeypatch.setattr(Launcher, "launch", launch_eagerly)
-    monkeypatch.setattr(Launcher, "submit", noted)
+    monkeypatch.setattr(GeneralPath, "submit", noted)
     yield state
     marker = request.node.get_closest_marker("general")
     if marker is None or path not in marker.kwargs.get("paths", [path]):

@@ -83,6 +83,11 @@ class TestMeanwhile:
             driver.get()
         assert asked == ["done"]
 
+    def test_a_driver_that_lacks_what_is_looked_for_meanwhile_is_started_as_ever(self, cuda, asked, monkeypatch):
+        monkeypatch.setattr(driver, "_OF_A_FIRST_LAUNCH", ("cuDeviceGet", "cuOfTomorrow"))
+        assert "cuDeviceGet" in driver.get().call
+        assert asked == ["done"]
+
     def test_without_a_thread_it_comes_first(self, cuda, asked, monkeypatch):
         class Refusing(driver.ctypes.CDLL):
             def __init__(self, name):

@@ -24,9 +24,9 @@ def k(cuda, monkeypatch):
 @pytest.fixture
 def adds_one(cuda, monkeypatch):
     """Launches that add one to every float of the array whose words begin at this byte of the parameters."""
-    from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.general_path import GeneralPath
 
-    original = Launcher.submit
+    original = GeneralPath.submit
 
     def submit(self, program, selection):
         original(self, program, selection)
@@ -37,7 +37,7 @@ def adds_one(cuda, monkeypatch):
             for index in range(items):
                 floats[index] += 1
 
-    monkeypatch.setattr(Launcher, "submit", submit)
+    monkeypatch.setattr(GeneralPath, "submit", submit)
 
 
 def launch_with(k, *arrays):
@@ -150,16 +150,16 @@ def records_of(kind):
 @pytest.fixture
 def writes_records(cuda, monkeypatch):
     """Launches that add one to the id of the record that is the first parameter."""
-    from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.general_path import GeneralPath
 
-    original = Launcher.submit
+    original = GeneralPath.submit
 
     def submit(self, program, selection):
         original(self, program, selection)
         address = int(np.frombuffer(cuda.parameters()[:8], "<u8")[0])
         ctypes.c_int64.from_address(address + 8).value += 1
 
-    monkeypatch.setattr(Launcher, "submit", submit)
+    monkeypatch.setattr(GeneralPath, "submit", submit)
 
 
 @pytest.mark.parametrize("kind", ["numpy.void", "numpy.record", "0-dimensional"])

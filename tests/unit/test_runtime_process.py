@@ -63,9 +63,11 @@ FIRST_LAUNCH = {
     "aotcuda.runtime.c_types",
     "aotcuda.runtime.driver",
     "aotcuda.runtime.fast",
+    "aotcuda.runtime.general_path",
     "aotcuda.runtime.kernel",
     "aotcuda.runtime.launch_config",
     "aotcuda.runtime.launcher",
+    "aotcuda.runtime.loaded",
     "aotcuda.runtime.loaded_library",
     "aotcuda.runtime.loader",
     "aotcuda.runtime.module",
@@ -92,16 +94,17 @@ def test_what_is_launched_once_is_not_learnt_and_what_is_launched_again_is(packa
     cuda = packaged("first-use")
     code = f"""
 import sys
-from aotcuda.runtime import launcher
+from aotcuda.runtime.general_path import GeneralPath
+from aotcuda.runtime.learnt import Learnt
 general, learnt = [], []
-submit, learn = launcher.Launcher.submit, launcher.Launcher._learn
+submit, learn = GeneralPath.submit, Learnt.learn
 def submitted(self, *args):
     general.append(self)
     submit(self, *args)
 def noted(self, *args):
     learnt.append(len(general))
-    learn(self, *args)
-launcher.Launcher.submit, launcher.Launcher._learn = submitted, noted
+    return learn(self, *args)
+GeneralPath.submit, Learnt.learn = submitted, noted
 import mypkg.kernels
 {ARRAY}
 seen = []
@@ -165,6 +168,46 @@ def test_an_import_that_starts_the_driver_imports_meanwhile_what_a_first_launch_
     code = "import sys\nimport mypkg.kernels\nbefore = {*sys.modules}\n%s\nassert {*sys.modules} <= before"
     cuda.run(code % LAUNCH)
     assert len(cuda.launches()) == 1
+
+
+BEFORE_THE_DRIVER = {
+    "aotcuda",
+    "aotcuda.manifest",
+    "aotcuda.runtime",
+    "aotcuda.runtime.c_types",
+    "aotcuda.runtime.driver",
+    "aotcuda.runtime.loader",
+    "aotcuda.runtime.module",
+}
+"""What is imported before the driver begins to start: the program waits for each of them, and for no other one."""
+
+A_CONFIGURATION = {"aotcuda.runtime.kernel", "aotcuda.runtime.launch_config", "aotcuda.runtime.launcher"}
+
+
+@pytest.mark.parametrize("launched", ["k[1, 32]", "k.forall(8, 32)"])
+@pytest.mark.parametrize("extension", ["0", "1"])
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_little_is_imported_before_the_driver_starts(packaged, load, extension, launched):
+    cuda = packaged(load)
+    code = f"""
+import sys
+seen = []
+def note(event, args):
+    if event == "ctypes.dlsym" and args[1] == "pthread_create":
+        seen.extend(sys.modules)
+sys.addaudithook(note)
+import mypkg.kernels
+{ARRAY}
+mypkg.kernels.{launched}(2.0, Array())
+print(*seen)
+"""
+    found = {name for name in cuda.run(code, AOTCUDA_EXTENSION=extension).split() if name.startswith("aotcuda")}
+    expected = BEFORE_THE_DRIVER
+    if load == "first-use":
+        path = {"aotcuda.runtime.fast", f"aotcuda.runtime.{'fast._launch' if extension == '1' else 'stream_objects'}"}
+        forall = {"aotcuda.runtime.for_all", "aotcuda.runtime.streams"}
+        expected = expected | A_CONFIGURATION | (forall if "forall" in launched else path)
+    assert found == expected
 
 
 LOCKS = {

@@ -13,7 +13,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver
-from aotcuda.runtime.launcher import Launcher
+from aotcuda.runtime.general_path import GeneralPath
 from support import libraries
 from support.manifests import kernel
 
@@ -511,15 +511,15 @@ def test_a_handle_beyond_an_address_is_no_stream(cuda, stream):
 def test_a_launch_beside_an_unload_leaves_no_launcher_with_the_old_images(cuda, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"))
     run = module.k[1, 1]
-    settle = Launcher.settle
+    settle = GeneralPath.settle
 
     def settle_late(self, *args):
-        monkeypatch.setattr(Launcher, "settle", settle)
+        monkeypatch.setattr(GeneralPath, "settle", settle)
         module.__aotcuda__.unload()
         module.k[1, 2](0)  # loads anew
-        settle(self, *args)
+        return settle(self, *args)
 
-    monkeypatch.setattr(Launcher, "settle", settle_late)
+    monkeypatch.setattr(GeneralPath, "settle", settle_late)
     for number in range(3):
         run(number)
     assert len(cuda.launches()) == 4

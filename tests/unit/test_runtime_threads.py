@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from aotcuda.runtime import fast as extension
-from aotcuda.runtime import loader as loaded_module
+from aotcuda.runtime import loaded as loaded_module
 from aotcuda.runtime.arguments import arrays
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import learning as extension_learning

@@ -202,7 +202,7 @@ def test_an_interface_that_unloads_while_it_is_read_is_launched_by_new_images(cu
 
 def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda, module, monkeypatch):
     """The overloads of today with the images of yesterday, or the other way round, would keep dead handles."""
-    from aotcuda.runtime.loader import Loaded
+    from aotcuda.runtime.loaded import Loaded
 
     k = module.k
     select = Loaded.select

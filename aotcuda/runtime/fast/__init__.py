@@ -11,8 +11,6 @@ import os
 import sys
 from _thread import allocate_lock
 
-from aotcuda.runtime import driver as drivers
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +92,10 @@ class Records:
 def records(shared: dict[object, Any], configuration: Configuration) -> Records | None:
     """A kernel's records, which `shared` holds; None where launches of this configuration go without the extension."""
     module = in_use()
-    if module is None or drivers.forked or configuration.largest() > _MOST:  # no grid has so many; a launch says so
+    if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch says so
+        return None
+    driver = sys.modules.get("aotcuda.runtime.driver")  # without it nothing was started that a fork could be after
+    if driver is not None and getattr(driver, "forked", False):
         return None
     if configuration.attributes is not None:  # whether a kernel can take them is known of this configuration alone
         return Records(module)

@@ -1,0 +1,210 @@
+"""The general path of a launch: the definition of what one does, which fast paths leave out where they can.
+
+`Loader.ready` -> `Loaded.select` -> `Loaded.device_kernel` -> `Configuration.allow` -> `Driver.launch` -> what is
+learnt for the next launch.
+"""
+
+from __future__ import annotations
+
+import os
+
+import aotcuda
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.launch_config import allow_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
+    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.fast import Records
+    from aotcuda.runtime.fast.python import FastPath
+    from aotcuda.runtime.launch_config import Configuration
+    from aotcuda.runtime.learnt import Learnt
+    from aotcuda.runtime.loaded import Loaded
+    from aotcuda.runtime.loaded_library import DeviceKernel
+    from aotcuda.runtime.loader import Loader
+
+LEARNT_AT = 2
+"""Which launch with arguments of some kind is the first that is learnt from: many kernels are launched only once."""
+
+
+class GeneralPath:
+    """The general path of one launcher, by which a launch goes that no fast path takes.
+
+    It does not know its launcher, so that neither outlives whoever holds them: it gives back the fast path, if there is
+    one now, that the launcher's next call may begin with.
+    """
+
+    __slots__ = ("_configuration", "_learnt", "_loader", "_name", "_records", "_verified", "_where")
+
+    def __init__(
+        self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
+    ) -> None:
+        """Of a kernel that `loader` has and users know as `where`; `records` as for `Launcher`."""
+        self._configuration = configuration
+        self._loader = loader
+        self._name = name
+        self._records = records
+        self._verified: set[DeviceKernel] = set()
+        self._where = where
+        self._learnt: Learnt | None = None
+
+    def launch(self, args: tuple[object, ...]) -> FastPath | None:
+        """Launch. Errors as for a call of `Launcher`, and UnloadedError where nothing was launched for that."""
+        loader = self._loader
+        loaded = loader.current
+        if loaded is None or loader.asks or drivers.forked:
+            loaded = loader.ready()
+        group = loaded.table(self._name).group(args)
+        fast = self._fast_path(loaded, group) if group is not None else None
+        if fast is not None:
+            code = fast(args)
+            if code > 0:
+                self.fail(code, args)
+            if code >= 0:
+                return fast
+        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._launch_copies(loaded, args):
+            return None
+        selection = loaded.select(self._name, args, self._configuration.stream)
+        self.submit(loaded, selection)
+        return self.settle(loaded, group, selection[0], args) if fast is None and group is not None else None
+
+    def settle(
+        self, loaded: Loaded, group: Group, overload: PackedOverload, args: tuple[object, ...]
+    ) -> FastPath | None:
+        """After a launch: let the next ones with arguments like these take a fast path, if there can be one.
+
+        `overload` was selected for `args`. Nothing is learnt from arguments that no selection has accepted.
+        """
+        if self._loader.asks or not group.is_of(overload) or group.count() < LEARNT_AT:
+            return None
+        return self._paths().learn(loaded, group, args)
+
+    def submit(self, loaded: Loaded, selection: Selection) -> None:
+        """Launch with arguments that were selected and packed already, and give their slot back.
+
+        Raises:
+            UnloadedError: The images, or those that the selection is of, were unloaded or replaced since.
+        """
+        overload, slot, _, pending, stream = selection
+        library = loaded.library
+        try:
+            if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
+                raise aotcuda.errors.UnloadedError.of(self._where)
+            kernel = loaded.known_kernel(overload, library.device)
+            if kernel is None or pending or self._needs_context(kernel):
+                kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
+            configuration = allow_once(self._configuration, kernel, self._where, self._verified)
+            driver = library.driver
+            if kernel.watch is not None:
+                kernel.watch.clear(stream)
+            if library.synchronous:
+                from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
+
+                problem = f"{self._where} was not launched, because what ran before it on its stream has failed"
+                driver.check(streams.settle(driver, stream), problem)
+            attributes = configuration.for_driver(stream, cooperative=kernel.cooperative)
+            code = driver.launch(attributes, kernel.kernel, *overload.handed(slot))
+            if code:
+                self._recover(code, loaded, kernel, selection)
+            if pending:
+                from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+                streams.order_launch(driver, pending, stream, self._where, launched=True)
+            failed = streams.settle(driver, stream) if library.synchronous else 0
+            if not failed and kernel.watch is not None:
+                failed = kernel.watch.check(stream)
+            if failed:
+                from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
+
+                configuration = self._configuration.of(kernel)
+                raise launch_problems.failed(self._where, failed, driver, kernel, selection, configuration)
+        finally:
+            overload.slots.append(slot)
+            if self._loader.leaving:
+                self._loader.sweep()
+
+    def fail(self, code: int, args: tuple[object, ...]) -> None:
+        """Say why a launch by a fast path failed; only a thread without a context gets one, and a launch.
+
+        Raises:
+            CudaError: The driver reports an error.
+            LaunchError: The stream does not exist any more.
+        """
+        loaded = self._loader.ready()
+        driver = loaded.library.driver
+        current = driver.current_device()
+        if code == drivers.INVALID_CONTEXT and current is None:
+            try:
+                self.submit(loaded, loaded.select(self._name, args, self._configuration.stream))
+            except aotcuda.errors.UnloadedError:
+                self.launch(args)
+            return
+        stream = loaded.stream(self._name, args, self._configuration.stream)
+        raise self._refused(code, driver, driver.devices[current or 0], stream, self._configuration)
+
+    def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
+        """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
+        from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+        numbers = host_arrays.wanted(args, loaded.table(self._name).overloads)
+        if not numbers:
+            return False
+        self._loader.enter(loaded, ())
+        with host_arrays.Copies(args, numbers, loaded.library.driver, self._where) as copies:
+            self.launch(copies.args)
+            copies.bring_back(loaded.stream(self._name, copies.args, self._configuration.stream))
+        return True
+
+    def _fast_path(self, loaded: Loaded, group: Group) -> FastPath | None:
+        """The fast path for arguments of a group, if this launcher has one or can have it unasked."""
+        if self._learnt is None:
+            is_known = self._records is None and loaded.fast_path(group, given=self._configuration.stream is not None)
+            if not is_known:
+                return None
+        return None if self._loader.asks else self._paths().known(loaded, group)
+
+    def _paths(self) -> Learnt:
+        if self._learnt is None:
+            from aotcuda.runtime.learnt import Learnt  # noqa: PLC0415 (many kernels are launched once)
+
+            self._learnt = Learnt(self._configuration, self._records, self._verified, self._where)
+        return self._learnt
+
+    def _enter(self, loaded: Loaded, selection: Selection) -> int:
+        """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
+        overload, _, values, pending, stream = selection
+        library, places = loaded.library, overload.addresses_of(values)
+        driver, callbacks = library.driver, library.callbacks
+        if callbacks is not None or len(driver.devices) > 1:
+            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU, and none)
+        if callbacks is not None:
+            launch_problems.check_capture(self._where, self._loader.source.name, callbacks, driver, stream)
+        device = self._loader.enter(loaded, places)
+        if len(driver.devices) > 1:
+            launch_problems.check_gpu(self._where, driver, device, places, stream)
+        if pending:
+            from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+            streams.order_launch(driver, pending, stream, self._where, launched=False)
+        return device
+
+    def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
+        """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
+        overload, slot, values, _, stream = selection
+        driver = loaded.library.driver
+        if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
+            self._loader.enter(loaded, overload.addresses_of(values))
+            configuration = self._configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
+            code = driver.launch(configuration, kernel.kernel, *overload.handed(slot))
+        if code:
+            raise self._refused(code, driver, kernel.device, stream, self._configuration.of(kernel))
+
+    def _refused(self, code: int, driver: Driver, device: Device, stream: int, configured: Configuration) -> Exception:
+        from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
+
+        return launch_problems.refused(self._where, code, driver, device, stream, configured)
+
+    def _needs_context(self, kernel: DeviceKernel) -> bool:
+        """Whether what a kernel's configuration asks for has to be held against a GPU that is current."""
+        return kernel not in self._verified and self._configuration.of(kernel).attributes is not None
