@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launch_config import exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class GridKernel(Kernel):
         """
         if type(grid) is not _FUNCTION:  # most are made anew for each launch, so none is kept
             try:
-                return self._launchers[grid]  # type: ignore[no-any-return]
-            except (KeyError, TypeError):  # a list is unhashable
+                return self._launchers[grid if type(grid) is int else exact(grid)]  # type: ignore[no-any-return]
+            except KeyError:
                 pass
         return self._by_grid(grid, None)
 

@@ -49,7 +49,8 @@ class Kernel:
         self.__module__ = loader.source.name
         self._loader = loader
         self._kept = loader.kept(name)
-        self._launchers = self._configurations = self._kept.launchers
+        self._launchers = self._kept.launchers
+        self._configurations: Any = {}  # until there is a launcher: what finds them
 
     @property
     def loader(self) -> Loader:

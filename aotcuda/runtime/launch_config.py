@@ -14,6 +14,7 @@ from aotcuda.runtime import ctypes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
     from aotcuda.runtime.loaded_library import DeviceKernel
@@ -217,3 +218,33 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
         raise aotcuda.errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
+
+
+def exact(written: object) -> Any:
+    """A configuration, or parts of one, of Python's own ints alone: a float that equals one is no number of blocks.
+
+    Raises:
+        KeyError: It has parts of other types, which whoever makes launchers has words for.
+    """
+    return tuple(map(_exact, written)) if type(written) is tuple else _number(written)
+
+
+def _exact(part: object) -> Any:
+    if type(part) is not tuple:
+        return _number(part)
+    for number in part:
+        if type(number) is not int:
+            return tuple(map(_number, part))
+    return part
+
+
+def _number(part: Any) -> object:
+    kind = type(part)
+    if kind is int or kind is object or part is None:  # an object by itself is equal to nothing else
+        return part
+    try:
+        return int(part.__index__())
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (arrays have it, and raise)
+        raise KeyError from None

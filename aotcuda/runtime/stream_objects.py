@@ -5,6 +5,8 @@ The extension does the same in C, as far as it knows the objects' types.
 
 from __future__ import annotations
 
+from aotcuda.runtime.launch_config import exact
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn, Protocol
@@ -42,14 +44,19 @@ class Configurations:
     def __init__(self, launchers: dict[object, Any]) -> None:
         self._launchers = launchers
 
-    def __getitem__(self, configuration: Any) -> Any:
+    def __getitem__(self, configuration: Any) -> Any:  # noqa: PLR0912 (a function more would be a fiftieth of a launch)
         """The launcher of a configuration.
 
         Raises:
             KeyError: There is none yet, or the stream is for the general path.
         """
         # Written for the launch that names its stream each time: in few steps, and such as Python has short ways for.
-        if type(configuration) is not tuple or len(configuration) == 2:
+        if type(configuration) is not tuple:
+            raise KeyError
+        if len(configuration) == 2:
+            grid, block = configuration
+            if type(grid) is not int or type(block) is not int:
+                configuration = exact(configuration)
             return self._launchers[configuration]
         if len(configuration) == 3:
             grid, block, stream = configuration
@@ -58,10 +65,13 @@ class Configurations:
             grid, block, stream, shared = configuration
         else:
             raise KeyError
+        if type(grid) is not int or type(block) is not int or type(shared) is not int:
+            grid, block, shared = exact((grid, block, shared))
+            configuration = (grid, block, stream, shared)[: len(configuration)]
         try:
             attribute = _attributes[type(stream)]
         except KeyError:
-            return self._launchers[configuration]
+            raise KeyError from None
         try:
             if attribute == "ptr":
                 handle = stream.ptr

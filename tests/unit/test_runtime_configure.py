@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 import gc
+import itertools
 import pickle
 import re
 import sys
 import types
 import weakref
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -102,6 +107,97 @@ def test_many_configurations_in_turn_stay_apart(cuda, k):
             for _ in range(2):
                 run = k[configuration]
                 assert (run.grid, run.block, run.stream, run.shared) == ((grid, 1, 1), (block, 1, 1), handle, shared)
+
+
+class Alike:
+    """Equal to everything that has this hash."""
+
+    def __init__(self, number, **methods):
+        self.number = number
+
+    def __hash__(self):
+        return hash(self.number)
+
+    def __eq__(self, other):
+        return True
+
+    def __repr__(self):
+        return f"Alike({self.number})"
+
+
+class AlikeInteger(Alike):
+    def __index__(self):
+        return 5
+
+
+class Raising:
+    def __hash__(self):
+        raise ZeroDivisionError
+
+    __eq__ = __hash__
+
+
+class Blocks(enum.IntEnum):
+    ONE = 1
+
+
+class Dimensions(NamedTuple):
+    x: int
+
+
+def written_like(number):
+    """What is equal to a number, or has its hash, or means it."""
+    plain = [number, float(number), complex(number), bool(number), Fraction(number), Decimal(number)]
+    arrays = [np.int64(number), np.float32(number), np.array(number), np.array(float(number)), np.array([number])]
+    others = [str(number), Alike(number), AlikeInteger(number), Raising(), Blocks.ONE, None, [number], [float(number)]]
+    of_them = [plain, arrays, others]
+    nested = [(one,) for one in itertools.chain(*of_them)] + [((number,),), ((float(number),),), Dimensions(number), ()]
+    return [*itertools.chain(*of_them), *nested]
+
+
+def configurations_like(grid, block, stream, shared):
+    """Configurations of which one part or two are not what programs write."""
+    for other in written_like(grid):
+        yield from ((other, block), (other, block, stream), (other, block, stream, shared), (other, block, None))
+        yield (other, float(block))
+    for other in written_like(block):
+        yield from ((grid, other), (grid, other, stream, shared))
+    for other in written_like(stream):
+        yield from ((grid, block, other), (grid, block, other, shared))
+    for other in written_like(shared):
+        yield from ((grid, block, stream, other), (grid, block, None, other))
+    deep = (1,)
+    for _ in range(100_000):
+        deep = (deep,)
+    yield from ((deep, block), deep)
+
+
+def meaning(kernel_, configuration):
+    """What a configuration means, or what is said of it."""
+    try:
+        run = kernel_[configuration]
+    except (ArgumentError, LaunchError, RecursionError) as error:  # the latter of a tuple that cannot be shown
+        return type(error)
+    return run.grid, run.block, run.stream, run.shared
+
+
+def test_what_a_configuration_means_does_not_depend_on_those_before_it(cuda, k):
+    """A launcher that is kept is found by what is written alike, and not by what is merely equal to that."""
+    unmet = itertools.count()
+    for parts in ((1, 1, 1, 1), (2, 32, 0, 0)):
+        grid, block, _, shared = parts
+        plain = [parts, (grid, block), parts[:3], (grid, block, None), (grid, block, None, shared)]
+        plain += [((grid,), block), (grid, (block,)), ((grid,), block, *parts[2:])]
+        first = cuda.package(kernel("k", "void(int32)"), name=f"unmet{next(unmet)}.kernels").k
+        alone = []
+        for configuration in configurations_like(*parts):
+            first._kept.clear()
+            alone.append(meaning(first, configuration))
+        for _ in range(2):
+            for configuration, expected in zip(configurations_like(*parts), alone, strict=True):
+                for one in plain:
+                    assert meaning(k, one) == meaning(first, one)
+                assert [meaning(k, configuration), meaning(k, configuration)] == [expected] * 2, configuration
 
 
 def test_what_is_no_configuration_is_refused_after_others_were_at_hand(k):

@@ -8,6 +8,7 @@ import random
 import struct
 import sys
 import weakref
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -283,6 +284,19 @@ def test_a_grid_that_is_written_as_what_is_kept_is_none(cuda, package) -> None:
     for grid in ((3, 77, 0, 0), (3, object(), 77, 0)):
         with pytest.raises(LaunchError, match="grid is"):
             k[grid](x, 1.0, 16, BLOCK=128)
+
+
+@pytest.mark.parametrize("grid", [3.0, (3.0, 2), (3, 2.0), np.float32(3), Fraction(3), (3, (2,)), "3"])
+def test_a_grid_that_is_equal_to_what_is_kept_and_no_integer_is_none(cuda, package, grid) -> None:
+    k, x = package(), at(cuda, 0)
+    for stream in (None, 77):
+        for plain, number in ((3, np.int64(3)), ((3, 2), (np.int32(3), np.int64(2)))):
+            for written in (plain, number):
+                k.configure(written, stream=stream)(x, 1.0, 16, BLOCK=128)
+                assert launch_of(cuda)[1][:2] == ([3, 1] if plain == 3 else [3, 2])
+        with pytest.raises(LaunchError, match="grid is"):
+            k.configure(grid, stream=stream)
+    assert len(cuda.launches()) == 8
 
 
 @pytest.mark.parametrize("stream", [None, 77, Stream(78)])

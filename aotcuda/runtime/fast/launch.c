@@ -2505,17 +2505,51 @@ typedef struct {
 
 static PyTypeObject *configurations_type;
 
-/* A value of a dict, a reference of the caller's own; NULL and an error if there is none. */
-static PyObject *kept(PyObject *dictionary, PyObject *key) {
-    PyObject *value;
-#ifdef Py_GIL_DISABLED
-    if (PyDict_GetItemRef(dictionary, key, &value) < 0)
+/* Whether a configuration is made of Python's own ints, None, tuples of them and plain objects, so that it is equal to no
+ * other one: 1.0 is equal to 1, and is no number of blocks. Tuples are in it `depth` deep. */
+static int is_exact(PyObject *written, int depth) {
+    if (!depth || !PyTuple_CheckExact(written))
+        return PyLong_CheckExact(written) || written == Py_None || Py_TYPE(written) == &PyBaseObject_Type;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(written); i++)
+        if (!is_exact(PyTuple_GetItem(written, i), depth - 1))
+            return 0;
+    return 1;
+}
+
+/* The same of Python's own ints alone, if it has other integers, such as NumPy's; NULL, perhaps without an error, if it is
+ * for the general path. */
+static PyObject *made_exact(PyObject *written, int depth) {
+    if (!depth || !PyTuple_CheckExact(written)) {
+        PyObject *number = is_exact(written, 0) ? Py_NewRef(written) : PyIndex_Check(written) ? PyNumber_Index(written) : NULL;
+        if (number && !is_exact(number, 0))
+            Py_CLEAR(number); /* of a class of somebody's own */
+        return forgiven() ? number : NULL;
+    }
+    PyObject *made = PyTuple_New(PyTuple_Size(written));
+    for (Py_ssize_t i = 0; made && i < PyTuple_Size(written); i++) {
+        PyObject *part = made_exact(PyTuple_GetItem(written, i), depth - 1);
+        if (!part || PyTuple_SetItem(made, i, part) < 0)
+            Py_CLEAR(made);
+    }
+    return made;
+}
+
+/* A launcher of a dict, by a configuration, a reference of the caller's own; NULL and an error if there is none. */
+static PyObject *kept(PyObject *dictionary, PyObject *written) {
+    PyObject *value = NULL, *key = is_exact(written, 2) ? Py_NewRef(written) : made_exact(written, 2);
+    if (!key) {
+        if (!PyErr_Occurred())
+            PyErr_SetObject(PyExc_KeyError, written);
         return NULL;
+    }
+#ifdef Py_GIL_DISABLED
+    PyDict_GetItemRef(dictionary, key, &value);
 #else
     value = Py_XNewRef(PyDict_GetItemWithError(dictionary, key));
 #endif
     if (!value && !PyErr_Occurred())
         PyErr_SetObject(PyExc_KeyError, key);
+    Py_DECREF(key);
     return value;
 }
 
