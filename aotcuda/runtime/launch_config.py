@@ -244,7 +244,7 @@ def _number(part: Any) -> object:
         return part
     try:
         return int(part.__index__())
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (arrays have it, and raise)
         raise KeyError from None

@@ -113,7 +113,7 @@ class Loaded:
         device = self.library.device if self.library.device >= 0 else self.library.driver.current_device()
         try:
             return arrays.current_stream(args, device)
-        except MemoryError:
+        except (MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.table(name).unreadable(args, error) from error

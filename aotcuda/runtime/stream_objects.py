@@ -81,7 +81,7 @@ class Configurations:
                 return self._launchers[configuration]
             else:
                 handle = getattr(stream, attribute)
-        except MemoryError:
+        except (MemoryError, RecursionError):
             raise
         except Exception:  # noqa: BLE001 (which is for the general path to say)
             raise KeyError from None

@@ -62,7 +62,7 @@ def handle(stream: object) -> int | None:
         return stream
     try:
         found = _told(stream)
-    except (aotcuda.errors.ArgumentError, MemoryError):
+    except (aotcuda.errors.ArgumentError, MemoryError, RecursionError):
         raise
     except Exception as error:
         said = aotcuda.errors.text_of(error).partition("\n")[0]

@@ -197,7 +197,7 @@ def test_strides_between_elements_are_refused_where_a_kernel_counts_in_elements(
 
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("library", ["cupy", "torch", "numba", "interface", "dlpack"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])
 def test_what_stops_a_program_passes(cuda, installed, library, error):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     name = {"torch": "data_ptr", "cupy": "ptr", "dlpack": "device", "interface": "interface"}.get(library, "shape")

@@ -654,3 +654,54 @@ class TestTorchExchange:
             k[1, 1, 0](tensor)
         assert [call["stream"] for call in cuda.calls("cuEventRecord")] == [77]
         assert len(cuda.launches()) == 4
+
+
+class Launching:
+    """An array that may launch when it is asked what it is."""
+
+    def __init__(self, array):
+        self.array = array
+        self.asked = 0
+        self.launch = None
+
+    @property
+    def __cuda_array_interface__(self):
+        self.asked += 1
+        if self.launch is not None:
+            self.launch()
+        return self.array.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("count", [1, 31])
+def test_an_argument_that_launches_without_end_is_one_recursion_error(cuda, count):
+    """Not a stack that overflows, nor each level's question asked twice, which has no end."""
+    names = [f"a{at}" for at in range(count)]
+    k = cuda.package(kernel("k", f"void({', '.join(['float32[::1]'] * count)})", names=names)).k
+    array, others = Launching(cuda.array(F4)), [cuda.array(F4) for _ in range(count - 1)]
+    run = k[1, 1]
+    for _ in range(3):
+        run(*others, array)
+    array.asked, array.launch = 0, lambda: run(*others, array)
+    with pytest.raises(RecursionError):
+        run(*others, array)
+    assert array.asked < 1000
+    array.launch = None
+    run(*others, array)
+    assert len(cuda.launches()) == 4
+
+
+def test_an_argument_that_launches_is_launched_after_what_it_launched(cuda, general):
+    """As deep as programs do it, and deeper."""
+    k = cuda.package(kernel("k", "void(int32, float32[::1])")).k
+    array = Launching(cuda.array(F4))
+    run = k[1, 1]
+    for number in range(3):
+        run(number, array)
+    for depth in (1, 5, 40):
+        left = iter(range(depth))
+        array.launch = lambda left=left: [run(number, array) for number in [next(left, None)] if number is not None]
+        before = len(cuda.launches())
+        general.clear()
+        run(-1, array)
+        assert len(cuda.launches()) == before + depth + 1
+        assert (depth > 16) == bool(general) or not general

@@ -126,7 +126,7 @@ def form(identified: tuple[object, int] | None) -> tuple[str, int] | None:
     """The type string and number of dimensions of what `identity` gives; None for what has no name."""
     try:
         return None if identified is None else (element(identified[0]), identified[1])
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (as there)
         return None
@@ -145,7 +145,7 @@ def identity(array: Any) -> tuple[object, int] | None:
         if found == "interface":
             interface = array.__cuda_array_interface__
             return _typestr(array, interface), len(interface["shape"])
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (an array that cannot be read; who reads it will say so)
         return None

@@ -45,7 +45,7 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
         )
         problem, conversion = problems[0]
         several = len(overloads) > 1 and not any(map(host_arrays.is_host, args))
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
         return unreadable(where, overloads, args, None, error)

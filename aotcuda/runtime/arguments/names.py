@@ -66,7 +66,7 @@ def readable_name(arg: object) -> str | None:
             number(arg, [], 0)
         dtype = scalars.numpy_dtype(arg)
         return str(dtype) if dtype is not None and scalars.kind_of(arg) else class_of(arg)
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (this is for an error's text)
         return None

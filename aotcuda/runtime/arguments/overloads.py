@@ -321,7 +321,7 @@ class OverloadTable:
             if not self._open.isdisjoint(map(type, leaves)):
                 try:
                     return (types, *[arrays.family(arg) for arg in leaves])
-                except MemoryError:
+                except (MemoryError, RecursionError):
                     raise
                 except Exception as error:
                     raise self.unreadable(args, error) from error
@@ -336,7 +336,7 @@ class OverloadTable:
                 reads.append(read(arg, pending, stream))
         except aotcuda.errors.UnreadableError as error:
             raise self.unreadable(args, error, len(reads)) from error.__cause__
-        except (aotcuda.errors.AotcudaError, MemoryError):
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.unreadable(args, error, len(reads)) from error
@@ -399,7 +399,7 @@ class OverloadTable:
                 ranks = [parameters.of(parameter).rank(parameter, arg) for parameter, arg in pairs]
                 if None not in ranks:
                     found.append((overload not in self.overloads, sum(part or 0 for part in ranks), index, overload))
-        except (aotcuda.errors.AotcudaError, MemoryError):
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.unreadable(args, error, len(readers) if len(readers) < len(args) else None) from error

@@ -28,7 +28,7 @@ def of(args: tuple[object, ...]) -> str | None:
     """
     try:
         types = [_type(arg) for arg in args]
-    except (UnreadableError, MemoryError):
+    except (UnreadableError, MemoryError, RecursionError):
         raise
     except Exception as error:
         raise UnreadableError.of(error) from error

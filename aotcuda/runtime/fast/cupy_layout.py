@@ -44,7 +44,7 @@ def tell(module: Any, array: Any) -> bool:
 def _has_memory(array: Any) -> bool:
     try:
         return bool(array.data.ptr)
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (an array that has changed since it was accepted)
         return False
@@ -73,7 +73,7 @@ def find(array: Any) -> tuple[type, type, int, int, int, int, int] | None:
             _vector(words, [probe.shape for probe in made]),
             _vector(words, [probe.strides for probe in made]),
         )
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (another CuPy: all of this is its own affair)
         return None

@@ -627,11 +627,13 @@ static int is_on_current(Reading *reading, uintptr_t current, int mutual) {
     return reading->any_stream || reading->known ? is_on(reading, current, mutual) : know(reading, current);
 }
 
-/* Whether an error is for the other path to say, and cleared here; what stops a program is not. */
+/* Whether an error is for the other path to say, and cleared here; what stops a program is not. Of an argument that launches
+ * without end, the other path would ask again at each level. */
 static int forgiven(void) {
     if (!PyErr_Occurred())
         return 1;
-    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError) ||
+        PyErr_ExceptionMatches(PyExc_RecursionError))
         return 0;
     PyErr_Clear();
     return 1;
@@ -1761,6 +1763,15 @@ static void end(const Record *record) { ADD(*cell_of(record), -1); }
 
 enum { DECLINED = -1 };
 
+/* How many launches deep this is: an argument that is asked may launch, whose arguments may. A level takes a stack of some
+ * hundred bytes for each array, of which Python knows nothing; what is deeper goes the other way, which Python bounds. */
+enum { MOST_DEPTH = 16 };
+#ifdef Py_GIL_DISABLED
+static _Thread_local int depth;
+#else
+static int depth; /* of all threads that are asking arguments */
+#endif
+
 static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     Records *records = self->records;
     Table *table = READ(records->table);
@@ -1776,10 +1787,14 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
         if (!shape)
             return DECLINED;
     }
+    if (depth >= MOST_DEPTH)
+        return DECLINED;
     View views[shape->arrays_count + 1];
     Reading reading;
     begin_reading(&reading, self->is_given, self->stream, record->device >= 0);
+    depth++;
     int arrays = read_arrays(shape, args, views, &reading);
+    depth--;
     if (arrays < 0 || (!reading.known && !know(&reading, 0)))
         return DECLINED;
     void *stream = (void *)reading.handle;
@@ -1804,7 +1819,9 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
         return DECLINED;
     uint64_t room[(record->most_bytes + 15) / 16 * 2 + 2]; /* of the block, from a multiple of 16 */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
+    depth++;
     int number = pack(record, args, views, block);
+    depth--;
     if (number < 0 || !begin(record))
         return DECLINED;
     const Plan *plan = record->choices[number].plan;

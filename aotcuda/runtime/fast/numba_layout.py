@@ -70,7 +70,7 @@ def find(kind: type) -> tuple[Any, ...] | None:
         ]
         pointer = driver.binding.CUdeviceptr
         referent, place = _place_of_referent(driver.MemoryPointer), _place_of_address(pointer)
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (another Numba, or another Python: all of this is their own affair)
         return None

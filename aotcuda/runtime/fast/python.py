@@ -49,6 +49,8 @@ def bind(launch, targets, stream, context, device):
         {shared}
         try:
             {checks}
+        except (MemoryError, RecursionError):
+            raise
         except Exception:
             return -1
 {attempts}
@@ -68,6 +70,8 @@ _ATTEMPT = """
                     {late}
                     {place}
                     pack_into{n}(slot[0], 0, {values})
+                except (MemoryError, RecursionError):
+                    raise
                 except Exception:
                     pass
                 else:

@@ -121,7 +121,7 @@ def usable() -> Guards | None:
             torch: Any = sys.modules["torch"]
             guards = Guards(torch)
             found = guards if guards.works(torch) else None
-        except MemoryError:
+        except (MemoryError, RecursionError):
             raise
         except Exception:  # noqa: BLE001 (another PyTorch: all of this is its own affair)
             found = None
@@ -160,7 +160,7 @@ class Renewal:
         self._left = self._wait = min(self._wait * 2, _MOST_MISSES)
         try:
             return self._guards.make(tensors)
-        except MemoryError:
+        except (MemoryError, RecursionError):
             raise
         except Exception:  # noqa: BLE001 (a tensor of its own kind: it is asked)
             return None

@@ -57,7 +57,7 @@ def tell(module: Any, tensor: Any) -> bool:
 def _is_on_gpu(tensor: Any) -> bool:
     try:
         return tensor.is_cuda is True
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (a tensor that has changed since it was accepted)
         return False
@@ -85,7 +85,7 @@ def find_bits() -> tuple[type, int, int, int] | None:
         pointer = _place(objects, implementations, base.__basicsize__)
         word = _place(implementations, keys, _MOST)
         same = [(bool(key & negative), bool(key & conjugated)) for key in keys] == told
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (another PyTorch: all of this is its own affair)
         return None
@@ -133,7 +133,7 @@ def find(bits: tuple[type, int, int, int], tensor: Any) -> tuple[Any, ...] | Non
         dtypes = _dtypes(torch, buffer, size)
         classes = {word[0] for word in (*words, _words(plain._cdata, 8))}  # noqa: SLF001
         keys = _keys(torch, plain)
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (as there)
         return None
