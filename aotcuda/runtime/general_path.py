@@ -15,7 +15,7 @@ from aotcuda.runtime.launch_config import allow_once
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
-    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.driver import Device, Driver, Mark
     from aotcuda.runtime.fast import Records
     from aotcuda.runtime.fast.python import FastPath
     from aotcuda.runtime.launch_config import Configuration
@@ -35,7 +35,7 @@ class GeneralPath:
     one now, that the launcher's next call may begin with.
     """
 
-    __slots__ = ("_configuration", "_learnt", "_loader", "_name", "_records", "_verified", "_where")
+    __slots__ = ("_configuration", "_learnt", "_loader", "_name", "_of", "_records", "_verified", "_where")
 
     def __init__(
         self, loader: Loader, name: str, where: str, configuration: Configuration, records: Records | None
@@ -48,6 +48,7 @@ class GeneralPath:
         self._verified: set[DeviceKernel] = set()
         self._where = where
         self._learnt: Learnt | None = None
+        self._of: Mark | None = None  # the images that these two are of
 
     def launch(self, args: tuple[object, ...]) -> FastPath | None:
         """Launch. Errors as for a call of `Launcher`, and UnloadedError where nothing was launched for that."""
@@ -69,6 +70,12 @@ class GeneralPath:
         self.submit(loaded, selection)
         return self.settle(loaded, group, selection[0], args) if fast is None and group is not None else None
 
+    def _forget(self, live: Mark) -> None:
+        """Drop what was learnt of other images, which are gone or will be; launches of them do not ask for it again."""
+        self._of = live
+        self._learnt = None
+        self._verified = set()
+
     def settle(
         self, loaded: Loaded, group: Group, overload: PackedOverload, args: tuple[object, ...]
     ) -> FastPath | None:
@@ -88,6 +95,8 @@ class GeneralPath:
         """
         overload, slot, _, pending, stream = selection
         library = loaded.library
+        if loaded.live is not self._of:
+            self._forget(loaded.live)
         try:
             if not overload.live or self._loader.current is not loaded:  # from here on they stay: the slot is taken
                 raise aotcuda.errors.UnloadedError.of(self._where)

@@ -6,17 +6,21 @@ The stand-in keeps launches inside the driver as long as a test wants, and logs 
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 import types
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
-from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.arguments.overloads import OverloadTable, PackedOverload
 from aotcuda.runtime.images import callbacks
+from aotcuda.runtime.loaded import Loaded
+from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
 from aotcuda.runtime.loader import Loader
 from support import loaded
 from support.manifests import kernel
@@ -24,6 +28,9 @@ from support.manifests import kernel
 pytestmark = pytest.mark.usefixtures("path")
 
 CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
+
+
+OF_IMAGES = (Loaded, LoadedLibrary, OverloadTable, PackedOverload, DeviceKernel)
 
 
 @pytest.fixture
@@ -202,7 +209,6 @@ def test_an_interface_that_unloads_while_it_is_read_is_launched_by_new_images(cu
 
 def test_a_selection_made_before_an_unload_is_not_launched_by_other_images(cuda, module, monkeypatch):
     """The overloads of today with the images of yesterday, or the other way round, would keep dead handles."""
-    from aotcuda.runtime.loaded import Loaded
 
     k = module.k
     select = Loaded.select
@@ -249,6 +255,20 @@ def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
             run(value)
     module.__aotcuda__.unload()
     assert len(cuda.calls("cuLibraryUnload")) == 1
+
+
+@pytest.mark.parametrize("by", ["a configuration", "forall"])
+def test_a_launcher_that_is_held_keeps_nothing_of_images_that_went(cuda, module, by):
+    run = module.k[1, 32] if by == "a configuration" else module.k.forall(32, 32)
+    alive = []
+    for _ in range(6):
+        for _ in range(3):
+            run(7)
+        alive.append(Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, OF_IMAGES)))
+        module.__aotcuda__.unload()
+        gc.collect()
+    assert alive[2:] == alive[1:-1]
+    assert 0 < alive[-1][DeviceKernel.__name__] <= 2
 
 
 def test_launchers_that_are_at_hand_go_with_the_images(cuda, module):

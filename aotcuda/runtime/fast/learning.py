@@ -118,6 +118,8 @@ def learn(
 def _compiled(kept: Records, overload: PackedOverload) -> object:
     """An overload as the extension has it, None if one of its parameters is not for it."""
     if overload not in kept.overloads:
+        for gone in [each for each in kept.overloads if not each.live]:
+            kept.overloads.pop(gone, None)
         plan = None
         try:
             described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
