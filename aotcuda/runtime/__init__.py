@@ -42,10 +42,37 @@ What is called `ctypes` here is that package where a program has imported it, el
 #                     recipe: what to build from; sources: whether it has changed; cache_key, cache, cache_files,
 #                     cache_lock
 
+from __future__ import annotations
+
+import os
+from _thread import RLock
+from _weakref import ref
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes as ctypes
-else:
+    from typing import Any
+
+_locks: set[ref[RLock]] = set()
+
+
+def new_lock() -> RLock:
+    """A lock that a forked process finds free, even if a thread of its parent held it that the child does not have."""
+    lock = RLock()
+    if not _locks and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_renew_locks)
+    _locks.add(ref(lock, _locks.discard))
+    return lock
+
+
+def _renew_locks() -> None:
+    for each in list(_locks):
+        lock: Any = each()
+        if lock is not None and not lock._is_owned():  # noqa: SLF001 (as logging and threading do it)
+            lock._at_fork_reinit()  # noqa: SLF001
+
+
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name != "ctypes":

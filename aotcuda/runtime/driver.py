@@ -9,10 +9,9 @@ import _signal  # type: ignore[import-not-found]  # signal's C half, which every
 import os
 import sys
 from _ctypes import FUNCFLAG_CDECL, CFuncPtr
-from _thread import RLock
 
 import aotcuda
-from aotcuda.runtime import ctypes
+from aotcuda.runtime import ctypes, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ forked = False
 beside: Callable[[], object] | None = None
 """What else has to be done by the time that the driver has started: it is called meanwhile."""
 
-_lock = RLock()
+_lock = new_lock()
 _driver: Driver | None = None
 _starting = False
 _marks: set[Mark] = set()

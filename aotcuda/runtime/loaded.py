@@ -7,10 +7,9 @@
 
 from __future__ import annotations
 
-from _thread import RLock
-
 import aotcuda
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Loaded:
         self.sources = sources
         self.live = live
         self._fallback = fallback
-        self._making = RLock()
+        self._making = new_lock()
         self._tables: dict[str, OverloadTable] = {}
         self._beside: Beside | None = None
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}

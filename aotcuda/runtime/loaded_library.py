@@ -8,11 +8,10 @@
 from __future__ import annotations
 
 import os
-from _thread import RLock
 
 import aotcuda
 from aotcuda import manifest as manifests
-from aotcuda.runtime import ctypes
+from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
@@ -49,7 +48,7 @@ class OpenLibrary:
 
     def __init__(self, driver: Driver, where: str) -> None:
         self._closed = False
-        self._lock = RLock()
+        self._lock = new_lock()
         self._where = where
         self.driver = driver
         self.handle = ctypes.c_void_p()

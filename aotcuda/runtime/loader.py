@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 import os
-from _thread import RLock
 
 import aotcuda
 from aotcuda import manifest as manifests
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Packaged:
         self._path = path
         self._sha256 = sha256
         self._index = index
-        self._lock = RLock()
+        self._lock = new_lock()
         self._outline: Outline | None = None
 
     def outline(self, _fallback: MakesFallback | None = None) -> Outline:
@@ -154,12 +154,12 @@ class Loader:
         self.asks = source.is_editable
         self.current: Loaded | None = None
         self.leaving: list[Leaving] = []
-        self._lock = RLock()
+        self._lock = new_lock()
         self._replaced: list[Loaded] = []  # launches of them may still be under way
         self._launched: Outline | None = None
         self._edits: Edits | None = None
         self._fallback: Fallback | None = None
-        self._making = RLock()  # not the lock above, which a thread holds while it compiles
+        self._making = new_lock()  # not the lock above, which a thread holds while it compiles
         self._kept: dict[str, Kept] = {}
 
     @property

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import RLock
+
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Module:
         self._sha256 = sha256
         self._index = index
         self._unbuilt = unbuilt
-        self._lock = RLock()
+        self._lock = new_lock()
         self._made: Loader | None = None
         self._kernels: dict[str, Kernel] = {}
         self._functions: dict[str, DeviceFunction] | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from _thread import RLock
 
 from aotcuda import manifest as manifests
+from aotcuda.runtime import new_lock
 from aotcuda.runtime.loader import Packaged
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ class Unbuilt:
         self.name = found.module
         self.package_root = found.package_root
         self._recipe = found
-        self._lock = RLock()
+        self._lock = new_lock()
         self._outline: Outline | None = None
 
     def outline(self, fallback: Callable[[], Fallback]) -> Outline:

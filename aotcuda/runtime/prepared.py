@@ -8,10 +8,9 @@ the block with the places of the addresses, and launches it from XLA's threads (
 from __future__ import annotations
 
 import struct
-from _thread import RLock
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
-from aotcuda.runtime import ctypes
+from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import parameters
@@ -37,7 +36,7 @@ _STEP = 1 << 20
 
 _numbers: dict[object, int] = {}
 _marks: list[drivers.Mark] = []  # the extension looks into them for as long as the process lives
-_lock = RLock()
+_lock = new_lock()
 
 
 class Shaped:

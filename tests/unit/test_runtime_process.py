@@ -378,6 +378,43 @@ def test_with_first_use_a_process_may_fork_before_its_first_launch(packaged):
     assert len(cuda.launches()) == 2
 
 
+HELD = """
+import gc, signal, threading, _thread
+LOCKS = type(_thread.RLock()), type(_thread.allocate_lock())
+def held():
+    of = [vars(module) for name, module in sys.modules.items() if name.startswith("aotcuda")]
+    for each in gc.get_objects():
+        if type(each).__module__.startswith("aotcuda"):
+            of.append({name: getattr(each, name, None) for name in ("_lock", "_making")})
+            of.append(getattr(each, "__dict__", {}))
+    found = [value for names in of for value in names.values() if isinstance(value, LOCKS)]
+    for lock in found:
+        lock.acquire()
+    return found
+k.k[1, 32]  # whatever there is before the first launch
+import aotcuda.runtime.driver, aotcuda.runtime.fast.learning
+counts, ready, over = [], threading.Event(), threading.Event()
+def hold():
+    counts.append(len(set(held())))
+    ready.set()
+    over.wait(60)
+holder = threading.Thread(target=hold, daemon=True)
+holder.start()
+assert ready.wait(60)
+assert counts[0] >= 7, counts
+os.register_at_fork(after_in_parent=over.set, after_in_child=lambda: signal.alarm(20))
+"""
+
+
+@pytest.mark.parametrize("extension", ["0", "1"])
+def test_a_child_finds_no_lock_held_by_a_thread_that_it_has_not(packaged, extension):
+    """Whichever lock of the run time another thread held, as while it read the manifest: the child would never end."""
+    cuda = packaged("first-use")
+    code = FORK.replace("    k.k[1, 32](1.0, Array())\n    sys.exit", "    sys.exit")
+    assert cuda.run(code % HELD, AOTCUDA_EXTENSION=extension) == "launched\n"
+    assert len(cuda.launches()) == 1
+
+
 def test_a_fork_after_another_library_started_cuda_is_told_too(packaged):
     cuda = packaged("first-use")
     assert cuda.run(FORK % STARTED).startswith("ForkError this process forked after CUDA was started")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import allocate_lock
+
+from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _MOST = 0xFFFFFFFF
 _found: list[Any] = []  # the module or None, once it was looked for
 _missing: list[str] = []  # why it is None, then
 _RECORDS = "records"
-_lock = allocate_lock()
+_lock = new_lock()
 """Of the making of `Records`: launchers that did not share them would not share what they learn."""
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import _struct as struct
 import sys
-from _thread import allocate_lock
 
-from aotcuda.runtime import ctypes, fast
+from aotcuda.runtime import ctypes, fast, new_lock
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 
@@ -56,7 +55,7 @@ _READ_BY_LAYOUT = ("__getattr__", "__getattribute__", "_c_contiguous", "data", "
 _OWN_LENGTH = 128
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _PLAIN = 16, 17, 18, 19, 20, 21
 
-_lock = allocate_lock()
+_lock = new_lock()
 """Of what the extension is told by one thread at a time."""
 
 

@@ -7,10 +7,9 @@ owns the loaded images, so that what a callback writes into a device global is w
 from __future__ import annotations
 
 import atexit
-from _thread import RLock
 
 from aotcuda.errors import CallbackError, DependencyError, text_of
-from aotcuda.runtime import ctypes
+from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
@@ -55,7 +54,7 @@ class Callbacks:
         self._where = manifest["module"]
         self._functions = manifest["callbacks"]
         self._driver = driver
-        self._lock = RLock()
+        self._lock = new_lock()
         self._done: dict[int, None] = {}  # contexts that were set up, in order
         self._running: int | None = None
         self._failed: CallbackError | None = None

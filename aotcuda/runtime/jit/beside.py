@@ -5,9 +5,8 @@ That is kernels for more signatures than were packaged, and whole modules for GP
 
 from __future__ import annotations
 
-from _thread import RLock
-
 from aotcuda.errors import ArgumentError, NoImageError, UnreadableError
+from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import signature as signatures
 from aotcuda.runtime.arguments.overloads import OverloadTable
 
@@ -31,7 +30,7 @@ class Beside:
         self._library = library
         self._fallback = fallback
         self._live = live
-        self._lock = RLock()
+        self._lock = new_lock()
         self._wider: dict[Case, OverloadTable] = {}
         self._cases: dict[PackedOverload, Case] = {}
         self._guests: dict[tuple[PackedOverload, int], tuple[LoadedLibrary, DeviceKernel]] = {}

@@ -15,11 +15,11 @@ now: who asks is given loaded images, and decides what to do with them.
 from __future__ import annotations
 
 import os
-from _thread import RLock
 
 from aotcuda import frontends
 from aotcuda.errors import AotcudaError, ConfigError
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import new_lock
 from aotcuda.runtime.images.choice import survey
 from aotcuda.runtime.jit.compile import obtain, refused
 from aotcuda.runtime.loaded_library import LoadedLibrary
@@ -104,7 +104,7 @@ class Fallback:
         self.loaded: dict[tuple[Case, tuple[int, int]], Compiled] = {}
         self._failed: dict[tuple[Case, tuple[int, int]], AotcudaError] = {}
         self._forgotten: list[LoadedLibrary] = []
-        self._lock = RLock()
+        self._lock = new_lock()
 
     def may(self) -> bool:
         """Whether it may compile for the module, and has something to compile from."""
