@@ -11,6 +11,7 @@ What is called `ctypes` here is that package where a program has imported it, el
 # launcher            a kernel with its configuration; stream_objects: what keeps a stream besides
 # general_path        one launch, from the arguments to the driver; learnt: the fast paths that a launcher has learnt
 # launch_problems     what stands against a launch, and what is said of one that has failed
+# written             configurations as they are written, to keep launchers by
 # launch_config       grid, block, stream and shared memory: as written, as allowed, as the driver takes them
 # kernel_attributes   what the driver and the disassembler tell of a kernel; occupancy: how much of it a GPU holds
 # device_function     exported device functions, for kernels of Numba's compilers (`aotcuda.interop`)
@@ -52,6 +53,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes as ctypes
     from typing import Any
+
+LIBRARY = "libcuda.so.1"
+"""The driver, as the dynamic linker knows it."""
+
+begun: list[Any] = []
+"""Of a driver that is started before `driver` is imported: the process, and what waits for the code of `cuInit`."""
 
 _locks: set[ref[RLock]] = set()
 

@@ -11,7 +11,7 @@ import sys
 from _ctypes import FUNCFLAG_CDECL, CFuncPtr
 
 import aotcuda
-from aotcuda.runtime import ctypes, new_lock
+from aotcuda.runtime import LIBRARY, begun, ctypes, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.errors import CudaError
-
-LIBRARY = "libcuda.so.1"
-"""As the dynamic linker knows it."""
 
 LOWEST = (12, 0)
 """The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
@@ -298,6 +295,11 @@ class Driver:
 
     def _initialised(self) -> int:
         """What `cuInit` gives, beside which something else is done where it takes long: where nobody has called it."""
+        if begun:  # by this process
+            self._meanwhile()
+            code: int | None = begun[1]()
+            if code is not None:
+                return code
         address = self.address("cuInit")
         if beside is not None and self.call["cuDeviceGetCount"](ctypes.byref(_int())) == NOT_INITIALIZED:
             code = _called_beside(address, self._meanwhile)
@@ -417,8 +419,7 @@ def get() -> Driver:
         CudaError: It could not be started for another reason.
     """
     global _driver, _starting  # noqa: PLW0603 (one driver a process is what CUDA has)
-    if forked:
-        raise _errors().forked()
+    check_fork()
     with _lock:
         if _driver is None:
             after_fork(_after_fork)  # another thread may fork while it starts
@@ -452,11 +453,6 @@ def _called_beside(address: int, work: Callable[[], object]) -> int | None:
     return None if failed else result.value & 0xFFFFFFFF
 
 
-def compiles_ptx() -> bool:
-    """Whether the driver was told to take no machine code."""
-    return any(os.environ.get(name) for name in ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"))
-
-
 def is_installed() -> bool:
     """Whether this machine has the driver's library, which need not be one that can be started."""
     try:
@@ -478,7 +474,7 @@ def installed_version() -> tuple[int, int] | None:
 
 def check_fork() -> None:
     """Raise ForkError in a process that forked after CUDA was started."""
-    if forked:
+    if forked or (begun and begun[0] != os.getpid()):
         raise _errors().forked()
 
 
@@ -512,7 +508,7 @@ def after_fork(function: Callable[[], None]) -> None:
 
 def _after_fork() -> None:
     global forked  # noqa: PLW0603
-    if _driver is None and not _starting:  # it could not be started
+    if _driver is None and not _starting and not begun:  # it could not be started
         return
     forked = True
     for mark in _marks:

@@ -7,7 +7,6 @@ import os
 import aotcuda
 from aotcuda.runtime.launch_config import dimensions
 from aotcuda.runtime.launcher import again
-from aotcuda.runtime.streams import handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +38,12 @@ def _number_of_elements(n: object, kernel: Kernel) -> int:
     return number
 
 
+def _handle(stream: object) -> int | None:
+    from aotcuda.runtime.streams import handle  # noqa: PLC0415 (it imports the driver)
+
+    return handle(stream)
+
+
 class ForAll:
     """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
 
@@ -53,7 +58,7 @@ class ForAll:
         self._loader = loader
         self._n = n
         self._block = block if block is None else dimensions((block,), "block", str(kernel))[0]
-        self._stream = handle(stream)
+        self._stream = None if stream is None else _handle(stream)
         self._owner = stream  # as in Held
         self._shared = shared
 

@@ -139,15 +139,13 @@ class GeneralPath:
         Raises:
             CudaError: The driver reports an error.
             LaunchError: The stream does not exist any more.
+            UnloadedError: It was to be launched, and its images were unloaded.
         """
         loaded = self._loader.ready()
         driver = loaded.library.driver
         current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
-            try:
-                self.submit(loaded, loaded.select(self._name, args, self._configuration.stream))
-            except aotcuda.errors.UnloadedError:
-                self.launch(args)
+            self.submit(loaded, loaded.select(self._name, args, self._configuration.stream))
             return
         stream = loaded.stream(self._name, args, self._configuration.stream)
         raise self._refused(code, driver, driver.devices[current or 0], stream, self._configuration)

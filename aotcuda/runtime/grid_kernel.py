@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from aotcuda.runtime.kernel import Kernel
-from aotcuda.runtime.launch_config import exact
+from aotcuda.runtime.written import exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from _operator import le
 
 import aotcuda
-from aotcuda.runtime import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from aotcuda.runtime import ctypes
     from aotcuda.runtime.launch_attributes import Attribute, LaunchAttributes
     from aotcuda.runtime.loaded_library import DeviceKernel
 
@@ -40,6 +39,8 @@ def _encoded(
     Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of nothing, the
     stream's handle, the address of the attributes, and their number as 32 bits.
     """
+    from aotcuda.runtime import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
+
     extents = [extent & _HALF for extent in (*grid, *block)]
     pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
     config = (ctypes.c_uint64 * _CONFIG_WORDS)(*pairs, shared & _HALF, stream or 0)
@@ -62,6 +63,8 @@ class OnStreams(dict[int, object]):
         self._attributes = attributes
 
     def __missing__(self, stream: int) -> object:
+        from aotcuda.runtime import ctypes  # noqa: PLC0415 (as in _encoded)
+
         found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
         if len(self) >= _MOST_STREAMS:  # a program that makes streams as it goes
             self.clear()
@@ -218,33 +221,3 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
         raise aotcuda.errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
-
-
-def exact(written: object) -> Any:
-    """A configuration, or parts of one, of Python's own ints alone: a float that equals one is no number of blocks.
-
-    Raises:
-        KeyError: It has parts of other types, which whoever makes launchers has words for.
-    """
-    return tuple(map(_exact, written)) if type(written) is tuple else _number(written)
-
-
-def _exact(part: object) -> Any:
-    if type(part) is not tuple:
-        return _number(part)
-    for number in part:
-        if type(number) is not int:
-            return tuple(map(_number, part))
-    return part
-
-
-def _number(part: Any) -> object:
-    kind = type(part)
-    if kind is int or kind is object or part is None:  # an object by itself is equal to nothing else
-        return part
-    try:
-        return int(part.__index__())
-    except (MemoryError, RecursionError):
-        raise
-    except Exception:  # noqa: BLE001 (arrays have it, and raise)
-        raise KeyError from None

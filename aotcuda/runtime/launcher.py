@@ -125,8 +125,11 @@ class Launcher:
             self.quick = quick
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
-        """See GeneralPath."""
-        self._path().fail(code, args)
+        """See GeneralPath; where images were unloaded meanwhile, launch once more."""
+        try:
+            self._path().fail(code, args)
+        except aotcuda.errors.UnloadedError:
+            self.launch(args)
 
     def _path(self) -> GeneralPath:
         return self._general or self._make_path()

@@ -311,7 +311,7 @@ class LoadedLibrary:
         for callbacks, which are handed the whole.
         """
         head = self._head
-        if not manifests.has_parts(head) or drivers.compiles_ptx():
+        if not manifests.has_parts(head):
             return b""
         from aotcuda import manifest_parts  # noqa: PLC0415 (most fatbins are short)
 

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import aotcuda
 from aotcuda import manifest as manifests
@@ -49,6 +50,7 @@ class Packaged:
         self._index = index
         self._lock = new_lock()
         self._outline: Outline | None = None
+        self._whole = b""  # the fatbin, from when it was read until it is loaded
 
     def outline(self, _fallback: MakesFallback | None = None) -> Outline:
         """See Source."""
@@ -70,9 +72,9 @@ class Packaged:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         head, folder = self.outline().head, os.path.dirname(self._path)
-        # A damaged file starts no driver. Else that comes first, since what it takes to load is imported meanwhile.
-        has_parts = manifests.has_parts(head) and not drivers.compiles_ptx()
-        whole = b"" if has_parts else manifests.read_file(folder, head["files"]["kernels"])
+        if not self._whole:
+            self.read()
+        whole, self._whole = self._whole, b""  # another thread may have read it once more
         try:
             drivers.get()
         except aotcuda.errors.AotcudaError:
@@ -81,6 +83,12 @@ class Packaged:
         from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415
 
         return LoadedLibrary(head, folder, whole=whole)
+
+    def read(self) -> None:
+        """See Source; of a long fatbin what is handed to the driver is read when the GPUs are known."""
+        head = self.outline().head
+        if not manifests.has_parts(head) or _compiles_ptx():
+            self._whole = manifests.read_file(os.path.dirname(self._path), head["files"]["kernels"])
 
     def check(self) -> None:
         """See Source."""
@@ -108,6 +116,11 @@ class Packaged:
         from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
 
         return choose(self.outline().head, device.capability, driver=drivers.get().version, gpu=str(device))
+
+
+def _compiles_ptx() -> bool:
+    """Whether the driver was told to take no machine code."""
+    return any(os.environ.get(name) for name in ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"))
 
 
 class Kept:
@@ -222,6 +235,8 @@ class Loader:
             ForkError: The process forked after CUDA was started.
             CudaError: The driver cannot be started or refuses the images.
         """
+        if self.current is None:
+            self._begin()
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         drivers.check_fork()
@@ -265,10 +280,12 @@ class Loader:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-
         if not self.outline.names:
             return
+        if "ctypes" not in sys.modules:  # else a library has perhaps started the driver, and no launch may follow
+            self._begin()
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+
         if not drivers.is_installed():  # an import in a container, say, which makes no error of it
             self.source.check()
             return
@@ -309,6 +326,14 @@ class Loader:
             if error is not None:
                 raise error
             return not self.leaving
+
+    def _begin(self) -> None:
+        """Have the driver started before what calls it is imported, unless that was, or something is compiled first."""
+        if "aotcuda.runtime.driver" not in sys.modules and not self.source.is_editable:
+            self.source.read()
+            from aotcuda.runtime import fast as extension  # noqa: PLC0415 (see above)
+
+            extension.begin_start()
 
     def _load(self, *, early: bool = False) -> Loaded:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)

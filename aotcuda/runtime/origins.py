@@ -56,6 +56,9 @@ class Unbuilt:
         """See Source."""
         return self._first(fallback).library
 
+    def read(self) -> None:
+        """See Source; nothing was built."""
+
     def check(self) -> None:
         """See Source; nothing was built."""
 

@@ -39,6 +39,9 @@ class Source(Protocol):
     def outline(self, fallback: Callable[[], Fallback]) -> Outline:
         """The manifest of the images, as far as it was asked for."""
 
+    def read(self) -> None:
+        """Read what a driver would be started for, raising ManifestError if it is missing or altered."""
+
     def load(self, fallback: Callable[[], Fallback]) -> LoadedLibrary:
         """The images, loaded once more."""
 

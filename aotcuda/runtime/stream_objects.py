@@ -5,7 +5,7 @@ The extension does the same in C, as far as it knows the objects' types.
 
 from __future__ import annotations
 
-from aotcuda.runtime.launch_config import exact
+from aotcuda.runtime.written import exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -81,7 +83,8 @@ def test_a_first_launch_imports_these_modules_and_no_more(packaged, load, extens
     cuda = packaged(load)
     code = f"import mypkg.kernels\n{LAUNCH}"
     found = imported(cuda, code, AOTCUDA_EXTENSION=extension)
-    path = {"aotcuda.runtime.stream_objects" if extension == "0" else "aotcuda.runtime.fast._launch"}
+    python = {"aotcuda.runtime.stream_objects", "aotcuda.runtime.written"}
+    path = python if extension == "0" else {"aotcuda.runtime.fast._launch"}
     assert {name for name in found if name.startswith("aotcuda")} == FIRST_LAUNCH | path
     # Of the standard library only what is in C, and `__future__`.
     assert [name for name in found if not name.startswith(("_", "aotcuda", "mypkg"))] == []
@@ -153,7 +156,7 @@ STARTED = 'import ctypes; ctypes.CDLL("libcuda.so.1").cuInit(0)'
 def test_an_import_that_loads_imports_what_loading_needs_and_leaves_the_rest_to_the_first_launch(packaged):
     cuda = packaged("import")
     found = imported(cuda, f"{STARTED}\nimport mypkg.kernels")
-    launches = {"launcher", "kernel", "launch_config", "fast", "arguments"}
+    launches = {"launcher", "kernel", "launch_config", "fast", "general_path", "arguments"}
     assert [name for name in found if name.startswith(tuple(f"aotcuda.runtime.{each}" for each in launches))] == []
     assert {
         "aotcuda.manifest",
@@ -174,13 +177,15 @@ BEFORE_THE_DRIVER = {
     "aotcuda",
     "aotcuda.manifest",
     "aotcuda.runtime",
-    "aotcuda.runtime.c_types",
-    "aotcuda.runtime.driver",
     "aotcuda.runtime.loader",
     "aotcuda.runtime.module",
 }
 """What is imported before the driver begins to start: the program waits for each of them, and for no other one."""
 
+TO_START_IT = {
+    "0": {"aotcuda.runtime.c_types", "aotcuda.runtime.driver", "aotcuda.runtime.fast"},
+    "1": {"aotcuda.runtime.fast", "aotcuda.runtime.fast._launch"},
+}
 A_CONFIGURATION = {"aotcuda.runtime.kernel", "aotcuda.runtime.launch_config", "aotcuda.runtime.launcher"}
 
 
@@ -193,7 +198,8 @@ def test_little_is_imported_before_the_driver_starts(packaged, load, extension, 
 import sys
 seen = []
 def note(event, args):
-    if event == "ctypes.dlsym" and args[1] == "pthread_create":
+    begun = event == "import" and args[0] == "aotcuda.runtime.driver" and sys.modules["aotcuda.runtime"].begun
+    if begun or event == "ctypes.dlsym" and args[1] == "pthread_create":
         seen.extend(sys.modules)
 sys.addaudithook(note)
 import mypkg.kernels
@@ -202,12 +208,131 @@ mypkg.kernels.{launched}(2.0, Array())
 print(*seen)
 """
     found = {name for name in cuda.run(code, AOTCUDA_EXTENSION=extension).split() if name.startswith("aotcuda")}
-    expected = BEFORE_THE_DRIVER
+    expected = BEFORE_THE_DRIVER | TO_START_IT[extension]
     if load == "first-use":
-        path = {"aotcuda.runtime.fast", f"aotcuda.runtime.{'fast._launch' if extension == '1' else 'stream_objects'}"}
-        forall = {"aotcuda.runtime.for_all", "aotcuda.runtime.streams"}
-        expected = expected | A_CONFIGURATION | (forall if "forall" in launched else path)
+        streams = {"aotcuda.runtime.stream_objects", "aotcuda.runtime.written"} if extension == "0" else set()
+        expected |= A_CONFIGURATION | ({"aotcuda.runtime.for_all"} if "forall" in launched else streams)
     assert found == expected
+
+
+AT_THE_IMPORT_OF_THE_DRIVER = """
+import os, sys
+def note(event, args):
+    if event == "import" and args[0] == "aotcuda.runtime.driver" and not met:
+        met.append(sys.modules["aotcuda.runtime"].begun[:1])
+        {there}
+met = []
+sys.addaudithook(note)
+"""
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_a_fork_after_the_thread_began_and_before_the_driver_was_imported_is_told(packaged, load):
+    cuda = packaged(load)
+    code = AT_THE_IMPORT_OF_THE_DRIVER.format(there="child.append(os.fork())").replace(
+        "met = []", "met, child = [], []"
+    )
+    code += f"""
+{ARRAY}
+try:
+    import mypkg.kernels
+    mypkg.kernels.k[1, 32](2.0, Array())
+    said = "launched"
+except Exception as error:
+    said = type(error).__name__
+status = os.waitpid(child[0], 0)[1] if child[0] else 0
+print(said, met == [[os.getpid()]], status)
+"""
+    assert sorted(cuda.run(code).splitlines()) == ["ForkError False 0", "launched True 0"]
+    assert len(cuda.calls("cuInit")) == 1
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_a_driver_that_the_program_has_loaded_is_not_started_in_a_thread(packaged, load):
+    cuda = packaged(load)
+    code = AT_THE_IMPORT_OF_THE_DRIVER.format(there="pass")
+    code += f"import ctypes\nctypes.CDLL('libcuda.so.1')\nimport mypkg.kernels\n{LAUNCH}print(met)"
+    assert cuda.run(code) == "[[]]\n"
+    assert len(cuda.launches()) == 1
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_what_cuinit_says_in_the_thread_is_said_once_and_it_is_asked_again(packaged, load):
+    cuda = packaged(load)
+    code = f"""
+import mypkg.kernels
+{ARRAY}
+for _ in range(3):
+    try:
+        mypkg.kernels.k[1, 32](2.0, Array())
+    except Exception as error:
+        print(type(error).__name__, error.name)
+"""
+    assert cuda.run(code, FAKE_CUDA_FAIL="cuInit=999") == "CudaError CUDA_ERROR_UNKNOWN\n" * 3
+    assert len(cuda.calls("cuInit")) == 3 + (load == "import")
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_an_interrupt_while_the_driver_starts_is_no_end_of_it(packaged, load):
+    cuda = packaged(load)
+    code = f"""
+from aotcuda.runtime import module
+turns = []
+def interrupted():
+    turns.append(None)
+    if len(turns) == 1:
+        raise KeyboardInterrupt
+    imports()
+imports, module._import_launches = module._import_launches, interrupted
+{ARRAY}
+for turn in range(2):
+    try:
+        import mypkg.kernels
+        mypkg.kernels.k[1, 32](2.0, Array())
+        print("launched")
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+    assert cuda.run(code) == "interrupted\nlaunched\n"
+    assert len(cuda.calls("cuInit")) == 1
+    assert cuda.run(code.replace("range(2)", "range(1)")) == "interrupted\n"
+
+
+def test_without_a_driver_the_thread_changes_nothing(packaged, tmp_path):
+    cuda = packaged("first-use")
+    code = f"{ARRAY}\nimport mypkg.kernels\ntry:\n    mypkg.kernels.k[1, 32](2.0, Array())\n"
+    code += "except Exception as error:\n    print(type(error).__name__)"
+    assert cuda.run(code, LD_LIBRARY_PATH=str(tmp_path)) == "NoDriverError\n"
+
+
+def test_the_thread_gets_no_signals(extension_module, tmp_path):
+    """They are the program's own threads'."""
+    source = """
+#include <signal.h>
+#include <stdio.h>
+int cuInit(unsigned flags) {
+    sigset_t set;
+    sigprocmask(SIG_BLOCK, NULL, &set);
+    printf("%d %d %d\\n", flags, sigismember(&set, SIGINT), sigismember(&set, SIGALRM));
+    fflush(stdout);
+    return 42;
+}
+"""
+    (tmp_path / "driver.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libd.so.1", tmp_path / "driver.c"], check=True)
+    code = f"""
+import importlib.util, signal
+spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", {extension_module.__file__!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+assert module.await_start() is None
+assert module.begin_start(b"libd.so.1") and module.begin_start(b"libd.so.1")
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
+assert module.await_start() == 42 and module.await_start() is None
+"""
+    environment = {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("0 1 1\n", "")
 
 
 LOCKS = {
