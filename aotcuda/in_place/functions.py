@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aotcuda.in_place import deferred
 from aotcuda.in_place.deferred import Deferred, FromNumba
+from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,8 +132,9 @@ class Kernel(Function):
             DependencyError: It is not packaged, and Numba is not installed.
         """
         try:
-            return self._launchers[configuration]
-        except (KeyError, TypeError):  # a stream may be unhashable
+            is_exact = type(configuration) is tuple and are_exact(configuration)
+            return self._launchers[configuration if is_exact else exact(configuration)]
+        except KeyError:
             return self._ready()[configuration]
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:

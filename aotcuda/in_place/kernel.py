@@ -16,6 +16,7 @@ from aotcuda.runtime.arguments import host_arrays
 from aotcuda.runtime.for_all import ForAll
 from aotcuda.runtime.kernel import Kernel as PackagedBase
 from aotcuda.runtime.launcher import Launcher
+from aotcuda.runtime.written import are_exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class PackagedKernel(PackagedBase):
         if isinstance(configuration, tuple) and 2 <= len(configuration) <= 4:
             grid, block, stream, shared = (*configuration, 0, 0)[:4]
             launcher = super().__getitem__((grid, block, stream or 0, shared))
-            if type(stream) is int and (grid, block, stream, shared) in self.launchers:  # it is one that is kept
+            if type(configuration) is tuple and are_exact(configuration):
                 self.launchers[configuration] = launcher
             return launcher
         return super().__getitem__(configuration)  # type: ignore[index]  # it is refused in words

@@ -55,6 +55,8 @@ def __getattr__(name: str) -> Any:
     if name not in _RARE:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
+    if name in globals():
+        return globals()[name]
     # Of threads that come here at once, all take what the first has made.
     return globals().setdefault(name, _simple(name, _RARE[name]))
 

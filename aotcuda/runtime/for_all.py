@@ -114,7 +114,7 @@ class ForAll:
         return -(-self._n // block), block, self._stream, self._shared
 
     def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
-        """As in Launcher: launch with copies of the host's arrays, if there are any and copies are wanted."""
+        """As in GeneralPath: launch with copies of the host's arrays, if there are any and copies are wanted."""
         from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
         numbers = host_arrays.wanted(args)

@@ -56,6 +56,8 @@ class GeneralPath:
         loaded = loader.current
         if loaded is None or loader.asks or drivers.forked:
             loaded = loader.ready()
+        if loaded.live is not self._of:
+            self._forget(loaded.live)
         group = loaded.table(self._name).group(args)
         fast = self._fast_path(loaded, group) if group is not None else None
         if fast is not None:
@@ -172,11 +174,12 @@ class GeneralPath:
         return None if self._loader.asks else self._paths().known(loaded, group)
 
     def _paths(self) -> Learnt:
-        if self._learnt is None:
+        found = self._learnt
+        if found is None:
             from aotcuda.runtime.learnt import Learnt  # noqa: PLC0415 (many kernels are launched once)
 
-            self._learnt = Learnt(self._configuration, self._records, self._verified, self._where)
-        return self._learnt
+            found = self._learnt = Learnt(self._configuration, self._records, self._verified, self._where)
+        return found
 
     def _enter(self, loaded: Loaded, selection: Selection) -> int:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""

@@ -60,7 +60,7 @@ class GridKernel(Kernel):
         """
         if type(grid) is not _FUNCTION:  # most are made anew for each launch, so none is kept
             try:
-                return self._launchers[grid if type(grid) is int else exact(grid)]  # type: ignore[no-any-return]
+                return self._launchers[_key(grid)]  # type: ignore[no-any-return]
             except KeyError:
                 pass
         return self._by_grid(grid, None)
@@ -159,8 +159,8 @@ class GridKernel(Kernel):
     def run(self, grid: Any, args: tuple[object, ...]) -> None:
         """Launch with a grid that a function told, and arguments that are in order already."""
         try:
-            launcher = self._launchers[grid, _ON]
-        except (KeyError, TypeError):
+            launcher = self._launchers[_key(grid), _ON]
+        except KeyError:
             self[grid].run(args)
         else:
             launcher(*args)
@@ -208,6 +208,16 @@ class GridKernel(Kernel):
         if records is None:
             return launcher
         return extension.in_front(launcher, configuration, records, _named(self.record()))
+
+
+def _key(grid: object) -> Any:
+    """What launchers are kept by for a grid; KeyError for one that is none."""
+    if type(grid) is tuple:
+        for number in grid:
+            if type(number) is not int:
+                return exact(grid)
+        return grid
+    return grid if type(grid) is int else exact(grid)
 
 
 class GridLauncher:

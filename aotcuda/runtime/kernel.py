@@ -50,7 +50,7 @@ class Kernel:
         self._loader = loader
         self._kept = loader.kept(name)
         self._launchers = self._kept.launchers
-        self._configurations: Any = {}  # until there is a launcher: what finds them
+        self._configurations: Any = None  # what finds the launchers, once there is one
 
     @property
     def loader(self) -> Loader:

@@ -110,6 +110,8 @@ class Launcher:
 
     def launch(self, args: tuple[object, ...]) -> None:
         """As a call, where the fast path that took the last arguments does not take these."""
+        if self._general is None and self._loader.current is None:
+            self._loader.ready()
         quick = again(self._path().launch, args)
         if quick is not None:
             self.quick = quick
@@ -135,9 +137,7 @@ class Launcher:
         return self._general or self._make_path()
 
     def _make_path(self) -> GeneralPath:
-        if self._loader.current is None:
-            self._loader.ready()
-        from aotcuda.runtime.general_path import GeneralPath  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.general_path import GeneralPath  # noqa: PLC0415 (which was imported while the driver started)
 
         # Of threads that come here at once each has its own for this launch. One stays, and what the others have
         # learnt is learnt again.

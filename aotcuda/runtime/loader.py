@@ -78,7 +78,8 @@ class Packaged:
         try:
             drivers.get()
         except aotcuda.errors.AotcudaError:
-            self.check()  # which is said first
+            if not whole:
+                self.check()  # which is said first
             raise
         from aotcuda.runtime.loaded_library import LoadedLibrary  # noqa: PLC0415
 

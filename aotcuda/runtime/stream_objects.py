@@ -5,7 +5,7 @@ The extension does the same in C, as far as it knows the objects' types.
 
 from __future__ import annotations
 
-from aotcuda.runtime.written import exact
+from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Configurations:
             raise KeyError
         if len(configuration) == 2:
             grid, block = configuration
-            if type(grid) is not int or type(block) is not int:
+            if (type(grid) is not int or type(block) is not int) and not are_exact(configuration):
                 configuration = exact(configuration)
             return self._launchers[configuration]
         if len(configuration) == 3:
@@ -66,8 +66,10 @@ class Configurations:
         else:
             raise KeyError
         if type(grid) is not int or type(block) is not int or type(shared) is not int:
-            grid, block, shared = exact((grid, block, shared))
-            configuration = (grid, block, stream, shared)[: len(configuration)]
+            parts = grid, block, shared
+            if not are_exact(parts):
+                grid, block, shared = exact(parts)
+                configuration = (grid, block, stream, shared)[: len(configuration)]
         try:
             attribute = _attributes[type(stream)]
         except KeyError:

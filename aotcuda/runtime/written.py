@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from _operator import index
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+def are_exact(parts: tuple[object, ...]) -> bool:
+    """Whether parts of a configuration are Python's own ints and tuples of them: each is equal to no other one then."""
+    for part in parts:
+        if type(part) is tuple:
+            for number in part:
+                if type(number) is not int:
+                    return False
+        elif type(part) is not int:
+            return False
+    return True
 
 
 def exact(written: object) -> Any:
@@ -16,21 +30,18 @@ def exact(written: object) -> Any:
     return tuple(map(_exact, written)) if type(written) is tuple else _number(written)
 
 
-def _exact(part: object) -> Any:
-    if type(part) is not tuple:
-        return _number(part)
-    for number in part:
-        if type(number) is not int:
-            return tuple(map(_number, part))
-    return part
+def _exact(part: object) -> object:
+    return tuple(map(_number, part)) if type(part) is tuple else _number(part)
 
 
 def _number(part: Any) -> object:
     kind = type(part)
     if kind is int or kind is object or part is None:  # an object by itself is equal to nothing else
         return part
+    if isinstance(part, int):  # it may say of itself what it likes
+        raise KeyError
     try:
-        return int(part.__index__())
+        return index(part)
     except (MemoryError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 (arrays have it, and raise)

@@ -7,6 +7,7 @@ import inspect
 import pickle
 import sys
 import warnings
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import aotcuda
 from aotcuda.errors import (
     ArgumentError,
     HostArrayWarning,
+    LaunchError,
     ManifestError,
     NoDriverError,
     NoImageError,
@@ -99,6 +101,23 @@ def solver(cuda: StandIn, text: str = SOURCE, kernels: dict[str, tuple[str, ...]
     in_place.write(cuda.packages, text, kernels, eager=("shift",), **options)
     importlib.invalidate_caches()
     return importlib.import_module("mypkg.solver")
+
+
+class Unhashable:
+    handle = 77
+
+    def __hash__(self) -> int:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("wrong", [(1.0, 32), (1, 32.0), ((1.0,), 32), (1, 32, 0, 0.0), (1, Fraction(32))])
+def test_a_configuration_that_is_equal_to_one_that_is_kept_is_none(cuda: StandIn, wrong: tuple[Any, ...]) -> None:
+    s = solver(cuda)
+    for configuration in ((1, 32), ((1,), 32), (1, 32, 0, 0), (np.int64(1), 32), (1, 32, Unhashable())):
+        for _ in range(2):
+            assert s.add[configuration].grid == (1, 1, 1)
+        with pytest.raises(LaunchError):
+            s.add[wrong]
 
 
 def symbols(cuda: StandIn) -> list[str]:

@@ -200,6 +200,23 @@ def test_what_a_configuration_means_does_not_depend_on_those_before_it(cuda, k):
                 assert [meaning(k, configuration), meaning(k, configuration)] == [expected] * 2, configuration
 
 
+class Unhashable(Held):
+    def __hash__(self):
+        raise ZeroDivisionError
+
+    __eq__ = __hash__
+
+
+def test_a_stream_object_is_not_asked_for_a_hash(cuda, k):
+    stream = Unhashable(66)
+    for _ in range(3):
+        k[1, 32, stream](7)
+        k[1, 32, stream, 0](7)
+        k.forall(8, 32, stream)(7)
+    assert {call["stream"] for call in cuda.launches()} == {66}
+    assert len(cuda.launches()) == 9
+
+
 def test_what_is_no_configuration_is_refused_after_others_were_at_hand(k):
     for wrong in (
         (0, 1),

@@ -11,7 +11,8 @@ import threading
 
 import pytest
 
-from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDriverError
+from aotcuda import manifest
+from aotcuda.errors import AotcudaError, CudaError, DriverTooOldError, NoDeviceError, NoDriverError
 from aotcuda.in_place import deferred
 from aotcuda.runtime import driver
 from support.manifests import kernel
@@ -53,6 +54,29 @@ def test_a_driver_that_cannot_start_says_why(cuda, code, hint):
     with pytest.raises(CudaError, match=f"the CUDA driver could not be started: .*{hint}") as caught:
         module.k[1, 1](1)
     assert caught.value.code == code
+
+
+def test_a_type_that_is_made_when_it_is_asked_for_is_made_once(monkeypatch):
+    """Each slot of a launch has a buffer of one."""
+    from aotcuda.runtime import c_types
+
+    made, make = [], c_types._simple
+    monkeypatch.setattr(c_types, "_simple", lambda *args: made.append(args) or make(*args))
+    for name in ("c_char", "c_char_p", "c_uint"):
+        monkeypatch.delitem(vars(c_types), name, raising=False)
+        assert c_types.__getattr__(name) is c_types.__getattr__(name)
+    assert type(c_types.create_string_buffer(8)) is type(c_types.create_string_buffer(8))
+    assert len(made) == 3
+
+
+def test_a_machine_without_a_gpu_reads_the_images_once(cuda, monkeypatch):
+    cuda.set(fail="cuInit=100")
+    module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+    read, count = manifest.read_file, []
+    monkeypatch.setattr(manifest, "read_file", lambda *args: count.append(None) or read(*args))
+    with pytest.raises(NoDeviceError):
+        module.k[1, 1](1)
+    assert len(count) == 1
 
 
 class TestMeanwhile:

@@ -296,6 +296,8 @@ def test_a_grid_that_is_equal_to_what_is_kept_and_no_integer_is_none(cuda, packa
                 assert launch_of(cuda)[1][:2] == ([3, 1] if plain == 3 else [3, 2])
         with pytest.raises(LaunchError, match="grid is"):
             k.configure(grid, stream=stream)
+        with pytest.raises(LaunchError, match="grid is"):
+            k.configure(lambda _: grid, stream=stream)(x, 1.0, 16, BLOCK=128)
     assert len(cuda.launches()) == 8
 
 

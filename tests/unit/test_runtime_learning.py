@@ -19,7 +19,7 @@ from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays, parameters
 from aotcuda.runtime.fast import cupy_layout, learning, numba_layout, torch_layout
-from support import argument_fuzz, libraries
+from support import argument_fuzz, libraries, loaded
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
@@ -193,6 +193,29 @@ def test_strides_between_elements_are_refused_where_a_kernel_counts_in_elements(
     for _ in range(3):
         bytes_[1, 1](array(library, State("<f4", (2, 2), (18, 4))))
     assert np.frombuffer(cuda.parameters(), "<i8").tolist()[5:] == [2, 2, 18, 4]
+
+
+def test_what_is_noted_of_overloads_may_change_while_it_is_looked_through(cuda, extension_module, monkeypatch):
+    """Other threads note theirs, and drop those of images that went; a launch that was made must not fail for it."""
+    monkeypatch.setattr(extension, "_found", [extension_module])
+    k = cuda.package(kernel("k", "void(int32)")).k
+    k[1, 1](7)
+    [overload] = loaded.overloads(k)
+    kept = extension.Records(extension_module)
+
+    class Other:
+        def __init__(self, live):
+            self._live = live
+
+        @property
+        def live(self):
+            kept.overloads[Other([True])] = None
+            kept.overloads.pop(overload, None)
+            return self._live
+
+    kept.overloads = {Other([]): None, Other([True]): None}
+    assert isinstance(learning._compiled(kept, overload), extension_module.Plan)
+    assert not any(each._live == [] for each in kept.overloads if isinstance(each, Other))
 
 
 @pytest.mark.usefixtures("path")

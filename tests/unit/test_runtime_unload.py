@@ -257,6 +257,60 @@ def test_refused_arguments_and_driver_errors_hold_nothing_up(cuda, module):
     assert len(cuda.calls("cuLibraryUnload")) == 1
 
 
+def test_a_launch_without_a_context_is_made_though_images_are_unloaded_meanwhile(module, cuda, monkeypatch):
+    run = module.k[1, 1]
+    for number in range(3):
+        run(number)
+    left, select = [None] * 2, OverloadTable.select
+
+    def late(self, *args):
+        found = select(self, *args)
+        if left:
+            left.pop()
+            module.__aotcuda__.unload()
+        return found
+
+    monkeypatch.setattr(OverloadTable, "select", late)
+    Background(lambda: run(7)).end()  # whose fast path is told that there is no context
+    assert len(cuda.launches()) == 4
+
+
+def test_an_interrupt_of_a_forall_launch_holds_no_images(cuda, module, monkeypatch):
+    module.k.forall(32, 32)(1)
+    before, find, ready = loaded.of(module.k), type(module.k).__getitem__, Loader.ready
+
+    def late(self, configuration):
+        found = find(self, configuration)
+        module.__aotcuda__.unload()
+        return found
+
+    def interrupted(self):
+        if self.current is None:
+            raise KeyboardInterrupt
+        return ready(self)
+
+    monkeypatch.setattr(type(module.k), "__getitem__", late)
+    monkeypatch.setattr(Loader, "ready", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        module.k.forall(64, 32, shared=16)(1)
+    assert before.is_idle()
+    assert len(cuda.calls("cuLibraryUnload")) == 1
+
+
+def test_launchers_that_take_what_another_one_has_learnt_keep_nothing_of_images_that_went(module):
+    run, others, alive = module.k[1, 32], [module.k[2, 32]], []
+    known = [found for found in gc.get_objects() if isinstance(found, OF_IMAGES)]
+    for _ in range(8):
+        others[0] = module.k[2, 32]
+        for _ in range(3):
+            others[0](7)
+        run(7)
+        alive.append(len([found for found in gc.get_objects() if isinstance(found, OF_IMAGES)]) - len(known))
+        module.__aotcuda__.unload()
+        gc.collect()
+    assert alive[-3] == alive[-2] == alive[-1]
+
+
 @pytest.mark.parametrize("by", ["a configuration", "forall"])
 def test_a_launcher_that_is_held_keeps_nothing_of_images_that_went(cuda, module, by):
     run = module.k[1, 32] if by == "a configuration" else module.k.forall(32, 32)

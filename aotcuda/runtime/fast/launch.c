@@ -2523,28 +2523,29 @@ typedef struct {
 static PyTypeObject *configurations_type;
 
 /* Whether a configuration is made of Python's own ints, None, tuples of them and plain objects, so that it is equal to no
- * other one: 1.0 is equal to 1, and is no number of blocks. Tuples are in it `depth` deep. */
-static int is_exact(PyObject *written, int depth) {
-    if (!depth || !PyTuple_CheckExact(written))
+ * other one: 1.0 is equal to 1, and is no number of blocks. Tuples are in it `tuples` deep. */
+static int is_exact(PyObject *written, int tuples) {
+    if (!tuples || !PyTuple_CheckExact(written))
         return PyLong_CheckExact(written) || written == Py_None || Py_TYPE(written) == &PyBaseObject_Type;
     for (Py_ssize_t i = 0; i < PyTuple_Size(written); i++)
-        if (!is_exact(PyTuple_GetItem(written, i), depth - 1))
+        if (!is_exact(PyTuple_GetItem(written, i), tuples - 1))
             return 0;
     return 1;
 }
 
 /* The same of Python's own ints alone, if it has other integers, such as NumPy's; NULL, perhaps without an error, if it is
  * for the general path. */
-static PyObject *made_exact(PyObject *written, int depth) {
-    if (!depth || !PyTuple_CheckExact(written)) {
-        PyObject *number = is_exact(written, 0) ? Py_NewRef(written) : PyIndex_Check(written) ? PyNumber_Index(written) : NULL;
-        if (number && !is_exact(number, 0))
-            Py_CLEAR(number); /* of a class of somebody's own */
+static PyObject *made_exact(PyObject *written, int tuples) {
+    if (!tuples || !PyTuple_CheckExact(written)) {
+        if (is_exact(written, 0))
+            return Py_NewRef(written);
+        int is_integer = PyIndex_Check(written) && !PyLong_Check(written); /* a class of ints may say what it likes */
+        PyObject *number = is_integer ? PyNumber_Index(written) : NULL;
         return forgiven() ? number : NULL;
     }
     PyObject *made = PyTuple_New(PyTuple_Size(written));
     for (Py_ssize_t i = 0; made && i < PyTuple_Size(written); i++) {
-        PyObject *part = made_exact(PyTuple_GetItem(written, i), depth - 1);
+        PyObject *part = made_exact(PyTuple_GetItem(written, i), tuples - 1);
         if (!part || PyTuple_SetItem(made, i, part) < 0)
             Py_CLEAR(made);
     }

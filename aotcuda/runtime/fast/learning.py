@@ -117,8 +117,9 @@ def learn(
 def _compiled(kept: Records, overload: PackedOverload) -> object:
     """An overload as the extension has it, None if one of its parameters is not for it."""
     if overload not in kept.overloads:
-        for gone in [each for each in kept.overloads if not each.live]:
-            kept.overloads.pop(gone, None)
+        for each in list(kept.overloads):  # which other threads may be adding to
+            if not each.live:
+                kept.overloads.pop(each, None)
         plan = None
         try:
             described = tuple([parameters.of(parameter).record(parameter) for parameter in overload.parameters])
@@ -128,8 +129,8 @@ def _compiled(kept: Records, overload: PackedOverload) -> object:
                 plan = fast.in_use().Plan(overload.size, described, starts, apart)
         except (LookupError, ValueError):
             pass
-        kept.overloads[overload] = plan
-    return kept.overloads[overload]
+        return kept.overloads.setdefault(overload, plan)
+    return kept.overloads.get(overload)
 
 
 def _launched(kernel: DeviceKernel) -> tuple[int | None, int, int]:
