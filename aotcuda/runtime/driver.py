@@ -445,7 +445,8 @@ def _called_beside(address: int, work: Callable[[], object]) -> int | None:
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, signals)
     try:
-        os.sched_yield()  # else Linux may keep it waiting for milliseconds behind this thread, on one processor
+        if sys.platform == "linux":  # which may keep it waiting for milliseconds behind this thread, on one processor
+            os.sched_yield()
         work()
     finally:
         if not failed:

@@ -85,7 +85,8 @@ def begin_start() -> None:
         if not module.begin_start(LIBRARY.encode()):
             begun.clear()
             return
-    os.sched_yield()  # as in driver.py
+    if sys.platform == "linux":
+        os.sched_yield()  # as in driver.py
 
 
 class Records:
