@@ -60,7 +60,13 @@ class GridKernel(Kernel):
         """
         if type(grid) is not _FUNCTION:  # most are made anew for each launch, so none is kept
             try:
-                return self._launchers[_key(grid)]  # type: ignore[no-any-return]
+                if type(grid) is tuple:  # as in _key, of which the call would be a hundredth of the launch
+                    for number in grid:
+                        if type(number) is not int:
+                            return self._launchers[exact(grid)]  # type: ignore[no-any-return]
+                elif type(grid) is not int:
+                    return self._launchers[exact(grid)]  # type: ignore[no-any-return]
+                return self._launchers[grid]  # type: ignore[no-any-return]
             except KeyError:
                 pass
         return self._by_grid(grid, None)
