@@ -305,13 +305,16 @@ def test_without_a_driver_the_thread_changes_nothing(packaged, tmp_path):
     assert cuda.run(code, LD_LIBRARY_PATH=str(tmp_path)) == "NoDriverError\n"
 
 
-def test_the_thread_gets_no_signals(extension_module, tmp_path):
-    """They are the program's own threads'."""
+def test_the_thread_gets_no_signals_and_a_stack_of_its_own(extension_module, tmp_path):
+    """Signals are the program's own threads', and so is the stack that it wants for these."""
     source = """
 #include <signal.h>
 #include <stdio.h>
 int cuInit(unsigned flags) {
     sigset_t set;
+    volatile char large[1 << 20];
+    for (int i = 0; i < (int)sizeof large; i += 1024)
+        large[i] = 1;
     sigprocmask(SIG_BLOCK, NULL, &set);
     printf("%d %d %d\\n", flags, sigismember(&set, SIGINT), sigismember(&set, SIGALRM));
     fflush(stdout);
@@ -321,7 +324,8 @@ int cuInit(unsigned flags) {
     (tmp_path / "driver.c").write_text(source)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libd.so.1", tmp_path / "driver.c"], check=True)
     code = f"""
-import importlib.util, signal
+import importlib.util, signal, threading
+threading.stack_size(1 << 15)
 spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", {extension_module.__file__!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)

@@ -3,6 +3,7 @@
  * to import that, and ctypes, is a quarter of what comes before a program's first launch, and is done meanwhile too.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,10 +12,12 @@
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
 __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlclose, dlclose@GLIBC_2.2.5");
+__asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 #elif defined(__GLIBC__) && defined(__aarch64__)
 __asm__(".symver dlopen, dlopen@GLIBC_2.17");
 __asm__(".symver dlsym, dlsym@GLIBC_2.17");
 __asm__(".symver dlclose, dlclose@GLIBC_2.17");
+__asm__(".symver pthread_create, pthread_create@GLIBC_2.17");
 #endif
 
 enum { NO_DRIVER = -1 };
@@ -26,14 +29,26 @@ static struct {
     int code;                /* what cuInit gave, or NO_DRIVER, until somebody was told */
 } driver_start;
 
-static void call_init(void *unused) {
-    (void)unused;
+static void *call_init(void *unused) {
     void *library = dlopen(driver_start.library, RTLD_NOW);
     int (*init)(unsigned) = NULL;
     if (library)
         *(void **)&init = dlsym(library, "cuInit");
     driver_start.code = init ? init(0) : NO_DRIVER;
     PyThread_release_lock(driver_start.over);
+    return unused;
+}
+
+/* Not by Python's own function for it, whose threads have as small a stack as a program has asked for. */
+static int begin_thread(void) {
+    pthread_attr_t detached;
+    pthread_t thread;
+    if (pthread_attr_init(&detached))
+        return 0;
+    int began = !pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) &&
+                !pthread_create(&thread, &detached, call_init, NULL);
+    pthread_attr_destroy(&detached);
+    return began;
 }
 
 /* A process must not end in the midst of it. */
@@ -68,7 +83,7 @@ static PyObject *begin_start(PyObject *module, PyObject *name) {
     sigset_t all, before; /* signals are the program's own threads' */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
-    int began = PyThread_start_new_thread(call_init, NULL) != (unsigned long)-1;
+    int began = begin_thread();
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (!began) { /* as if there were no driver: who waits for it calls it himself */
         driver_start.code = NO_DRIVER;
