@@ -426,6 +426,10 @@ def get() -> Driver:
             _starting = True
             try:
                 _driver = Driver()
+                begun.clear()  # which `_driver` tells from here on
+            except aotcuda.errors.AotcudaError:
+                begun.clear()  # a child may see for itself
+                raise
             finally:
                 _starting = False
         return _driver

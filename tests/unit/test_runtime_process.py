@@ -298,11 +298,29 @@ for turn in range(2):
     assert cuda.run(code.replace("range(2)", "range(1)")) == "interrupted\n"
 
 
-def test_without_a_driver_the_thread_changes_nothing(packaged, tmp_path):
-    cuda = packaged("first-use")
-    code = f"{ARRAY}\nimport mypkg.kernels\ntry:\n    mypkg.kernels.k[1, 32](2.0, Array())\n"
-    code += "except Exception as error:\n    print(type(error).__name__)"
-    assert cuda.run(code, LD_LIBRARY_PATH=str(tmp_path)) == "NoDriverError\n"
+@pytest.mark.parametrize("extension", ["0", "1"])
+@pytest.mark.parametrize("load", ["import", "first-use"])
+@pytest.mark.parametrize("lacking", ["driver", "GPU"])
+def test_without_one_that_starts_a_parent_and_its_children_are_told_what_is_missing(
+    packaged, tmp_path, load, extension, lacking
+):
+    cuda = packaged(load)
+    code = f"""
+import os, sys
+import mypkg.kernels
+{ARRAY}
+for turn in range(2):
+    try:
+        mypkg.kernels.k[1, 32](2.0, Array())
+    except Exception as error:
+        print(type(error).__name__)
+    sys.stdout.flush()
+    if turn == 0 and (child := os.fork()):
+        assert os.waitpid(child, 0)[1] == 0
+"""
+    more = {"LD_LIBRARY_PATH": str(tmp_path)} if lacking == "driver" else {"FAKE_CUDA_FAIL": "cuInit=100"}
+    error = "NoDriverError\n" if lacking == "driver" else "NoDeviceError\n"
+    assert cuda.run(code, AOTCUDA_EXTENSION=extension, **more) == error * 3
 
 
 def test_the_thread_gets_no_signals_and_a_stack_of_its_own(extension_module, tmp_path):
