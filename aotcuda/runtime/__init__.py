@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 LIBRARY = "libcuda.so.1"
 """The driver, as the dynamic linker knows it."""
 
-begun: list[Any] = []
+begun: list[tuple[int, Any]] = []
 """Of a driver that is started before `driver` is imported: the process, and what waits for the code of `cuInit`."""
 
 _locks: set[ref[RLock]] = set()
@@ -70,6 +70,11 @@ def new_lock() -> RLock:
         os.register_at_fork(after_in_child=_renew_locks)
     _locks.add(ref(lock, _locks.discard))
     return lock
+
+
+def is_begun_by_parent() -> bool:
+    """Whether a driver was begun to be started by a process that this one was forked from."""
+    return any(process != os.getpid() for process, _ in [*begun])  # a copy: another thread may empty it
 
 
 def _renew_locks() -> None:

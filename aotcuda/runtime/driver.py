@@ -11,7 +11,7 @@ import sys
 from _ctypes import FUNCFLAG_CDECL, CFuncPtr
 
 import aotcuda
-from aotcuda.runtime import LIBRARY, begun, ctypes, new_lock
+from aotcuda.runtime import LIBRARY, begun, ctypes, is_begun_by_parent, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -295,9 +295,9 @@ class Driver:
 
     def _initialised(self) -> int:
         """What `cuInit` gives, beside which something else is done where it takes long: where nobody has called it."""
-        if begun:  # by this process
+        for _, wait in [*begun]:  # by this process, at most once
             self._meanwhile()
-            code: int | None = begun[1]()
+            code: int | None = wait()
             if code is not None:
                 return code
         address = self.address("cuInit")
@@ -479,7 +479,7 @@ def installed_version() -> tuple[int, int] | None:
 
 def check_fork() -> None:
     """Raise ForkError in a process that forked after CUDA was started."""
-    if forked or (begun and begun[0] != os.getpid()):
+    if forked or is_begun_by_parent():
         raise _errors().forked()
 
 

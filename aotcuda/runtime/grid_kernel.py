@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from aotcuda.runtime.kernel import Kernel
-from aotcuda.runtime.written import exact
+from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class GridKernel(Kernel):
         """
         if type(grid) is not _FUNCTION:  # most are made anew for each launch, so none is kept
             try:
-                if type(grid) is tuple:  # as in _key, of which the call would be a hundredth of the launch
+                if type(grid) is tuple:  # as in are_exact, of which the call would be a hundredth of the launch
                     for number in grid:
                         if type(number) is not int:
                             return self._launchers[exact(grid)]  # type: ignore[no-any-return]
@@ -165,7 +165,7 @@ class GridKernel(Kernel):
     def run(self, grid: Any, args: tuple[object, ...]) -> None:
         """Launch with a grid that a function told, and arguments that are in order already."""
         try:
-            launcher = self._launchers[_key(grid), _ON]
+            launcher = self._launchers[grid if are_exact((grid,)) else exact(grid), _ON]
         except KeyError:
             self[grid].run(args)
         else:
@@ -214,16 +214,6 @@ class GridKernel(Kernel):
         if records is None:
             return launcher
         return extension.in_front(launcher, configuration, records, _named(self.record()))
-
-
-def _key(grid: object) -> Any:
-    """What launchers are kept by for a grid; KeyError for one that is none."""
-    if type(grid) is tuple:
-        for number in grid:
-            if type(number) is not int:
-                return exact(grid)
-        return grid
-    return grid if type(grid) is int else exact(grid)
 
 
 class GridLauncher:

@@ -70,10 +70,7 @@ class Configurations:
             if not are_exact(parts):
                 grid, block, shared = exact(parts)
                 configuration = (grid, block, stream, shared)[: len(configuration)]
-        try:
-            attribute = _attributes[type(stream)]
-        except KeyError:
-            raise KeyError from None
+        attribute = _attributes[type(stream)]
         try:
             if attribute == "ptr":
                 handle = stream.ptr

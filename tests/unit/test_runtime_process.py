@@ -219,7 +219,7 @@ AT_THE_IMPORT_OF_THE_DRIVER = """
 import os, sys
 def note(event, args):
     if event == "import" and args[0] == "aotcuda.runtime.driver" and not met:
-        met.append(sys.modules["aotcuda.runtime"].begun[:1])
+        met.append([process for process, _ in sys.modules["aotcuda.runtime"].begun])
         {there}
 met = []
 sys.addaudithook(note)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.runtime import LIBRARY, begun, new_lock
+from aotcuda.runtime import LIBRARY, begun, is_begun_by_parent, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def _find() -> tuple[Any, str]:
 def begin_start() -> None:
     """Have the extension start the driver in a thread of its own, if nobody has loaded it: `driver` waits for that."""
     module = in_use()
-    if module is None or (begun and begun[0] != os.getpid()):
+    if module is None or is_begun_by_parent():
         return
     with _lock:
-        begun[:] = [os.getpid(), module.await_start]  # before it does: another thread may fork
+        begun[:] = [(os.getpid(), module.await_start)]  # before it does: another thread may fork
         if not module.begin_start(LIBRARY.encode()):
             begun.clear()
             return
