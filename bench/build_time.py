@@ -6,6 +6,8 @@ python bench/build_time.py [--runs 5] [--thousand] [--gpu]
 - edited, again: the same after one kernel was edited, and after nothing was, with a build cache that is filled before.
 - linked: the fifty again, with all kernels compiled before and nothing linked, so that no front end has anything to do:
   what a build takes at the least, whatever its front end takes.
+- lowered: the reverse, with all machine code made before and no kernel compiled: what a build takes at the least,
+  whatever its linker takes.
 - with --thousand: twenty modules of fifty kernels each; nvcc gets twenty files of fifty.
 - with --gpu, where there is CuPy: a process that launches a kernel of an editable install, after it was edited,
   and once more.
@@ -92,21 +94,20 @@ def _cases(
     cold = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": "0"}
     kept = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": str(folder / "cache")}
     _build(edited, kept)
-    units = _units(folder / "cache", folder / "units")
-    linked = _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": str(folder / "taken")}
-    beside = projects.generate(folder / "linked", "fifty", 50)
+    kernels = _part(folder / "cache", folder / "kernels", "unit")
+    code = _part(folder / "cache", folder / "code", "step")
+    beside = projects.generate(folder / "beside", "fifty", 50)
 
-    def link() -> float:
-        shutil.copytree(units, folder / "taken")
-        try:
-            return _build(beside, linked)
-        finally:
-            shutil.rmtree(folder / "taken")
+    read_alone = {"AOTCUDA_BUILD_CACHE_ACCESS": "read"}  # so each build finds the same, and writes nothing
+    from_kernels, from_code = (
+        _NOTHING_KEPT | read_alone | {"AOTCUDA_BUILD_CACHE": str(part)} for part in (kernels, code)
+    )
 
     runs = {
         "quickstart: 2 + 2 signatures, 5 archs and PTX, cold": lambda: _build(quickstart, cold),
         "fifty, cold": lambda: _build(fifty, cold),
-        "fifty, linked": link,
+        "fifty, linked": lambda: _build(beside, from_kernels),
+        "fifty, lowered": lambda: _build(beside, from_code),
         "fifty, nvcc": lambda: _nvcc(nvcc, cpp),
         "fifty, one kernel edited": lambda: _build(_edit(edited), kept),
         "fifty, again": lambda: _build(edited, kept),
@@ -179,12 +180,11 @@ def _edit(project: Path) -> Path:
     return project
 
 
-def _units(cache: Path, folder: Path) -> Path:
-    """A copy of a build cache that has the compiled kernels alone."""
+def _part(cache: Path, folder: Path, kind: str) -> Path:
+    """A copy of a build cache with its entries of one kind alone."""
     shutil.copytree(cache, folder)
     for entry in folder.glob("v*/*/*.aotcuda"):
-        value = json.loads((entry / "value.json").read_text(encoding="utf-8"))
-        if not (isinstance(value, dict) and value.get("c") == "CompiledKernel"):
+        if json.loads((entry / "entry.json").read_text(encoding="utf-8"))["record"]["kind"] != kind:
             shutil.rmtree(entry)
     return folder
 
