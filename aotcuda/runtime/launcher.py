@@ -83,10 +83,11 @@ class Launcher:
             if named:
                 self._refuse_names(named)
             code = self.quick(args)
-            if code > 0:
-                self.fail(code, args)
-            elif code:
-                self.launch(args)
+            if code:
+                if code > 0:
+                    self.fail(code, args)
+                else:
+                    self.launch(args)
 
     @property
     def grid(self) -> Dimensions:

@@ -60,17 +60,24 @@ class Configurations:
             return self._launchers[configuration]
         if len(configuration) == 3:
             grid, block, stream = configuration
+            kind = type(stream)
+            if type(grid) is int and type(block) is int:
+                if kind is int:
+                    return self._launchers[configuration]
+            elif not are_exact((grid, block)):
+                grid, block = exact((grid, block))
+                configuration = grid, block, stream
             shared = 0
         elif len(configuration) == 4:
             grid, block, stream, shared = configuration
-        else:
-            raise KeyError
-        if type(grid) is not int or type(block) is not int or type(shared) is not int:
+            kind = type(stream)
             parts = grid, block, shared
             if not are_exact(parts):
                 grid, block, shared = exact(parts)
-                configuration = (grid, block, stream, shared)[: len(configuration)]
-        attribute = _attributes[type(stream)]
+                configuration = grid, block, stream, shared
+        else:
+            raise KeyError
+        attribute = _attributes[kind]
         try:
             if attribute == "ptr":
                 handle = stream.ptr
