@@ -61,7 +61,7 @@ def test_an_entry_is_replaced_by_another_value(tmp_path: Path) -> None:
     assert store.get([NAME]) == {NAME: ["new"]}
 
 
-@pytest.mark.parametrize("file", ["entry.json", "value.json", "0"])
+@pytest.mark.parametrize("file", ["entry.json", "value"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "empty"])
 def test_a_damaged_entry_counts_as_missing_and_is_replaced(tmp_path: Path, file: str, damage: str) -> None:
     store = opened(where(tmp_path / "cache"))
@@ -92,7 +92,7 @@ def test_an_entry_of_another_format_counts_as_missing(tmp_path: Path, monkeypatc
     monkeypatch.setattr(
         stores.entries,
         "write",
-        lambda files, key, record, *args, **named: original(files, key, {**record, "format": 2}, *args, **named),
+        lambda files, key, record, *args, **named: original(files, key, {**record, "format": 1}, *args, **named),
     )
     put(store)
     assert store.get([NAME]) == {}
@@ -218,7 +218,7 @@ def altered(data: bytes) -> Iterator[bytes]:
 
 def test_whatever_lies_at_a_url_is_the_entry_or_none() -> None:
     record: dict[str, Any] = {"format": 1, "kind": "unit", "about": "k"}
-    contents = {"value.json": b'{"b":0}', "0": b"code"}
+    contents = {"value": b'{"b":[0,4]}\ncode'}
     data = remote.pack(NAME, record, contents)
     assert remote.unpack(data, NAME) == (record, contents)
     assert remote.unpack(data, OTHER) is None

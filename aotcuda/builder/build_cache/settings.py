@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.toolkits import Toolkit
 
-FORMAT = 1
+FORMAT = 2
 """Grows when what is kept is kept otherwise; what is made is told by the digest of aotcuda's own files."""
 
 WHERE, ACCESS = "AOTCUDA_BUILD_CACHE", "AOTCUDA_BUILD_CACHE_ACCESS"

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.build_cache import values
+from aotcuda.builder.build_cache.settings import FORMAT
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import VERSION, Files
 from aotcuda.errors import ManifestError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     Fetch = Callable[[str, list[str]], tuple[dict[str, Packed], str | None]]
     Send = Callable[[str, Mapping[str, Packed]], str | None]
 
-VALUE = "value.json"
+VALUE = "value"
 
 
 class Store:
@@ -86,11 +87,10 @@ class Store:
         packed: dict[str, Packed] = {}
         for name, value in made.items():
             try:
-                data, blobs = values.encode(value)
+                contents = {VALUE: values.encode(value)}
             except values.ForeignValueError:
                 continue
-            contents = {VALUE: values.dump(data), **{str(number): blob for number, blob in enumerate(blobs)}}
-            packed[name] = {"format": 1, "kind": kind, "about": about[name]}, contents
+            packed[name] = {"format": FORMAT, "kind": kind, "about": about[name]}, contents
         if self._settings.writes:
             for name, (record, contents) in packed.items():
                 self._write(name, record, contents)
@@ -186,10 +186,9 @@ def _take(found: dict[str, Any], name: str, packed: Packed) -> bool:
     """Add the value of an entry, if it is one."""
     record, contents = packed
     try:
-        if record["format"] != 1:
+        if record["format"] != FORMAT:
             return False
-        blobs = [contents[str(number)] for number in range(len(contents) - 1)]
-        found[name] = values.decode(values.load(contents[VALUE]), blobs)
+        found[name] = values.decode(contents[VALUE])
     except (LookupError, TypeError, values.ForeignValueError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""Values as entries hold them: JSON, with bytes in files beside it.
+"""Values as entries hold them: a line of JSON, then, one after the other, the bytes that it names by their places.
 
 An entry may come from another machine, so reading one runs no code: of classes there are those in `CLASSES` alone, and
 a value comes back as it was, tuples as tuples.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, External, LinkInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 CLASSES: Mapping[str, type] = {
     item.__name__: item for item in (Callbacks, CompiledFunction, CompiledKernel, External, LinkInput)
@@ -24,22 +24,26 @@ class ForeignValueError(ValueError):
     """A value of a kind that entries do not hold, or the data of an entry that is no value."""
 
 
-def encode(value: object) -> tuple[Any, list[bytes]]:
-    """A value as JSON, and the bytes in it.
+def encode(value: object) -> bytes:
+    """A value as an entry's file has it.
 
     Raises:
         ForeignValueError: It holds something that cannot be kept.
     """
-    found: dict[bytes, int] = {}
-    return _encode(value, found), list(found)
+    found: dict[bytes, list[int]] = {}
+    line = json.dumps(_encode(value, found), separators=(",", ":"), allow_nan=True).encode("ascii")
+    return b"\n".join([line, b"".join(found)])
 
 
-def _encode(value: Any, found: dict[bytes, int]) -> Any:
+def _encode(value: Any, found: dict[bytes, list[int]]) -> Any:
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
     if kind is bytes:
-        return {"b": found.setdefault(value, len(found))}
+        if value not in found:
+            start = next(reversed(found.values()))[1] if found else 0
+            found[value] = [start, start + len(value)]
+        return {"b": found[value]}
     if kind is list:
         return [_encode(item, found) for item in value]
     if kind is tuple:
@@ -53,50 +57,33 @@ def _encode(value: Any, found: dict[bytes, int]) -> Any:
     raise ForeignValueError(message)
 
 
-def decode(data: Any, files: Sequence[bytes]) -> Any:
-    """The value that `encode` made `data` and `files` of.
+def decode(data: bytes) -> Any:
+    """The value that `encode` made `data` of.
 
     Raises:
         ForeignValueError: It made nothing of the kind.
     """
+    line, _, rest = data.partition(b"\n")
     try:
-        return _decode(data, files)
+        return _decode(json.loads(line), rest)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         message = f"no value that was kept: {error}"
         raise ForeignValueError(message) from error
 
 
-def _decode(data: Any, files: Sequence[bytes]) -> Any:
+def _decode(data: Any, rest: bytes) -> Any:
     if isinstance(data, list):
-        return [_decode(item, files) for item in data]
+        return [_decode(item, rest) for item in data]
     if not isinstance(data, dict):
         return data
     match data:
-        case {"b": int(number)}:
-            return files[number]
+        case {"b": [int(start), int(end)]} if 0 <= start <= end <= len(rest):
+            return rest[start:end]
         case {"t": list(items)}:
-            return tuple([_decode(item, files) for item in items])
+            return tuple([_decode(item, rest) for item in items])
         case {"d": list(items)}:
-            return {_decode(key, files): _decode(item, files) for key, item in items}
+            return {_decode(key, rest): _decode(item, rest) for key, item in items}
         case {"c": str(name), "f": dict(fields)}:
-            return CLASSES[name](**{key: _decode(item, files) for key, item in fields.items()})
+            return CLASSES[name](**{key: _decode(item, rest) for key, item in fields.items()})
     message = f"{sorted(data)} stands for nothing"
     raise ValueError(message)
-
-
-def dump(data: Any) -> bytes:
-    """What `encode` gave, as text."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=True).encode("ascii")
-
-
-def load(text: bytes) -> Any:
-    """What `dump` wrote.
-
-    Raises:
-        ForeignValueError: It is no JSON.
-    """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        message = f"no value that was kept: {error}"
-        raise ForeignValueError(message) from error
