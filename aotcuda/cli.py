@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     form.add_argument("--header", action="store_true", help="print the C headers instead of a table")
     form.add_argument("--summary", action="store_true", help="print a line for each kernel, over all its targets")
-    keys = ("name", "bytes", "registers", "spills", "shared", "local")
+    keys = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
     inspect.add_argument("--sort", metavar="KEY", choices=keys, help=f"kernels by one of {', '.join(keys)}")
     inspect.add_argument("--filter", metavar="GLOB", help="kernels and functions of these names alone: 'axpy*'")
     inspect.set_defaults(run=_inspect)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aotcuda.inspect.report import Module, Symbol
 
-SORT_KEYS = ("name", "bytes", "registers", "spills", "shared", "local")
+SORT_KEYS = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
 """What `--sort` takes: a name, or a number of which the largest comes first."""
 
 _FIELDS = {"bytes": "size"}

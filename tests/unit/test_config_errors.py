@@ -11,6 +11,7 @@ import tomllib
 
 import pytest
 
+from aotcuda import frontends
 from aotcuda.builder.config.parser import parse
 from aotcuda.errors import ConfigError
 
@@ -650,6 +651,23 @@ def test_the_same_kernel_name_in_two_modules_is_no_clash() -> None:
 def test_common_options_are_blamed_where_they_are_written() -> None:
     text = top("options.opt-level = 9").replace(K, f"{K}, options = {{ fastmath = true }}")
     assert message(text).startswith("tool.aotcuda.options.opt-level: ")
+
+
+@pytest.mark.parametrize("front_end", frontends.names())
+def test_errors_end_with_what_the_front_end_takes(front_end: str) -> None:
+    start = f'{ARCH}\n[modules."pkg.k"]\nfrontend = "{front_end}"'
+    taken = {"source": 'source = "k.cu"' if front_end == "cuda-cpp" else 'source = "pkg._k"'}
+    for key in ("source", "functions", "kernels"):
+        others = [line for name, line in taken.items() if name != key]
+        told = message("\n".join([start, *others, f"{key} = 3", *([K] if key == "source" else [])]))
+        example = told.partition("; write for example ")[2]
+        if example:
+            taken[key] = example
+        else:
+            assert key == "functions"
+            assert told.endswith("remove them, or move them to a module of another front end")
+    (found,) = parse(tomllib.loads("\n".join([start, *taken.values()])), environ={}).modules
+    assert found.frontend == front_end
 
 
 def test_long_values_are_shortened() -> None:

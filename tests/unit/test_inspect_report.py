@@ -282,16 +282,20 @@ def test_shared_memory_that_was_compiled_has_a_column(tmp_path: Path) -> None:
     shared = {**dict.fromkeys(modules.SASS, 64), "sm_90": 90124, "compute_75": 64}
     launches = {arch: {"threads": 128, "shared": number} for arch, number in shared.items()}
     whole["kernels"][0]["overloads"][0]["launches"] = launches
+    small = dict.fromkeys(modules.SASS, {"threads": 128, "shared": 128})
+    whole["kernels"][-1]["overloads"][-1]["launches"] = {**small, "compute_75": {"threads": 128, "shared": 0}}
     found = collect(str(modules.write(tmp_path, whole, fatbins)))
     text = render(found)
-    assert text.count(" dynamic ") == 1  # in that kernel's header
+    assert text.count(" dynamic ") == 2  # in those kernels' headers
     assert " dynamic: shared memory that launches give" in " ".join(text.split())
     assert re.search(r"sm_90 +sass +\d+ +\d+ +\S+ +\d+ +90124 +\d+ +\d+\n", text)
     assert re.search(r"compute_75 +ptx +- +- +- +- +64 +- +-\n", text)
     lines = [line.split() for line in summary.render(found).splitlines()]
     assert lines[0][5] == "dynamic"
-    assert [line[5] for line in lines[1:4]] == ["90124", "-", "-"]
-    (symbol,) = [each for each in found.modules[0].symbols if any(image.dynamic for image in each.images)]
+    assert [line[5] for line in lines[1:4]] == ["90124", "-", "128"]
+    ordered = summary.render(summary.chosen(found, sort="dynamic"), sort="dynamic").splitlines()
+    assert [line.split()[5] for line in ordered[1:4]] == ["90124", "128", "-"]
+    (symbol, _) = [each for each in found.modules[0].symbols if any(image.dynamic for image in each.images)]
     assert [image.dynamic for image in symbol.images if image.arch == "sm_90"] == [90124]
 
 

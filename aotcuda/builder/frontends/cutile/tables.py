@@ -201,6 +201,10 @@ SHAPES = {
     ),
 }
 
+EXAMPLES = {
+    "kernels": '{ add = { signature = "float32[::1], float32[::1], float32[::1]", constants = { TILE = 256 } } }',
+}
+
 SECTIONS = (("A cuTile kernel", "kernels.vector_add", Kernel),)
 
 

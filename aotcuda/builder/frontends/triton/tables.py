@@ -313,6 +313,10 @@ SHAPES = {
     ),
 }
 
+EXAMPLES = {
+    "kernels": '{ add = { signature = "*fp32, *fp32, *fp32, i32", constexprs = { BLOCK = 256 } } }',
+}
+
 SECTIONS = (("A Triton kernel", "kernels.matmul", Kernel), ("One of its configs", "configs", Settings))
 
 
