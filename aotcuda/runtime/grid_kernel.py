@@ -9,6 +9,7 @@ position; with the options (`num_warps` and such) they are arguments like the ot
 from __future__ import annotations
 
 import sys
+from _operator import index
 
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.written import are_exact, exact
@@ -183,7 +184,11 @@ class GridKernel(Kernel):
             return GridLauncher(self, None, grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
-        if 1 <= len(parts) <= 3 and any(type(part) is int and part == 0 for part in parts):
+        try:
+            numbers = [index(part) for part in parts]
+        except TypeError:  # which is for the launcher to say
+            numbers = []
+        if 1 <= len(numbers) <= 3 and 0 in numbers:
             return GridLauncher(self, None, None, stream)
         if stream is not None and not isinstance(stream, int):
             from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)

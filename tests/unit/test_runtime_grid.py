@@ -140,6 +140,20 @@ def test_grids_are_ints_tuples_lists_and_functions_of_the_arguments(cuda, packag
             k[wrong](x, 1.0, 1024, BLOCK=128)
 
 
+@pytest.mark.parametrize("stream", [None, 0, 77])
+@pytest.mark.parametrize(
+    "zero", [0, np.int64(0), np.uint8(0), np.array(0), (0,), (4, 0), [np.int32(4), 0, 1], (np.int16(0), 1)]
+)
+def test_a_grid_without_programs_launches_nothing_however_zero_is_written(cuda, package, zero, stream) -> None:
+    k, x = package(), at(cuda, 0)
+    for launched in range(3):
+        k.configure(zero, stream=stream)(x, 1.0, 1024, BLOCK=128)
+        k[zero](x, 1.0, 1024, BLOCK=128)
+        k[lambda _meta: zero](x, 1.0, 1024, BLOCK=128)
+        assert len(cuda.launches()) == launched
+        k[1](x, 1.0, 1024, BLOCK=128)
+
+
 def test_a_grid_sees_the_constants_that_the_launch_leaves_out(cuda, package) -> None:
     chosen = [variant("few", 128, least=1, most=100), variant("many", 1024)]
     for item in chosen:
