@@ -282,7 +282,7 @@ def test_shared_memory_that_was_compiled_has_a_column(tmp_path: Path) -> None:
     shared = {**dict.fromkeys(modules.SASS, 64), "sm_90": 90124, "compute_75": 64}
     launches = {arch: {"threads": 128, "shared": number} for arch, number in shared.items()}
     whole["kernels"][0]["overloads"][0]["launches"] = launches
-    small = dict.fromkeys(modules.SASS, {"threads": 128, "shared": 128})
+    small = {arch: {"threads": 128, "shared": 128} for arch in modules.SASS}
     whole["kernels"][-1]["overloads"][-1]["launches"] = {**small, "compute_75": {"threads": 128, "shared": 0}}
     found = collect(str(modules.write(tmp_path, whole, fatbins)))
     text = render(found)
