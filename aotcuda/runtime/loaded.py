@@ -55,7 +55,6 @@ class Loaded:
         self._beside: Beside | None = None
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._fast: FastPaths | None = None
-        self._blocks: dict[tuple[Group, int], int] = {}
 
     def table(self, name: str) -> OverloadTable:
         """The overloads of a kernel that the images hold.
@@ -148,7 +147,7 @@ class Loaded:
 
     def fast_path(self, group: Group, *, given: bool) -> Bind | None:
         """The factory of a group's fast-path functions in Python, if one was learnt; see `FastPaths.learn`."""
-        return self._fast.known(group, given=given) if self._fast is not None else None
+        return group.fast.get(given)
 
     def learn_fast_path(self, group: Group, args: tuple[object, ...], *, given: bool) -> Bind | None:
         """The same, made for arguments of these types; None if there can be none."""
@@ -162,11 +161,11 @@ class Loaded:
 
     def block(self, group: Group, shared: int) -> int | None:
         """The block size of most occupancy for a group of one overload, if `keep_block` has noted it."""
-        return self._blocks.get((group, shared))
+        return group.blocks.get(shared)
 
     def keep_block(self, group: Group, shared: int, block: int) -> None:
         """Note the block size of most occupancy with so many bytes of dynamic shared memory."""
-        self._blocks[group, shared] = block
+        group.blocks[shared] = block
 
     def retire(self) -> None:
         """Make every fast path decline from now on: the images are out of use."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+from _weakref import ref
 
 import aotcuda
 from aotcuda import manifest as manifests
@@ -42,13 +43,14 @@ class OpenLibrary:
     Attributes:
         driver: The driver that holds them.
         handle: The driver's handle (`CUlibrary`), once `loaded` has told it.
+        lock: What is held around calls with the handles, and asked by `check_open` when it is held.
     """
 
-    __slots__ = ("_closed", "_lock", "_where", "driver", "handle")
+    __slots__ = ("_closed", "_where", "driver", "handle", "lock")
 
     def __init__(self, driver: Driver, where: str) -> None:
         self._closed = False
-        self._lock = new_lock()
+        self.lock = new_lock()
         self._where = where
         self.driver = driver
         self.handle = ctypes.c_void_p()
@@ -57,18 +59,19 @@ class OpenLibrary:
         """Note the driver's handle."""
         self.handle = handle
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        if self._closed:
-            self._lock.release()
-            raise aotcuda.errors.UnloadedError.of(self._where)
+    # No context manager of its own: an interrupt between a lock and the block that holds it would leave it locked.
+    def check_open(self) -> None:
+        """Refuse calls with images that are closed.
 
-    def __exit__(self, *_error: object) -> None:
-        self._lock.release()
+        Raises:
+            UnloadedError: They are.
+        """
+        if self._closed:
+            raise aotcuda.errors.UnloadedError.of(self._where)
 
     def close(self) -> None:
         """Let no more calls use the images."""
-        with self._lock:
+        with self.lock:
             self._closed = True
 
 
@@ -184,10 +187,17 @@ class DeviceKernel:
         `problem` begins its error, with the GPU in the place of `{gpu}`: to name it takes a question to the driver.
         """
         driver = self._library.driver
-        with self._library:
+        with self._library.lock:
+            self._library.check_open()
             code = driver.call[function](*args)
         if code:
             raise driver.error(code, problem.format(gpu=self.device))
+
+
+class _Guest:
+    """Stands for a thread in a setup callback, and goes with its frame, however that ends."""
+
+    __slots__ = ("__weakref__",)
 
 
 class LoadedLibrary:
@@ -248,7 +258,7 @@ class LoadedLibrary:
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
-        self._guests: list[None] = []  # one for each thread in a setup callback
+        self._guests: set[ref[_Guest]] = set()  # threads in a setup callback
         self.synchronous = _is_synchronous()
         data = image or whole or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
@@ -363,14 +373,16 @@ class LoadedLibrary:
             CallbackError: A callback raised.
             UnloadedError: Another thread unloads the images.
         """
-        with self._library:
-            self._guests.append(None)
+        guest = _Guest()
+        with self._library.lock:
+            self._library.check_open()
+            self._guests.add(ref(guest, self._guests.discard))
             callbacks = self.callbacks
         try:
             if callbacks is not None:
                 callbacks.set_up()
         finally:
-            self._guests.pop()
+            del guest  # an error's traceback has this frame
 
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
         """An overload on a GPU, looked up when first asked for.
@@ -389,7 +401,8 @@ class LoadedLibrary:
         symbol = overload.record["symbol"]
         gpu = self.driver.devices[device]
         try:
-            with self._library:
+            with self._library.lock:
+                self._library.check_open()
                 found = self._kernels[overload, device] = self._look_up(overload, gpu)
         except aotcuda.errors.UnloadedError:
             raise

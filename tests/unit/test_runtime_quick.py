@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 import types
+import weakref
 from functools import partial
 
 import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError
-from aotcuda.runtime import driver
+from aotcuda.runtime import driver, learnt
+from aotcuda.runtime.arguments import overloads
 from aotcuda.runtime.general_path import GeneralPath
 from support import libraries
 from support.manifests import kernel
@@ -207,8 +210,6 @@ class TestStreamObjects:
         assert len(general) == 1
 
     def test_a_launcher_keeps_its_stream_alive_and_the_kernel_does_not(self, cuda):
-        import weakref
-
         class Stream:
             ptr = 77
 
@@ -307,6 +308,22 @@ def test_types_that_were_learnt_before_an_unload_take_no_room(cuda, general):
     for array in [before[0], *after[:31]]:
         run(array)
     assert general == []
+
+
+def test_what_was_learnt_of_types_goes_when_they_are_many(cuda, monkeypatch):
+    monkeypatch.setattr(overloads, "_MOST_KEPT", 16)
+    monkeypatch.setattr(learnt, "_MOST_KEPT", 16)
+    k, interface = cuda.package(kernel("k", "void(float32[::1])")).k, cuda.array(F4).__cuda_array_interface__
+    there = weakref.WeakSet()
+    for _ in range(400):
+        made = type("Array", (), {"__cuda_array_interface__": interface})
+        there.add(made)
+        for _ in range(3):
+            k[1, 1](made())
+            k.forall(5)(made())
+        del made
+    gc.collect()
+    assert len(there) < 300  # the extension has room for 256
 
 
 def test_cooperative_kernels_are_launched_as_such_every_time(cuda):

@@ -26,6 +26,7 @@
 from __future__ import annotations
 
 import _struct as struct
+from _weakref import ref
 
 import aotcuda
 from aotcuda.runtime import arguments, ctypes
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Overload, Parameter
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.fast.python import Bind
 
-    Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object]
+    Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object, object]
     Selection = tuple["PackedOverload", Slot, list[object], list[object], int]
 
 if not TYPE_CHECKING:
@@ -65,7 +67,8 @@ class PackedOverload:
         addresses: Which of those numbers are the addresses of arrays.
         apart: Pairs of arguments whose arrays must not overlap.
         slots: Free slots; take one with `take`, give it back with `slots.append`.
-        made: An item for each slot that there is.
+        made: References to the slots that there are. One whose launch was interrupted before it could give it back
+            is gone with that launch, so a slot that is there and is not free is a launch under way.
         starts: Where each parameter begins, if launches hand them over one by one: the driver then copies each to where
             the GPU's code has it. Empty where they are handed the block.
         live: As `OverloadTable.live`, of the table that it belongs to.
@@ -113,7 +116,7 @@ class PackedOverload:
         offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
         self.starts = sorted(offsets) if overload.get("one_by_one") else []
         self.slots: deque[Slot] = deque()  # a list that becomes empty lets go of its memory
-        self.made: list[None] = []
+        self.made: set[ref[_There]] = set()
 
     def take(self) -> Slot:
         """A free slot, or a new one."""
@@ -153,9 +156,9 @@ class PackedOverload:
 
         That array is its `extra`, or its `kernelParams` where there are `starts`.
 
-        Then a cell for what the driver answers to questions before a launch, and a pointer to it.
+        Then a cell for what the driver answers to questions before a launch, a pointer to it, and what `made` tells by
+        that the slot is there.
         """
-        self.made.append(None)
         buffer = ctypes.create_string_buffer(max(self.size, 1))
         size = ctypes.c_size_t(self.size)
         extra = (ctypes.c_void_p * 5)(
@@ -165,8 +168,16 @@ class PackedOverload:
             start = ctypes.addressof(buffer)
             extra = (ctypes.c_void_p * len(self.starts))(*[start + offset for offset in self.starts])
         cell = ctypes.c_uint64()
+        there = _There()
+        self.made.add(ref(there, self.made.discard))
         # The pointers are made here, since ctypes would make them at every call.
-        return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell)
+        return buffer, ctypes.byref(extra), size, cell, ctypes.byref(cell), there
+
+
+class _There:
+    """Goes with the slot that has it: a tuple cannot be referred to weakly, and what ctypes makes has no hash."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Group:
@@ -175,13 +186,19 @@ class Group:
     Attributes:
         overloads: The overloads.
         live: As `OverloadTable.live`, of the loaded images that the overloads are of.
+        fast: The factories of their fast paths in Python, by whether they are for a stream that is given.
+        blocks: Of a group of one overload its block sizes of most occupancy, by bytes of dynamic shared memory.
     """
 
-    __slots__ = ("_launches", "live", "overloads")
+    # What is learnt of a group is kept here, and goes with it: a table drops its groups where programs make classes
+    # of arguments as they go.
+    __slots__ = ("_launches", "blocks", "fast", "live", "overloads")
 
     def __init__(self, overloads: list[PackedOverload], live: Mark) -> None:
         self.overloads = overloads
         self.live = live
+        self.fast: dict[bool, Bind] = {}
+        self.blocks: dict[int, int] = {}
         self._launches = 0
 
     def count(self) -> int:

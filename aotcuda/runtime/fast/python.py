@@ -164,27 +164,22 @@ def ordering(driver: Driver) -> Callable[..., int]:
 class FastPaths:
     """The fast paths in Python of the overloads of one module, as long as the same images are launched."""
 
-    __slots__ = ("_made", "_place")
+    __slots__ = ("_place",)
 
     def __init__(self, driver: Driver, *, one_context: bool) -> None:
         """For launches on a driver's GPUs; `one_context` says that it does not matter which context is current."""
         self._place = Place(driver, one_context=one_context)
-        self._made: dict[tuple[Group, bool], Bind | None] = {}
-
-    def known(self, group: Group, *, given: bool) -> Bind | None:
-        """What `learn` has made for a group, if it was asked and could."""
-        return self._made.get((group, given))
 
     def learn(self, group: Group, args: tuple[object, ...], *, given: bool) -> Bind | None:
         """The factory of a group's fast-path functions, made for arguments of these types; None if unsupported.
 
         They are for launches on a stream that was `given`, or for those on the one that is current at each launch.
         """
-        found = self._made.get((group, given))
+        found = group.fast.get(given)
         if found is None:
             found = specialise(group.overloads, args, group.live, self._place, given=given)
             if found is not None:  # another thread's arguments may be unsupported where these were not
-                self._made[group, given] = found
+                group.fast[given] = found
         return found
 
 

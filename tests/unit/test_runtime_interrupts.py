@@ -1,0 +1,140 @@
+"""Ctrl-C at any point of a launch: nothing stays locked, and what is unloaded afterwards leaves the driver."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+import aotcuda
+from aotcuda.runtime import _locks, driver
+from aotcuda.runtime.images import callbacks
+from support.manifests import kernel
+
+pytestmark = pytest.mark.usefixtures("path")
+
+CALLBACKS = [{"setup": "mypkg_hooks:up", "teardown": "mypkg_hooks:down", "origin": "csrc/table.cu"}]
+RUNTIME = aotcuda.runtime.__path__[0]
+
+
+def interrupted(work, at: int) -> bool:
+    """Do something; the run time gets a KeyboardInterrupt when signals are looked for in it for the `at`-th time.
+
+    The interpreter looks for signals after calls, when a function begins, and where it jumps back. Returns whether it
+    came to that.
+    """
+    count, last = 0, {}
+
+    def trace(frame, event, _arg):
+        nonlocal count
+        name = frame.f_code.co_filename
+        if not name.startswith((RUNTIME, "<fast path of ")):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            before = last.get(frame, "")
+            last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")):
+                count += 1
+                if count == at:
+                    raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+        last.clear()
+    return False
+
+
+def assert_all_is_free(cuda, module) -> None:
+    """That another thread gets every lock, and `unload` takes out what was loaded."""
+    held = []
+
+    def try_locks() -> None:
+        for each in list(_locks):
+            lock = each()
+            if lock is not None:
+                held.append(not lock.acquire(blocking=False))
+                if not held[-1]:
+                    lock.release()
+
+    thread = threading.Thread(target=try_locks)
+    thread.start()
+    thread.join()
+    assert not any(held)
+    module.__aotcuda__.unload()
+    assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
+
+
+def launch(module, cuda):
+    run, x = module.k[1, 32], cuda.array(np.zeros(4, "<f4"))
+    return lambda: run(2.0, x)
+
+
+def over_all(module, cuda):
+    x = cuda.array(np.zeros(4, "<f4"))
+    return lambda: module.k.forall(4)(2.0, x)
+
+
+def on_a_stream(module, cuda):
+    x = cuda.array(np.zeros(4, "<f4"))
+    return lambda: module.k[1, 32, 77](2.0, x)
+
+
+def ask(module, _cuda):
+    return module.k.get_regs_per_thread
+
+
+@pytest.mark.parametrize("learnt", [0, 3], ids=["general", "learnt"])
+@pytest.mark.parametrize("work", [launch, over_all, on_a_stream, ask], ids=lambda work: work.__name__)
+def test_an_interrupt_of_a_launch_leaves_nothing_behind(cuda, work, learnt) -> None:
+    module = cuda.package(kernel("k", "void(float32, float32[::1])"))
+    at = 0
+    while True:
+        at += 1
+        module.__aotcuda__.preload()
+        run = work(module, cuda)
+        for _ in range(learnt):
+            run()
+        if not interrupted(run, at):
+            break
+        assert_all_is_free(cuda, module)
+    assert at > 3 or "in C" in str(module.__aotcuda__)
+
+
+def test_an_interrupt_of_a_setup_callback_leaves_nothing_behind(cuda, monkeypatch) -> None:
+    hooks = types.ModuleType("mypkg_hooks")
+    hooks.up = hooks.down = lambda _: None
+    monkeypatch.setitem(sys.modules, "mypkg_hooks", hooks)
+
+    def open_handle(_manifest, images):
+        library = driver.ctypes.c_void_p()
+        assert (
+            driver.get().call["cuLibraryLoadData"](driver.ctypes.byref(library), images, None, None, 0, None, None, 0)
+            == 0
+        )
+        return "handle", library.value
+
+    monkeypatch.setattr(callbacks, "open_handle", open_handle)
+    module = cuda.package(kernel("k", "void(int32)"), callbacks=CALLBACKS)
+    at = 1
+    while True:
+        module.k[1, 1](0)
+        loaded = module.k.loader.current
+        if not interrupted(loaded.library.set_up, at):
+            break
+        module.__aotcuda__.unload()
+        assert loaded.library.is_idle()
+        at += 1
+    assert at > 5
+    module.__aotcuda__.unload()
