@@ -117,19 +117,19 @@ class _Copies(host_arrays.Copies):
     _only_read: list[object]
 
     def bring_back(self, stream: int) -> None:
-        """Wait for the kernel, and copy what it wrote; warns, as Numba does.
+        """Wait for the kernel, copy what it wrote, and warn as Numba does: last, since warnings may be errors.
 
         Raises:
             CudaError: It failed.
         """
-        if self._numbers and os.environ.get("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "1") != "0":
-            message = f"{_WORDS} ({self._where} was given it)"
-            warnings.warn(message, _category(), stacklevel=host_arrays.depth())
         synchronize = self._driver.call["cuStreamSynchronize"]
         self._driver.check(synchronize(stream), f"{self._where} failed")
         for array, copy in self._made:
             if not any(array is item for item in self._only_read):
                 copy.bring_back()
+        if self._numbers and os.environ.get("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "1") != "0":
+            message = f"{_WORDS} ({self._where} was given it)"
+            warnings.warn(message, _category(), stacklevel=host_arrays.depth())
 
 
 def _is_copied(arg: object) -> bool:

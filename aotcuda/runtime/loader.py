@@ -308,6 +308,9 @@ class Loader:
 
         with self._lock:
             self._retire()
+            drivers = sys.modules.get("aotcuda.runtime.driver")
+            if drivers is not None and drivers.forked:  # they are the parent's
+                self.leaving.clear()
         unloading.persist(self.sweep)
 
     def sweep(self) -> bool:
@@ -351,7 +354,10 @@ class Loader:
                         raise
                     compiled = self.fallback().compiled((None, None), drivers.get().devices[0], error)
                     return self._launch(compiled.library, manifests.Outline(compiled.manifest))
-                return self._launch(library, outline)
+                if self.current is None:
+                    return self._launch(library, outline)
+                library.close()  # meanwhile something in this thread has launched, a destructor perhaps
+                self.leaving.append(([library], []))
             return self.current
 
     def _launch(self, library: LoadedLibrary, outline: Outline, sources: Sources | None = None) -> Loaded:

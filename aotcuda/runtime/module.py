@@ -58,6 +58,7 @@ class Module:
         self.path = path
         self.editable = editable
         self._namespace = namespace
+        self._stored: set[str] = set()  # of its names those that `attribute` has put there
         self._sha256 = sha256
         self._index = index
         self._unbuilt = unbuilt
@@ -172,6 +173,7 @@ class Module:
         if value is None:
             raise self._unknown(name)
         if not self.editable:
+            self._stored.add(name)
             self._namespace[name] = value
         return value
 
@@ -202,7 +204,8 @@ class Module:
         """Take the images out of the driver, once the kernels that were launched have ended. A launch loads them again.
 
         Other threads may launch meanwhile. Launches that they are in the midst of come first; those that take longer
-        than a tenth of a second keep the images loaded, and the next launch or `unload` takes them out.
+        than a tenth of a second keep the images loaded, and the next launch or `unload` takes them out. Of a process
+        that forked after CUDA was started nothing is taken out: what it has there is its parent's.
 
         Raises:
             CallbackError: A teardown callback raised; the images are gone all the same.
@@ -222,9 +225,8 @@ class Module:
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""
-        if self._made is not None:
-            for name in ("__all__", *self._exported()):
-                self._namespace.pop(name, None)
+        for name in self._stored:  # the manifest, which would tell of all, may be another one by now
+            self._namespace.pop(name, None)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return load, (self.name,)

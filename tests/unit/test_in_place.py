@@ -25,6 +25,7 @@ from aotcuda.errors import (
 )
 from aotcuda.in_place import entry, facade
 from aotcuda.runtime import driver
+from aotcuda.runtime.arguments import host_arrays
 from support import in_place
 from support import manifests as generated
 
@@ -221,6 +222,16 @@ def test_numpys_arrays_are_copied_with_numbas_warning(cuda: StandIn) -> None:
     assert len(cuda.calls("cuMemAlloc")) == 1
 
 
+def test_where_warnings_are_errors_no_result_is_lost(cuda: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, back = host_arrays._Copy.bring_back, []
+    monkeypatch.setattr(host_arrays._Copy, "bring_back", lambda copy: back.append(original(copy)))
+    s = solver(cuda)
+    with warnings.catch_warnings(), pytest.raises(HostArrayWarning):
+        warnings.simplefilter("error")
+        s.add[1, 32](np.ones(8, "<f4"), cuda.array(), cuda.array())
+    assert len(cuda.launches()) == len(back) == len(cuda.calls("cuMemFree")) == 1
+
+
 def test_they_are_for_elements_too(cuda: StandIn) -> None:
     s = solver(cuda)
     with pytest.warns(HostArrayWarning):
@@ -259,7 +270,6 @@ def test_what_is_read_only_by_its_hint_is_not_brought_back(cuda: StandIn, monkey
     monkeypatch.setenv("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "0")
     s = solver(cuda)
     back: list[object] = []
-    from aotcuda.runtime.arguments import host_arrays
 
     monkeypatch.setattr(host_arrays._Copy, "bring_back", lambda self: back.append(self._array))
     read, written = np.ones(8, "<f4"), np.zeros(8, "<f4")

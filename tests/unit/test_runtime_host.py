@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, ConfigError, CudaError, HostArrayWarning
+from aotcuda.runtime.arguments import host_arrays
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -115,6 +116,31 @@ def test_without_memory_for_a_copy_nothing_is_launched(cuda, k):
         k[1, 1](7, np.zeros(4, "f4"), np.zeros((2, 2), "f4"))
     assert cuda.launches() == []
     assert len(cuda.calls("cuMemFree")) == 1
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("function", ["cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuLaunchKernel", "cuMemcpyDtoH_v2"])
+def test_whatever_fails_the_memory_of_the_copies_is_given_back(cuda, k, function, at):
+    arrays = np.zeros(4, "f4"), np.zeros((2, 2), "f4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cuda.set(fail=f"{function}=2@{at}")
+        with pytest.raises(CudaError):
+            for _ in range(2):
+                k[1, 1](7, *arrays)
+    taken = len(cuda.calls("cuMemAlloc")) - (function == "cuMemAlloc_v2")  # that one did not
+    assert len(cuda.calls("cuMemFree")) == taken
+
+
+def test_where_warnings_are_errors_no_result_is_lost(cuda, k, monkeypatch):
+    original, back = host_arrays._Copy.bring_back, []
+    monkeypatch.setattr(host_arrays._Copy, "bring_back", lambda copy: back.append(original(copy)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(HostArrayWarning):
+            k[1, 1](7, np.zeros(4, "f4"), np.zeros((2, 2), "f4"))
+    assert len(cuda.launches()) == 1
+    assert len(back) == len(cuda.calls("cuMemFree")) == 2
 
 
 def test_an_unknown_value_is_refused(cuda, monkeypatch):

@@ -164,6 +164,23 @@ class TestExports:
         assert module.axpy.signatures == ["void(float64)"]
         assert not hasattr(module, "tiled")
 
+    @pytest.mark.parametrize("used", ["names", "unload", "refused"])
+    def test_a_reload_after_an_upgrade_asks_nothing_of_the_files_of_before(self, cuda, used):
+        module = cuda.package(kernel("axpy", "void(float32)"), load="first-use")
+        if used == "names":
+            assert module.axpy
+        elif used == "unload":
+            module.__aotcuda__.unload()
+        else:
+            for path in (Path(module.__file__).parent / "kernels.aotcuda").iterdir():
+                path.write_bytes(b"{}")
+            with pytest.raises(ManifestError):
+                module.axpy  # noqa: B018 (which raises)
+        manifests.write(cuda.packages, [kernel("other", "void(float64)")])
+        importlib.reload(module)
+        assert module.other.signatures == ["void(float64)"]
+        assert not hasattr(module, "axpy")
+
 
 class TestWhenItLoads:
     """`load = "import"` and `load = "first-use"`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 import threading
 import types
@@ -21,7 +22,7 @@ from aotcuda.runtime.arguments.overloads import OverloadTable, PackedOverload
 from aotcuda.runtime.images import callbacks
 from aotcuda.runtime.loaded import Loaded
 from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
-from aotcuda.runtime.loader import Loader
+from aotcuda.runtime.loader import Loader, Packaged
 from support import loaded
 from support.manifests import kernel
 
@@ -55,6 +56,49 @@ def hooks(cuda, monkeypatch):
 
     monkeypatch.setattr(callbacks, "open_handle", open_handle)
     return module
+
+
+def test_a_forked_child_leaves_its_parents_images_alone(cuda, module, hooks):
+    other = cuda.package(kernel("j", "void(int32)"), name="mypkg.other", callbacks=CALLBACKS)
+    module.k[1, 1](1)
+    other.j[1, 1](1)
+    loaded = len(cuda.calls("cuLibraryLoadData"))
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            module.__aotcuda__.unload()
+            other.__aotcuda__.unload()
+            os.write(writer, b",".join(each.encode() for each in hooks.calls))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    assert os.read(reader, 100) == b"up"
+    os.close(reader)
+    assert cuda.calls("cuLibraryUnload") == []
+    module.k[1, 1](1)
+    assert len(cuda.calls("cuLibraryLoadData")) == loaded
+    other.__aotcuda__.unload()
+    assert hooks.calls == ["up", "down"]
+
+
+def test_a_launch_by_garbage_that_is_collected_during_a_load_leaves_no_second_image(cuda, monkeypatch):
+    module = cuda.package(kernel("k", "void(int32)"), kernel("j", "void(int32)"))
+    original, garbage = Packaged.load, ["some"]
+
+    def load(source, fallback):
+        if garbage:
+            garbage.pop()
+            module.j[1, 1](7)
+        return original(source, fallback)
+
+    monkeypatch.setattr(Packaged, "load", load)
+    module.__aotcuda__.unload()
+    for _ in range(3):
+        module.k[1, 1](1)
+    module.__aotcuda__.unload()
+    assert len(cuda.launches()) == 4
+    assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
 
 
 class Background:
@@ -345,7 +389,6 @@ def test_launchers_that_are_at_hand_go_with_the_images(cuda, module):
 @pytest.mark.parametrize("ask", ["get_regs_per_thread", "occupancy", "preload"])
 def test_what_asks_the_driver_about_images_that_go_meanwhile_says_so(cuda, module, monkeypatch, ask):
     """And leaves nothing of them to later launches."""
-    from aotcuda.runtime.loader import Loader
 
     enter = Loader.enter
 

@@ -42,7 +42,11 @@ class _Copy:
         self._packed = array if array.flags.forc else numpy.ascontiguousarray(array)
         self._address = ctypes.c_uint64()
         self._check(driver.call["cuMemAlloc_v2"](ctypes.byref(self._address), max(array.nbytes, 1)))
-        self._check(driver.call["cuMemcpyHtoD_v2"](self._address, self._packed.ctypes.data, array.nbytes))
+        try:
+            self._check(driver.call["cuMemcpyHtoD_v2"](self._address, self._packed.ctypes.data, array.nbytes))
+        except BaseException:
+            self.free()
+            raise
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
@@ -137,16 +141,16 @@ class Copies:
         self.free()
 
     def bring_back(self, stream: int) -> None:
-        """Wait for the kernel, and copy what it wrote; warns.
+        """Wait for the kernel, copy what it wrote, and warn: last, since warnings may be errors.
 
         Raises:
             CudaError: It failed.
         """
-        _warn(self._where, self._numbers)
         synchronize: Callable[..., int] = self._driver.call["cuStreamSynchronize"]
         self._driver.check(synchronize(stream), f"{self._where} failed")
         for _, copy in self._made:
             copy.bring_back()
+        _warn(self._where, self._numbers)
 
     def free(self) -> None:
         """Give the memory back."""
