@@ -154,6 +154,23 @@ def test_a_grid_without_programs_launches_nothing_however_zero_is_written(cuda, 
         k[1](x, 1.0, 1024, BLOCK=128)
 
 
+@pytest.mark.parametrize("many", [62, 63, 64, 200])
+def test_a_kernel_may_have_as_many_arguments_as_it_likes(cuda, package, many) -> None:
+    numbers = [
+        {"name": f"a{at}", "type": "i32", "kind": "number", "offset": 4 * at, "format": "i"} for at in range(many)
+    ]
+    option = {"name": "num_warps", "type": "", "kind": "constant", "offset": 0, "value": 4, "optional": True}
+    overload = variant("many", 128) | {"parameters": [*numbers, option], "parameter_bytes": 4 * many}
+    arguments = [*({"name": f"a{at}"} for at in range(many)), {"name": "num_warps", "default": None, "keyword": True}]
+    k = package(kernel(overload, arguments=arguments))
+    for grid in (4, lambda _meta: (4,)):
+        for _ in range(3):
+            k[grid](*range(many))
+            k[grid](*range(many - 1), **{f"a{many - 1}": many - 1}, num_warps=4)
+    assert {call["parameters"] for call in cuda.launches()} == {np.arange(many, dtype="<i4").tobytes().hex()}
+    assert len(cuda.launches()) == 12
+
+
 def test_a_grid_sees_the_constants_that_the_launch_leaves_out(cuda, package) -> None:
     chosen = [variant("few", 128, least=1, most=100), variant("many", 1024)]
     for item in chosen:

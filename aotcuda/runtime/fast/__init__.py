@@ -39,6 +39,9 @@ _RECORDS = "records"
 _lock = new_lock()
 """Of the making of `Records`: launchers that did not share them would not share what they learn."""
 
+_MOST_NAMED = 64
+"""MOST_ARGUMENTS of launch.c."""
+
 
 def in_use() -> Any:
     """The extension module, None if it is not installed or not wanted."""
@@ -124,7 +127,12 @@ def records(shared: dict[object, Any], configuration: Configuration) -> Records 
 def in_front(
     launcher: Callable[..., None], configuration: Configuration, kept: Records, named: Named | None = None
 ) -> Any:
-    """The launcher wrapped in the fast path of the extension; where calls may name arguments, `named` says which."""
+    """The launcher wrapped in the fast path of the extension; where calls may name arguments, `named` says which.
+
+    One whose calls may name more arguments than the extension takes stays as it is.
+    """
+    if named is not None and len(named[0]) > _MOST_NAMED:
+        return launcher
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
