@@ -6,6 +6,9 @@ The build hook and the command line print it alone; `AOTCUDA_DEBUG=1` adds the t
 
 from __future__ import annotations
 
+_SHORT = 100
+"""The characters of a text that still reads as a part of a sentence."""
+
 
 def text_of(error: BaseException) -> str:
     """What an exception of other code says; of one that raises when it is asked, that it does."""
@@ -23,6 +26,15 @@ def describe(value: object) -> str:
     if kind is str:
         return f"str {value[:20]!r}"  # type: ignore[index]
     return f"{kind.__name__} {shown(value)}" if kind in (bool, int, float) else kind.__name__
+
+
+def quoted(value: object) -> str:
+    """What a user wrote where it does not belong, for a message: its `repr` if that is a short line, else its type."""
+    try:
+        text = shown(value)
+    except Exception:  # noqa: BLE001 (any code may run here)
+        return describe(value)
+    return text if len(text) <= _SHORT and len(text.splitlines()) == 1 else describe(value)
 
 
 def shown(value: object) -> str:

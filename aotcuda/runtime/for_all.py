@@ -30,10 +30,13 @@ def _number_of_elements(n: object, kernel: Kernel) -> int:
     try:
         number: int = n.__index__()  # type: ignore[attr-defined]
     except (AttributeError, TypeError):  # the latter from arrays
-        message = f"{kernel}.forall({n!r}): the number of elements must be an int; of an array that is x.size"
+        message = (
+            f"{kernel}.forall({aotcuda.errors.quoted(n)}): the number of elements must be an int; of an array that is "
+            "x.size"
+        )
         raise aotcuda.errors.LaunchError(message) from None
     if number < 0:
-        message = f"{kernel}.forall({n}): the number of elements cannot be negative"
+        message = f"{kernel}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
         raise aotcuda.errors.LaunchError(message)
     return number
 
@@ -136,4 +139,4 @@ class ForAll:
         return loaded.device_kernel(overload, device).best_block(self._shared)
 
     def __repr__(self) -> str:
-        return f"<{self._kernel} for {self._n} elements>"
+        return f"<{self._kernel} for {aotcuda.errors.shown(self._n)} elements>"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loader import Loader
 
 _MOST_LAUNCHERS = 256
+_MOST_SHOWN = 8
 
 
 class _Own:
@@ -78,7 +79,10 @@ class Kernel:
 
     def _configured(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
-            given = ", ".join(map(repr, configuration)) if isinstance(configuration, tuple) else repr(configuration)
+            from aotcuda.errors import quoted  # noqa: PLC0415 (as in launcher)
+
+            parts = configuration if isinstance(configuration, tuple) else (configuration,)
+            given = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
             self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{given}]")
         grid, block, stream, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
         if stream is not None and not isinstance(stream, int):
@@ -309,7 +313,9 @@ class Kernel:
         except TypeError:
             number = -1
         if number < 0:
-            self._refuse(f"dynamic shared memory is {shared!r} where a number of bytes belongs")
+            from aotcuda.errors import quoted  # noqa: PLC0415 (as in launcher)
+
+            self._refuse(f"dynamic shared memory is {quoted(shared)} where a number of bytes belongs")
         return number
 
     def _refuse(self, problem: str) -> NoReturn:

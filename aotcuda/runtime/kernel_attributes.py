@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.errors import DependencyError, LaunchError
+from aotcuda.errors import DependencyError, LaunchError, quoted
 from aotcuda.runtime import occupancy
 from aotcuda.runtime.launch_config import dimensions
 
@@ -82,9 +82,11 @@ class OnThisGpu:
         if signature is None and len(self._overloads) == 1:
             return self._overloads[0]
         for overload in self._overloads:
-            if overload.record["signature"] == signature:
+            if isinstance(signature, str) and overload.record["signature"] == signature:
                 return overload
-        wanted = "name one of its signatures" if signature is None else f"it has no signature {signature!r}; it has"
+        wanted = (
+            "name one of its signatures" if signature is None else f"it has no signature {quoted(signature)}; it has"
+        )
         known = ", ".join([overload.record["signature"] for overload in self._overloads])
         message = f"{self._where}: {wanted}: {known}"
         raise LaunchError(message)

@@ -6,7 +6,7 @@ The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Executi
 
 from __future__ import annotations
 
-from aotcuda.errors import LaunchError
+from aotcuda.errors import LaunchError, quoted, shown
 from aotcuda.runtime import ctypes, occupancy
 from aotcuda.runtime import driver as drivers
 
@@ -33,7 +33,7 @@ def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared:
         for axis, extent in zip("xyz", extents, strict=True):
             most = device.limit(f"{what}_{axis}")
             if extent > most:
-                return f"{what} {extents} has {extent} in {axis}, where at most {most} are possible {on}"
+                return f"{what} {shown(extents)} has {shown(extent)} in {axis}, where at most {most} are possible {on}"
     threads = block[0] * block[1] * block[2]
     of_block = f"block {block} has {threads} threads"
     if threads > device.limit("threads"):
@@ -45,7 +45,7 @@ def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared:
     most = device.limit("shared_optin") - kernel.static_shared
     if shared > most:
         own = f" beside the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
-        return f"{shared} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
+        return f"{shown(shared)} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
     return None
 
 
@@ -92,12 +92,12 @@ class LaunchAttributes:
         """
         for name, flag in (("cooperative", cooperative), ("dependent", dependent)):
             if not isinstance(flag, bool):
-                _refuse(where, f"{name} is {flag!r} where True or False belongs")
+                _refuse(where, f"{name} is {quoted(flag)} where True or False belongs")
         for name, number in (("priority", priority), ("carveout", carveout)):
             if number is not None and type(number) is not int:
-                _refuse(where, f"{name} is {number!r} where an int or None belongs")
+                _refuse(where, f"{name} is {quoted(number)} where an int or None belongs")
         if isinstance(carveout, int) and not 0 <= carveout <= 100:
-            _refuse(where, f"carveout is {carveout}, and it is a share in percent: 0 to 100")
+            _refuse(where, f"carveout is {quoted(carveout)}, and it is a share in percent: 0 to 100")
         self.cluster = cluster
         self.cooperative = bool(cooperative)
         self.dependent = bool(dependent)
@@ -108,10 +108,10 @@ class LaunchAttributes:
         return bool(self.encoded())
 
     def __str__(self) -> str:
-        parts = [f"clusters of {self.cluster} blocks"] if self.cluster else []
+        parts = [f"clusters of {shown(self.cluster)} blocks"] if self.cluster else []
         parts += ["a cooperative grid"] if self.cooperative else []
         parts += ["programmatic dependence"] if self.dependent else []
-        parts += [f"priority {self.priority}"] if self.priority is not None else []
+        parts += [f"priority {shown(self.priority)}"] if self.priority is not None else []
         parts += [f"carveout {self.carveout} %"] if self.carveout is not None else []
         return ", ".join(parts)
 
@@ -148,9 +148,8 @@ class LaunchAttributes:
         if self.priority is not None:
             least, greatest = _priorities(device)
             if not greatest <= self.priority <= least:
-                return (
-                    f"priority is {self.priority}, where {greatest} (first) to {least} (last) are possible on {device}"
-                )
+                possible = f"{greatest} (first) to {least} (last) are possible on {device}"
+                return f"priority is {shown(self.priority)}, where {possible}"
         if self.carveout is not None and device.driver_version < _CARVEOUT_DRIVER:
             return (
                 "a carveout for one launch needs a driver for CUDA 12.5 or newer; the kernel's own key, carveout, "
@@ -172,7 +171,8 @@ class LaunchAttributes:
             return f"clusters need compute capability 9.0 or later, and it is launched on {device}"
         for axis, extent, part in zip("xyz", grid, cluster, strict=True):
             if extent % part:
-                return f"grid {grid} has {extent} blocks in {axis}, which clusters of {cluster} do not divide"
+                clusters = f"clusters of {shown(cluster)}"
+                return f"grid {shown(grid)} has {shown(extent)} blocks in {axis}, which {clusters} do not divide"
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
         most = occupancy.largest_cluster(kernel, config)

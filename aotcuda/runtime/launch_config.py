@@ -105,7 +105,7 @@ class Configuration:
         self._fixed: dict[tuple[int, ...], Configuration] = {}
         self.block = (1, 1, 1) if self._by_grid else dimensions(block, "block", where)
         if stream is not None and not 0 <= stream < 1 << 64:
-            message = f"{stream} is no handle of a stream"
+            message = f"{aotcuda.errors.quoted(stream)} is no handle of a stream"
             raise aotcuda.errors.ArgumentError(message)
         self.stream = stream
         self.shared = shared
@@ -214,10 +214,12 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
     except (AttributeError, TypeError):  # an array has `__index__`, and raises
         numbers = []
     if not 1 <= len(numbers) <= 3:
-        message = f"{where} cannot be launched: {what} is {value!r} where an int or a tuple of one to three belongs"
+        given = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {what} is {given} where an int or a tuple of one to three belongs"
         raise aotcuda.errors.LaunchError(message)
     if min(numbers) < 1:
-        message = f"{where} cannot be launched: {what} is {value!r}, and each of its dimensions must be at least 1"
+        given = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {what} is {given}, and each of its dimensions must be at least 1"
         raise aotcuda.errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z

@@ -168,8 +168,9 @@ class Launcher:
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
-        shared = f", {self.shared} bytes of shared memory" if self.shared else ""
-        return f"<{self.where} with grid {self.grid}, block {self.block}{stream}{shared}>"
+        shared = f", {aotcuda.errors.shown(self.shared)} bytes of shared memory" if self.shared else ""
+        grid, block = aotcuda.errors.shown(self.grid), aotcuda.errors.shown(self.block)
+        return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
 
 
 def configurations(launchers: dict[object, Any]) -> Any:

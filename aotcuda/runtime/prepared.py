@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
+from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError, quoted
 from aotcuda.runtime import ctypes, new_lock
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
@@ -134,7 +134,7 @@ def prepare(
             block = block if block is not None else kernel.best_block(shared)
             grid = -(-n // block) if isinstance(block, int) else None
             if grid is None:
-                message = f"{where}: forall is for blocks of one dimension, not {block!r}"
+                message = f"{where}: forall is for blocks of one dimension, not {quoted(block)}"
                 raise LaunchError(message)
         wanted = Configuration(grid, block, None, shared, where, None)
         wanted.allow(kernel, where)

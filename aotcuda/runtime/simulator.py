@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from aotcuda import frontends
-from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceError
+from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class SimulatedKernel:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             message = (
                 f"{self} cannot be launched: write [grid, block], [grid, block, stream] or [grid, block, stream, "
-                f"shared], not [{configuration!r}]"
+                f"shared], not [{quoted(configuration)}]"
             )
             raise LaunchError(message)
         grid, block, _, shared = (*configuration, 0, 0)[:4]
@@ -246,7 +246,9 @@ def _simulated(function: Any) -> Any:
         inner = [getattr(function, name, None) for name in ("py_func", "python_func", "__wrapped__")]
         function = held if held is not None else next((item for item in inner if item is not None), None)
         if function is None or len(seen) > 8:
-            message = f"{seen[0]!r} is no kernel; Numba's simulator runs what @cuda.jit makes, and plain functions"
+            message = (
+                f"{quoted(seen[0])} is no kernel; Numba's simulator runs what @cuda.jit makes, and plain functions"
+            )
             raise SourceError(message)
     return function
 

@@ -71,8 +71,8 @@ def handle(stream: object) -> int | None:
     if found is not None:
         return found
     message = (
-        f"{stream!r} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or cuda.core "
-        "(anything with __cuda_stream__)"
+        f"{aotcuda.errors.quoted(stream)} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or "
+        "cuda.core (anything with __cuda_stream__)"
     )
     raise aotcuda.errors.ArgumentError(message)
 
@@ -89,11 +89,12 @@ def _told(stream: Any) -> int | None:
     if protocol is not None:
         version, value = protocol() if callable(protocol) else protocol
         if version != 0:
-            message = f"{stream!r} speaks version {version} of the __cuda_stream__ protocol; aotcuda knows version 0"
+            speaks = f"{aotcuda.errors.quoted(stream)} speaks version {aotcuda.errors.quoted(version)}"
+            message = f"{speaks} of the __cuda_stream__ protocol; aotcuda knows version 0"
             raise aotcuda.errors.ArgumentError(message)
         value = int(value)
         if value == 0 and type(stream).__module__.startswith("cuda.core"):  # its default streams are 1 and 2
-            message = f"{stream!r} was closed; pass a stream that is open"
+            message = f"{aotcuda.errors.quoted(stream)} was closed; pass a stream that is open"
             raise aotcuda.errors.ArgumentError(message)
         return value
     for attribute in ("ptr", "cuda_stream", "handle"):  # CuPy, PyTorch, Numba

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
+from support.grids import PAIR
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -434,3 +435,58 @@ def test_a_failed_launch_names_the_attributes(cuda, k):
     cuda.set(fail="cuLaunchKernel=1")
     with pytest.raises(Exception, match=r"stream 0x0, clusters of \(2, 1, 1\) blocks, priority -1, and 0 bytes"):
         k.configure(4, 32, cluster=2, priority=-1)(7)
+
+
+class Unshown:
+    """Raises when it is asked for its text, as an array does whose GPU has failed."""
+
+    def __repr__(self):
+        raise ZeroDivisionError
+
+
+LONG = [np.zeros((100, 100)), Unshown(), "x" * 1000, [0.5] * 1000, {1: np.eye(9)}, 10**5000, -(10**5000), (0.5,) * 99]
+
+
+WAYS = [
+    lambda k, x: k[x],
+    lambda k, x: k[x, 1],
+    lambda k, x: k[(1, x), 1],
+    lambda k, x: k[1, x],
+    lambda k, x: k[1, 1, x],
+    lambda k, x: k[1, 1, 0, x],
+    lambda k, x: k[1, 1, 0, 0, x],
+    lambda k, x: k[1, 1, 0, 0, *[x] * 999],
+    lambda k, x: k.forall(x),
+    lambda k, x: k.forall(8, x),
+    lambda k, x: k.forall(8, 32, x),
+    lambda k, x: k.forall(8, 32, 0, x),
+    lambda k, x: k.configure(x, 1),
+    lambda k, x: k.configure(1, x),
+    lambda k, x: k.configure(1, 1, stream=x),
+    lambda k, x: k.configure(1, 1, shared=x),
+    lambda k, x: k.configure(1, 1, cluster=x),
+    lambda k, x: k.configure(1, 1, cooperative=x),
+    lambda k, x: k.configure(1, 1, dependent=x),
+    lambda k, x: k.configure(1, 1, priority=x),
+    lambda k, x: k.configure(1, 1, carveout=x),
+    lambda k, x: k.configure(1, 1, unheard_of=x),
+    lambda k, x: k.get_regs_per_thread(x),
+]
+GRIDS = [
+    lambda k, x: k[x],
+    lambda k, x: k[x, 1],
+    lambda k, x: k.configure(x),
+    lambda k, x: k.configure(1, stream=x),
+    lambda k, x: k.configure(1, shared=x),
+]
+
+
+@pytest.mark.parametrize("x", LONG, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(("written", "by_grid"), [*((way, False) for way in WAYS), *((way, True) for way in GRIDS)])
+def test_an_error_says_in_a_line_what_was_written(cuda, written, by_grid, x):
+    more = {"by_grid": True, "frontend": "triton"} if by_grid else {}
+    k = cuda.package(PAIR if by_grid else kernel("k", "void(int32)"), **more).k
+    with pytest.raises((LaunchError, ArgumentError)) as caught:  # at the latest where it is launched
+        written(k, x)(*([cuda.array(8), 2.5, 7, 128] if by_grid else [1]))
+    assert len(str(caught.value)) < 400
+    assert len(str(caught.value).splitlines()) == 1
