@@ -6,11 +6,11 @@ import os
 
 import aotcuda
 from aotcuda.runtime.launch_config import dimensions
-from aotcuda.runtime.launcher import again
+from aotcuda.runtime.launcher import again, refuse_to_pickle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol, SupportsIndex
+    from typing import Any, NoReturn, Protocol, SupportsIndex
 
     from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.launcher import Launcher
@@ -137,6 +137,15 @@ class ForAll:
             return known
         device = self._loader.enter(loaded, overload.addresses_of(values))
         return loaded.device_kernel(overload, device).best_block(self._shared)
+
+    def __copy__(self) -> ForAll:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> ForAll:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        refuse_to_pickle(f"{self._kernel} for a number of elements", "kernel.forall(n)")
 
     def __repr__(self) -> str:
         return f"<{self._kernel} for {aotcuda.errors.shown(self._n)} elements>"

@@ -273,7 +273,26 @@ class GridLauncher:
             raise LaunchError(message)
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._launcher, name)
+        launcher = None if name in GridLauncher.__slots__ else self._launcher  # a slot that is empty asks here, too
+        if launcher is None:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
+        return getattr(launcher, name)
+
+    def __copy__(self) -> GridLauncher:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> GridLauncher:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        self.reduced()
+
+    def reduced(self) -> NoReturn:
+        """As of `aotcuda.runtime.launcher.Launcher`."""
+        from aotcuda.runtime.launcher import refuse_to_pickle  # noqa: PLC0415 (only errors come here)
+
+        refuse_to_pickle(f"{self._kernel} with a grid", "kernel[grid]")
 
     def __repr__(self) -> str:
         return repr(self._launcher) if self._launcher is not None else f"<{self._kernel} with a grid of its arguments>"

@@ -151,6 +151,12 @@ class Launcher:
         record = self._loader.launched.kernel(self.name)
         raise mismatch.by_name(self.where, f"{self.name}[grid, block]", record, named)
 
+    def __copy__(self) -> Launcher:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Launcher:
+        return self
+
     def __reduce__(self) -> NoReturn:
         self.reduced()
 
@@ -160,17 +166,19 @@ class Launcher:
         Raises:
             TypeError: Always.
         """
-        message = (
-            f"{self.where} with a configuration belongs to its process; send the kernel, and write "
-            "kernel[grid, block] where it is launched"
-        )
-        raise TypeError(message)
+        refuse_to_pickle(f"{self.where} with a configuration", "kernel[grid, block]")
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
         shared = f", {aotcuda.errors.shown(self.shared)} bytes of shared memory" if self.shared else ""
         grid, block = aotcuda.errors.shown(self.grid), aotcuda.errors.shown(self.block)
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
+
+
+def refuse_to_pickle(what: str, written: str) -> NoReturn:
+    """Raise TypeError for what belongs to its process; elsewhere it is `written` anew."""
+    message = f"{what} belongs to its process; send the kernel, and write {written} where it is launched"
+    raise TypeError(message)
 
 
 def configurations(launchers: dict[object, Any]) -> Any:

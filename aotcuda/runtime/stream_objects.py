@@ -125,11 +125,20 @@ class Held:
         @__call__.setter
         def __call__(self, launcher: _Launches) -> None: ...
 
+    def __copy__(self) -> Held:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Held:
+        return self
+
     def __reduce__(self) -> NoReturn:
         launcher: _Launches = self.__call__
         launcher.reduced()
 
     def __getattr__(self, name: str) -> object:
+        if name in Held.__slots__:  # of one that is empty
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
         return getattr(self.__call__, name)
 
     def __repr__(self) -> str:

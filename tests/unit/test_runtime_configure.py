@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import gc
 import itertools
@@ -490,3 +491,61 @@ def test_an_error_says_in_a_line_what_was_written(cuda, written, by_grid, x):
         written(k, x)(*([cuda.array(8), 2.5, 7, 128] if by_grid else [1]))
     assert len(str(caught.value)) < 400
     assert len(str(caught.value).splitlines()) == 1
+
+
+def of_a_grid(meta):
+    return (meta["n"],)
+
+
+@pytest.fixture
+def launchers(cuda):
+    """Each kind of launcher, and how it is written."""
+    k = cuda.package(kernel("k", "void(int32)")).k
+    grid = cuda.package(PAIR, by_grid=True, frontend="triton", name="mypkg.grid").k
+    brackets, grids, forall = "kernel[grid, block]", "kernel[grid]", "kernel.forall(n)"
+    return [
+        (k[1, 32], brackets),
+        (k[1, 32, Held(77)], brackets),
+        (k.configure(1, 32, priority=0), brackets),
+        (k.configure(1, 32, priority=0, stream=Held(77)), brackets),
+        (k.forall(5), forall),
+        (k.forall(0, stream=Held(77)), forall),
+        (grid[4], grids),
+        (grid[(0,)], grids),
+        (grid[of_a_grid], grids),
+        (grid[lambda meta: 4], grids),
+        (grid.configure(4, stream=77), grids),
+        (grid.configure(4, stream=Held(77)), grids),
+        (grid.configure(of_a_grid, stream=Held(77)), grids),
+    ]
+
+
+def test_a_copy_of_a_launcher_is_the_launcher(launchers):
+    """So that what keeps one can be copied: it is a value of its process."""
+    for run, _ in launchers:
+        assert copy.copy(run) is run
+        assert copy.deepcopy({"run": [run]}) == {"run": [run]}
+
+
+def test_a_launcher_of_any_kind_is_not_pickled_and_says_what_to_write_elsewhere(launchers):
+    for run, written in launchers:
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(TypeError, match=rf"belongs to its process; .* write {re.escape(written)} where"):
+                pickle.dumps(run, protocol)
+
+
+def test_an_attribute_that_a_launcher_has_not_is_missing_in_the_usual_words(launchers):
+    for run, _ in launchers:
+        with pytest.raises(AttributeError, match="object has no attribute 'nosuch'"):
+            _ = run.nosuch
+        if hasattr(type(run), "__slots__"):  # those in Python
+            for name in ("nosuch", *type(run).__slots__):
+                with pytest.raises(AttributeError):
+                    getattr(type(run).__new__(type(run)), name)
+
+
+def test_a_grid_that_is_not_known_yet_has_no_attributes(cuda):
+    k = cuda.package(PAIR, by_grid=True, frontend="triton").k
+    for run in (k[0], k[of_a_grid]):
+        for name in ("grid", "block", "stream", "shared"):
+            assert not hasattr(run, name)

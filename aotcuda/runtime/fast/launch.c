@@ -3065,7 +3065,15 @@ static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
     return PyObject_CallMethod(itself(self)->slow, "__reduce__", NULL);
 }
 
+/* It is a value of this process: so that what keeps one can be copied, a copy is the launcher itself. */
+static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
+    (void)memo;
+    return Py_NewRef(self);
+}
+
 static PyMethodDef launcher_methods[] = {
+    {"__copy__", (PyCFunction)launcher_copy, METH_NOARGS, "Itself."},
+    {"__deepcopy__", (PyCFunction)launcher_copy, METH_O, "Itself."},
     {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "As of the launcher behind it."},
     {NULL, NULL, 0, NULL},
 };
