@@ -53,6 +53,10 @@ class Kernel:
         self._launchers = self._kept.launchers
         self._configurations: Any = None  # what finds the launchers, once there is one
 
+    # What is indexed by numbers, and says nothing of their end, would else be gone through for ever.
+    __iter__ = None
+    __contains__ = None
+
     @property
     def loader(self) -> Loader:
         """What finds its images: for those of aotcuda's modules that launch it otherwise."""

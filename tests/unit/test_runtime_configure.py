@@ -549,3 +549,11 @@ def test_a_grid_that_is_not_known_yet_has_no_attributes(cuda):
     for run in (k[0], k[of_a_grid]):
         for name in ("grid", "block", "stream", "shared"):
             assert not hasattr(run, name)
+
+
+def test_a_kernel_is_neither_searched_nor_gone_through(cuda, k):
+    grid = cuda.package(PAIR, by_grid=True, frontend="triton", name="mypkg.grid").k
+    for each in (k, grid):
+        for use in (iter, list, lambda each: 5 in each, dict.fromkeys):
+            with pytest.raises(TypeError, match=r"not iterable|not a container"):
+                use(each)
