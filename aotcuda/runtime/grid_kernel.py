@@ -168,9 +168,11 @@ class GridKernel(Kernel):
         try:
             launcher = self._launchers[grid if are_exact((grid,)) else exact(grid), _ON]
         except KeyError:
-            self[grid].run(args)
+            pass
         else:
             launcher(*args)
+            return
+        self[grid].run(args)
 
     def _chosen(self, args: tuple[object, ...]) -> Any:
         """The parameters of the variant for some arguments."""

@@ -132,7 +132,10 @@ class Launcher:
         try:
             self._path().fail(code, args)
         except aotcuda.errors.UnloadedError:
-            self.launch(args)
+            pass
+        else:
+            return
+        self.launch(args)
 
     def _path(self) -> GeneralPath:
         return self._general or self._make_path()

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.errors import ArgumentError, CudaError, LaunchError, UnloadedError
+from aotcuda.runtime.general_path import GeneralPath
 from support.grids import PAIR
 from support.manifests import kernel
 
@@ -557,3 +558,58 @@ def test_a_kernel_is_neither_searched_nor_gone_through(cuda, k):
         for use in (iter, list, lambda each: 5 in each, dict.fromkeys):
             with pytest.raises(TypeError, match=r"not iterable|not a container"):
                 use(each)
+
+
+ERRONEOUS = [
+    *((lambda k, _, x=x, way=way: way(k, x)(1)) for way in WAYS[:-1] for x in (object(), "text", -1, 2**70, None, ())),
+    *((lambda _, g, x=x, way=way: way(g, x)()) for way in GRIDS for x in (object(), "text", -1, 2**70, None, ())),
+    *((lambda k, _, args=args: k[1, 1](*args)) for args in ((), (1, 2), ("a",), (object(),), (2**70,))),
+    *((lambda k, _, args=args: k.forall(1)(*args)) for args in ((), (1, 2), ("a",), (object(),), (2**70,))),
+    *(
+        (lambda _, g, x=x, stream=stream: g.configure(lambda meta: x, stream=stream)(0, 2.5, 7, 128))
+        for x in (object(), "text", -1, 2**70, None, (), [], 1.5, (1, 2, 3, 4), lambda meta: 1)
+        for stream in (None, 77, Held(77))
+    ),
+    lambda k, _: k(1),
+    lambda k, _: k[1, 1](x=1),
+    lambda k, _: k[2**31, 1](1),
+    lambda k, _: k[1, 1025](1),
+    lambda _, g: g[1](0, factor=2.5, m=7),
+    lambda _, g: g[1](0, 2.5, 7, BLOCK=100),
+    lambda _, g: g.forall(1),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ERRONEOUS)))
+def test_an_error_of_a_launch_shows_no_other_that_was_on_its_way(cuda, number):
+    """What is shown with an error that is the user's to read is what it comes from."""
+    k = cuda.package(kernel("k", "void(int32)")).k
+    grid = cuda.package(PAIR, by_grid=True, frontend="triton", name="mypkg.grid").k
+    for _ in range(3):
+        try:
+            ERRONEOUS[number](k, grid)
+        except (LaunchError, ArgumentError, CudaError) as caught:
+            error = caught
+        else:
+            return  # it may be what is meant, as no stream is
+        assert error.__suppress_context__ or error.__context__ is None
+
+
+def test_a_launch_that_failed_as_its_images_went_is_launched_anew_by_itself(k, monkeypatch):
+    run = k[1, 32]
+    run(1)
+    wanted = LaunchError("refused")
+
+    def fail(*_args):
+        error = UnloadedError.of("k")
+        raise error
+
+    def launch(*_args):
+        raise wanted
+
+    monkeypatch.setattr(GeneralPath, "fail", fail)
+    monkeypatch.setattr(GeneralPath, "launch", launch)
+    with pytest.raises(LaunchError) as caught:
+        run.fail(700, (1,))
+    assert caught.value is wanted
+    assert wanted.__context__ is None
