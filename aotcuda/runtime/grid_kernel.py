@@ -200,16 +200,23 @@ class GridKernel(Kernel):
             return held(self.configure(key, stream=found), stream, found)  # type: ignore[arg-type, no-any-return]  # quick()
         from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
 
+        is_kept = stream is None or type(stream) is int
+        try:
+            key = exact(key)
+        except KeyError:
+            is_kept = False
+        place = key if stream is None else (key, _ON, stream, 0)
+        kept: Any = self._launchers.get(place) if is_kept else None
+        if kept is not None:
+            return kept  # type: ignore[no-any-return]
         launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
         result: Any = self._in_front(GridLauncher(self, launcher, None, stream), launcher)
-        if all(type(part) is int for part in parts) and (stream is None or type(stream) is int):
+        if is_kept:
             if len(self._launchers) >= _MOST_GRIDS:
                 self._launchers.clear()
+            self._launchers[place] = result
             if stream is None:
-                self._launchers[key] = result
                 self._launchers[key, _ON] = launcher
-            else:
-                self._launchers[key, _ON, stream, 0] = result
         return result  # type: ignore[no-any-return]
 
     def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:

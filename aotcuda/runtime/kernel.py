@@ -95,12 +95,17 @@ class Kernel:
 
             found = handle(stream)
             return held(self[grid, block, found, shared], stream, found or 0)  # type: ignore[no-any-return]
-        launcher = self.launcher(grid, block, stream, shared)
-        if _is_plain(configuration):
+        key = _key(configuration)
+        if key is None:
+            return self.launcher(grid, block, stream, shared)
+        kept: Launcher | None = self._launchers.get(key)
+        if kept is None:
+            grid, block, _, shared = (*key, None, 0) if len(key) == 2 else (*key, 0)[:4]
+            kept = self.launcher(grid, block, stream, shared)
             if len(self._launchers) >= _MOST_LAUNCHERS:
                 self._launchers.clear()
-            self._launchers[configuration] = launcher
-        return launcher
+            self._launchers[key] = kept
+        return kept
 
     def forall(
         self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
@@ -327,6 +332,24 @@ class Kernel:
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)
+
+
+def _key(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:
+    """What the launcher of a configuration is kept by: the same in Python's own ints, None and tuples of them.
+
+    None of one that cannot be kept, as it has parts of other types, or holds something alive.
+    """
+    if _is_plain(configuration):
+        return configuration
+    if type(configuration) is not tuple:
+        return None
+    from aotcuda.runtime.written import exact  # noqa: PLC0415 (few programs write others)
+
+    try:
+        key: tuple[Any, ...] = exact(tuple([tuple(part) if type(part) is list else part for part in configuration]))
+    except KeyError:
+        return None
+    return None if any(type(part) is object for part in key) else key
 
 
 def _is_plain(configuration: object) -> bool:

@@ -613,3 +613,38 @@ def test_a_launch_that_failed_as_its_images_went_is_launched_anew_by_itself(k, m
         run.fail(700, (1,))
     assert caught.value is wanted
     assert wanted.__context__ is None
+
+
+KINDS = [int, np.int64, np.uint8, np.array, lambda number: [number], lambda number: (np.int32(number),)]
+
+
+def test_a_configuration_in_integers_of_any_type_is_kept_as_that_in_pythons(k):
+    for first, more in enumerate([(), (None,), (0,), (77,), (77, np.int64(64)), (None, np.array(64))]):
+        for at, (of_grid, of_block) in enumerate(itertools.product(KINDS, KINDS)):
+            made = [k[of_grid(4 + at), of_block(32), *more] for _ in range(3)]
+            assert made[0] is made[1] is made[2]
+            assert (made[0].grid, made[0].block) == ((4 + at, 1, 1), (32, 1, 1))
+        number = 100 + first  # with None for a stream it may be the one without
+        assert k[np.int64(number), np.int64(32), *more] is k[number, 32, *more]
+        assert k[[number], [4, np.int8(5)], *more] is k[(number,), (4, 5), *more]
+
+
+def test_a_grid_in_integers_of_any_type_is_kept_as_that_in_pythons(cuda):
+    k = cuda.package(PAIR, by_grid=True, frontend="triton").k
+    for written, plain in [
+        (np.int64(3), 3),
+        (np.array(4), 4),
+        ([5], (5,)),
+        ([6, np.int8(7)], (6, 7)),
+        ((np.uint32(8), 9), (8, 9)),
+    ]:
+        assert k[written] is k[written] is k[plain]
+        assert k.configure(written, stream=77) is k.configure(written, stream=77) is k.configure(plain, stream=77)
+
+
+def test_a_configuration_is_not_kept_by_what_equals_an_integer(k):
+    for odd in (True, Blocks.ONE, AlikeInteger(5)):
+        first = k[odd, 32]
+        assert k[int(odd.__index__()), 32].grid == first.grid
+    with pytest.raises(LaunchError, match=r"grid is 1\.0 where"):
+        k[1.0, 32]
