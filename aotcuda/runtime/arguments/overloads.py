@@ -328,8 +328,14 @@ class OverloadTable:
         return all(overload.is_idle() for overload in self.overloads)
 
     def _find(self, args: tuple[object, ...]) -> _Ranked | None:
-        key = self._key(args)
-        return self._ranked.get(key) or self._rank(key, args)
+        try:
+            key = self._key(args)
+            found = self._ranked.get(key)
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+            raise
+        except Exception as error:  # a class whose own class says that it has no hash, or raises
+            raise self.unreadable(args, error) from error
+        return found or self._rank(key, args)
 
     def _key(self, args: tuple[object, ...]) -> object:
         types = _types(args) if self._nested else tuple(map(type, args))
