@@ -72,6 +72,12 @@ def new_lock() -> RLock:
     return lock
 
 
+def module_of(kind: type) -> str:
+    """The name of the module that a class is of; empty where the class has something else by that name."""
+    found: object = kind.__module__
+    return found if isinstance(found, str) else ""
+
+
 def is_begun_by_parent() -> bool:
     """Whether a driver was begun to be started by a process that this one was forked from."""
     return any(process != os.getpid() for process, _ in [*begun])  # a copy: another thread may empty it

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 import aotcuda
-from aotcuda.runtime import ctypes
+from aotcuda.runtime import ctypes, module_of
 from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False
@@ -79,7 +79,7 @@ def handle(stream: object) -> int | None:
 
 def attribute_of(stream: object, handle: int) -> str | None:
     """The attribute by which streams of this one's type tell their handle, if `handle` was read of it, or None."""
-    attribute = _ATTRIBUTES.get(type(stream).__module__.partition(".")[0])
+    attribute = _ATTRIBUTES.get(module_of(type(stream)).partition(".")[0])
     return attribute if attribute is not None and getattr(stream, attribute, None) == handle else None
 
 
@@ -93,7 +93,7 @@ def _told(stream: Any) -> int | None:
             message = f"{speaks} of the __cuda_stream__ protocol; aotcuda knows version 0"
             raise aotcuda.errors.ArgumentError(message)
         value = int(value)
-        if value == 0 and type(stream).__module__.startswith("cuda.core"):  # its default streams are 1 and 2
+        if value == 0 and module_of(type(stream)).startswith("cuda.core"):  # its default streams are 1 and 2
             message = f"{aotcuda.errors.quoted(stream)} was closed; pass a stream that is open"
             raise aotcuda.errors.ArgumentError(message)
         return value

@@ -478,3 +478,18 @@ def test_an_argument_whose_class_has_no_hash_is_named(cuda, meta, base, second):
             with pytest.raises(ArgumentError, match="cannot be read"):
                 launch(x, good)
             launch(1, good)
+
+
+@pytest.mark.parametrize("told", [None, 5, [], b"torch", property(lambda self: None)], ids=str)
+@pytest.mark.usefixtures("path")
+def test_a_class_need_not_tell_its_module(cuda, told):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    odd = type("Odd", (Gives,), {"__module__": told})
+    for _ in range(3):
+        k[1, 1, odd()](odd(cuda.array(8)))
+        assert cuda.launches()[-1]["stream"] == 77
+        for wrong in (type("Odd", (), {"__module__": told})(), type("dtype", (), {"__module__": told})()):
+            with pytest.raises(ArgumentError, match=r"argument 1, \w+, is (Odd|dtype) where"):
+                k[1, 1](wrong)
+            with pytest.raises(ArgumentError, match="is no stream"):
+                k[1, 1, wrong]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotcuda.runtime import module_of
 from aotcuda.runtime.arguments import arrays, host_arrays, names, scalars
 
 TYPE_CHECKING = False
@@ -63,5 +64,5 @@ def _new(name: str, dtype: str, args: Iterable[object]) -> str:
 
 def _library(arg: object) -> str:
     """The top package of an array's class; JAX's arrays are of a package of their own."""
-    top = next((kind.__module__ for kind in type(arg).__mro__ if kind.__module__ == "torch"), type(arg).__module__)
+    top = next((kind.__module__ for kind in type(arg).__mro__ if kind.__module__ == "torch"), module_of(type(arg)))
     return top.partition(".")[0].replace("jaxlib", "jax")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import arguments
+from aotcuda.runtime import arguments, module_of
 from aotcuda.runtime.arguments import arrays, host_arrays, scalars, values, views
 
 TYPE_CHECKING = False
@@ -75,4 +75,5 @@ def readable_name(arg: object) -> str | None:
 def class_of(arg: object) -> str:
     """The name of an argument's class, with its module unless that is Python's own."""
     kind = type(arg)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    module = module_of(kind)
+    return kind.__qualname__ if module in ("builtins", "") else f"{module}.{kind.__qualname__}"

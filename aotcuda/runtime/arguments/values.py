@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from aotcuda.dtypes import structured
-from aotcuda.runtime import ctypes
+from aotcuda.runtime import ctypes, module_of
 from aotcuda.runtime.arguments import scalars
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ def is_record(value: object) -> bool:
 
 def _is_tensor_map(kind: type) -> bool:
     """Whether this is the class of cuda.core's tensor maps, or of those of the driver's bindings."""
-    return (kind.__module__, kind.__name__) in _TENSOR_MAPS
+    return (module_of(kind), kind.__name__) in _TENSOR_MAPS
 
 
 def _read_record(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
@@ -101,7 +101,7 @@ def type_of(value: object) -> str | None:
     if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
         return str(numpy.dtype(value).str)
     kind = type(value)
-    package, _, rest = kind.__module__.partition(".")
+    package, _, rest = module_of(kind).partition(".")
     if (package, kind.__name__) == ("torch", "dtype"):
         return _TYPES.get(str(value).removeprefix("torch."))
     if package in ("numba", "numba_cuda", "numba_cuda_mlir") and "types" in rest.split("."):
