@@ -307,7 +307,24 @@ def is_regular(mode: int) -> bool:
 
 def unreadable(path: str, reason: str) -> ManifestError:
     """The error for a file that cannot be read."""
+    archive = _file_above(path)
+    if archive is not None:
+        message = (
+            f"{path} cannot be read, since {archive} is a file: packages with GPU code cannot run from a zip archive; "
+            "install the package, or unpack the archive"
+        )
+        return aotcuda.errors.ManifestError(message)
     return aotcuda.errors.ManifestError(f"{path} cannot be read ({reason}); install the package again")
+
+
+def _file_above(path: str) -> str | None:
+    """The file that a path leads into as if it were a folder, None if there is none."""
+    before, folder = path, os.path.dirname(path)  # noqa: PTH120 (as in read_file)
+    while folder not in ("", before):
+        if os.path.isfile(folder):  # noqa: PTH113 (likewise)
+            return folder
+        before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (likewise)
+    return None
 
 
 def open_without_waiting(path: str, flags: int) -> int:

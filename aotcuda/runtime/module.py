@@ -342,8 +342,8 @@ def load(
 
         found: Module = by_name.find(name, Module)
         return found
-    generated = sys.modules[name]
-    namespace = vars(generated)
+    generated = sys.modules.get(name)  # who executes a module by its file need not have put it there
+    namespace = vars(generated) if generated is not None else sys._getframe(1).f_globals  # noqa: SLF001 (as `warnings`)
     previous = namespace.get("__aotcuda__")
     if isinstance(previous, Module):
         previous.forget_names()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import pickle
 import pydoc
+import shutil
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -376,3 +378,44 @@ def test_every_public_name_can_be_found():
     assert set(aotcuda.__all__) <= set(dir(aotcuda))
     with pytest.raises(AttributeError, match="module 'aotcuda' has no attribute 'nothing'"):
         aotcuda.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_module_that_is_executed_by_its_file_need_not_be_registered(cuda, monkeypatch, load, registered):
+    path = cuda.package(kernel("k", "void(int32)"), load=load).__file__
+    spec = importlib.util.spec_from_file_location("by_its_file", path)
+    module = importlib.util.module_from_spec(spec)
+    if registered:
+        monkeypatch.setitem(sys.modules, "by_its_file", module)
+    spec.loader.exec_module(module)
+    module.k[1, 32](7)
+    assert cuda.parameters() == (7).to_bytes(4, "little")
+    assert module.k is module.k
+    assert str(module.k) == "by_its_file.k"
+    assert "k" in dir(module)
+    spec.loader.exec_module(module)
+    module.k[1, 32](8)
+    assert cuda.parameters() == (8).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+def test_a_package_in_a_zip_is_told_to_be_installed(cuda, tmp_path, load):
+    cuda.package(kernel("k", "void(int32)"), load=load)
+    archive = tmp_path / "app.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in cuda.packages.rglob("*"):
+            file.write(path, path.relative_to(cuda.packages))
+    shutil.rmtree(cuda.packages)
+    code = f"""
+import sys
+sys.path.insert(0, {str(archive)!r})
+import aotcuda
+try:
+    import mypkg.kernels
+    mypkg.kernels.k[1, 32](7)
+except aotcuda.errors.ManifestError as error:
+    print(error)
+"""
+    said = cuda.run(code)
+    assert f"{archive} is a file: packages with GPU code cannot run from a zip archive; install the package" in said
