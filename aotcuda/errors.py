@@ -29,8 +29,13 @@ def describe(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """What a user wrote where it does not belong, for a message: its `repr` if that is a short line, else its type."""
+    """What a user wrote where it does not belong, for a message: its `repr` if that is a short line, else its type.
+
+    An array on a GPU is not asked: to show what is in it takes a copy, which ends captures.
+    """
     try:
+        if hasattr(type(value), "__cuda_array_interface__"):
+            return describe(value)
         text = shown(value)
     except Exception:  # noqa: BLE001 (any code may run here)
         return describe(value)

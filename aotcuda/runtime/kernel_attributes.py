@@ -44,6 +44,11 @@ class OnThisGpu:
         """How many blocks of these dimensions a multiprocessor holds at once; and the overload on this GPU."""
         x, y, z = dimensions(block, "block", self._where)
         kernel = self.device_kernel(signature)
+        if max(x * y * z, shared) >> 31:  # the driver's call has no room for it
+            from aotcuda.runtime.launch_attributes import too_large  # noqa: PLC0415 (only errors come here)
+
+            message = f"{self._where} cannot be launched: {too_large(kernel, (1, 1, 1), (x, y, z), shared)}"
+            raise LaunchError(message)
         if shared > kernel.device.limit("shared") - kernel.static_shared:
             kernel.allow_shared()
         return occupancy.active_blocks(kernel, x * y * z, shared), kernel

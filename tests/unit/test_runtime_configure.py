@@ -13,7 +13,7 @@ import types
 import weakref
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -446,7 +446,26 @@ class Unshown:
         raise ZeroDivisionError
 
 
-LONG = [np.zeros((100, 100)), Unshown(), "x" * 1000, [0.5] * 1000, {1: np.eye(9)}, 10**5000, -(10**5000), (0.5,) * 99]
+class OnAGpu:
+    """An array that is not to be asked for its text, which would be copied from the GPU for it."""
+
+    __cuda_array_interface__: ClassVar = {"shape": (3,), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+    def __repr__(self):
+        raise KeyboardInterrupt
+
+
+LONG = [
+    np.zeros((100, 100)),
+    Unshown(),
+    OnAGpu(),
+    "x" * 1000,
+    [0.5] * 1000,
+    {1: np.eye(9)},
+    10**5000,
+    -(10**5000),
+    (0.5,) * 99,
+]
 
 
 WAYS = [

@@ -68,6 +68,16 @@ def test_an_impossible_block_has_no_occupancy(cuda, block):
         k.occupancy(block)
 
 
+@pytest.mark.parametrize("block", [2**31, 2**64 + 32, (2**16, 2**16, 1), 10**5000], ids=["31", "64", "16", "all"])
+def test_a_block_beyond_what_the_driver_has_room_for_is_said_to_be_too_large(cuda, block):
+    k = cuda.package(kernel("k", ONE)).k
+    for ask in (k.occupancy, k.max_cooperative_grid_blocks):
+        with pytest.raises(LaunchError, match=r"block .* are possible"):
+            ask(block)
+        with pytest.raises(LaunchError, match="bytes of dynamic shared memory, where at most"):
+            ask(32, shared=2**32 + 1)
+
+
 def test_the_disassembler_gets_the_image_and_the_symbol_of_each_overload(cuda, k, monkeypatch):
     commands = []
 

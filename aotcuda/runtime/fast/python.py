@@ -17,7 +17,7 @@ the slot is taken: who unloads empties `live` first, and then waits for the slot
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.runtime import ctypes
+from aotcuda.runtime import ctypes, module_of
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
 
 TYPE_CHECKING = False
@@ -863,9 +863,9 @@ def _runs_code(arg: Any) -> bool:
         return False
     found = _family(arg)
     if found in ("torch", "cupy"):
-        return kind.__module__.partition(".")[0] != found
+        return module_of(kind).partition(".")[0] != found
     return found == "interface" or (
-        scalars.numpy_dtype(arg) is not None and kind.__module__.partition(".")[0] != "numpy"
+        scalars.numpy_dtype(arg) is not None and module_of(kind).partition(".")[0] != "numpy"
     )
 
 
