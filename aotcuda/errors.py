@@ -36,7 +36,10 @@ def quoted(value: object) -> str:
     try:
         if hasattr(type(value), "__cuda_array_interface__"):
             return describe(value)
-        text = shown(value)
+        if type(value) is tuple and len(value) <= _SHORT:
+            text = f"({', '.join(map(quoted, value))}{',' * (len(value) == 1)})"
+        else:
+            text = shown(value)
     except Exception:  # noqa: BLE001 (any code may run here)
         return describe(value)
     return text if len(text) <= _SHORT and len(text.splitlines()) == 1 else describe(value)
