@@ -89,6 +89,9 @@ types = { C2 = "complex128[:, ::1" }
 types = { A = "Tuple((int32, B))", B = "UniTuple(C, 2)", C = "A[:]" }
     tool.aotcuda.types.A: it is made of itself (A -> B -> C -> A); write what one of them stands for
 
+types = { A = "B[::1]", B = "float32[:A]" }
+    tool.aotcuda.types.A: it is made of itself (A -> B -> A); write what one of them stands for
+
 options = { fast-math = true }
     tool.aotcuda.options.fast-math: unknown key; did you mean fastmath?
 

@@ -6,11 +6,10 @@ Everything here runs on configurations that were read already, and raises Config
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import TYPE_CHECKING
 
 from aotcuda import frontends
-from aotcuda.builder.config import keys
+from aotcuda.builder.config import keys, rules
 from aotcuda.builder.frontends import loading
 from aotcuda.errors import ConfigError
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aotcuda.builder.config.model import Config, Module, Options
-
-_NAME = re.compile(r"(?<![\w.:'\"])[A-Za-z_]\w*")
 
 
 def check(config: Config) -> None:
@@ -54,7 +51,7 @@ def _check_types(types: Mapping[str, str]) -> None:
         waiting: list[tuple[str, ...]] = [(first,)]
         while waiting:
             way = waiting.pop()
-            for name in dict.fromkeys(_NAME.findall(types[way[-1]])):
+            for name in rules.names_in_type(types[way[-1]]):
                 if name == first:
                     message = (
                         f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); write what "

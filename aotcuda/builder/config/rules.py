@@ -42,6 +42,10 @@ _VECTOR_TYPES = frozenset(
 )
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _LITERALS = re.compile(r"'[^']*'|\"[^\"]*\"")
+_NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.\w+)*")
+
+ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")
+"""All of a type's text, where a module has the type: the module, and its name there."""
 
 
 def c_name(text: str) -> str:
@@ -129,6 +133,11 @@ def type_text(text: str) -> str:
         message = f"{keys.string(text)} has a {stack[-1]!r} that is never closed; correct the brackets"
         raise ValueError(message)
     return text
+
+
+def names_in_type(text: str) -> list[str]:
+    """The names that a type, or a signature, is made of; none of a type that a module has, whatever that calls it."""
+    return [] if ELSEWHERE.fullmatch(text) else list(dict.fromkeys(_NAME.findall(text)))
 
 
 def type_name(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import frontends
 from aotcuda.arch import Target
 from aotcuda.builder import plan
+from aotcuda.builder.config import rules
 from aotcuda.builder.frontends import loading, python_source
 from aotcuda.builder.worker import dependency_trace, imports, observations, pool
 from aotcuda.builder.worker.calls import Calls
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     Compiled = dict[tuple[Unit, Target], Any]
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ def _modules_of_types(item: ModulePlan) -> list[str]:
     while waiting:
         words = set(_WORD.findall(waiting.pop()))
         used = [types.pop(name) for name in words & types.keys()]
-        found += [text.partition(":")[0] for text in used if _ELSEWHERE.fullmatch(text)]
+        found += [text.partition(":")[0] for text in used if rules.ELSEWHERE.fullmatch(text)]
         waiting += used
     return found
 

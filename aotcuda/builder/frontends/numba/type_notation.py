@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotcuda.builder.c_header.c_types import SCALARS
+from aotcuda.builder.config import rules
 from aotcuda.dtypes import structured
 
 if TYPE_CHECKING:
@@ -42,10 +43,6 @@ _PRINTED = (
     (re.compile(r"\bclass\("), "NumberClass("),
     (re.compile(r"\bdtype\("), "DType("),
 )
-_NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.\w+)*")
-
-
-_ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")  # what a module has a name for: a dtype, a type
 
 
 def _reason(error: Exception) -> str:
@@ -91,7 +88,7 @@ class Notation:
             for name, value in namespace.items()
             if isinstance(value, self.types.Type | np.dtype)
         }
-        for name in dict.fromkeys(_NAME.findall(" ".join([text, *names.values()]))):
+        for name in [name for part in (text, *names.values()) for name in rules.names_in_type(part)]:
             if name in self._named:
                 module, attribute = self._named[name]
                 known.setdefault(name, getattr(importlib.import_module(module), attribute))
@@ -110,7 +107,7 @@ class Notation:
     def _in_order(self, text: str, names: Mapping[str, str]) -> list[str]:
         """Those of `names` that a text needs, each after those that it is made of."""
         found: list[str] = []
-        for name in dict.fromkeys(_NAME.findall(text)):
+        for name in rules.names_in_type(text):
             if name in names and name not in found:
                 found += [item for item in (*self._in_order(names[name], names), name) if item not in found]
         return found
@@ -124,7 +121,7 @@ class Notation:
             message = f"{where}: Numba has a type of this name; choose another one"
             raise ValueError(message)
         try:
-            if _ELSEWHERE.fullmatch(text):
+            if rules.ELSEWHERE.fullmatch(text):
                 module, _, attribute = text.partition(":")
                 value = self._type(getattr(importlib.import_module(module), attribute))
             else:
@@ -159,7 +156,7 @@ class Notation:
 
     def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:
         """What to write for a name in a signature that is no Numba type, but NumPy's or Python's name for one."""
-        for name in _NAME.findall(text):
+        for name in rules.names_in_type(text):
             first, *rest = name.split(".")
             if isinstance(getattr(self.types, first, None), self.types.Type | type):
                 continue
