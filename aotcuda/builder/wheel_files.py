@@ -137,6 +137,10 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         LinkError: An image is not what the front end said it would be.
     """
     toolkit = tables.pair(result.toolchain["cuda"])
+    units = module.plan.functions
+    functions = [
+        (unit.name, built) for unit, built in zip(units, module.functions, strict=False)
+    ]  # none of a JIT build
     described: manifest.Manifest = {
         "format": manifest.FORMAT,
         "floor": manifest.FLOOR,
@@ -154,10 +158,7 @@ def describe(config: Config, module: BuiltModule, result: Result, *, version: st
         "images": [_kernel_image(image, result.toolchain) for image in module.images],
         "ltoir": _functions(module),
         "kernels": _kernels(module),
-        "functions": [
-            _function(unit, built)
-            for unit, built in zip(module.plan.functions, module.functions, strict=False)  # a JIT build keeps none
-        ],
+        "functions": [_function(unit, built) for unit, built in zip(units, header.settled(functions), strict=False)],
         "callbacks": [
             {"setup": item.setup, "teardown": item.teardown, "origin": item.origin} for item in module.callbacks
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,14 @@ def structs(**named: object) -> c_types.Structs:
 
 @pytest.mark.parametrize(
     ("python", "c"),
-    [("x", "x"), ("double", "double_"), ("template", "template_"), ("größe", "gr__e"), ("__x", "x_"), ("_A", "A_")],
+    [
+        ("x", "x"),
+        ("double", "double_"),
+        ("template", "template_"),
+        ("größe", "gru00f6u00dfe"),
+        ("__x", "x_"),
+        ("_A", "A_"),
+    ],
 )
 def test_names_that_c_has_other_plans_for_are_changed(python: str, c: str) -> None:
     assert c_types.identifier(python) == c
@@ -50,9 +58,25 @@ def test_any_other_layout_is_packed_with_its_gaps_filled() -> None:
 def test_one_record_is_one_struct() -> None:
     made = structs()
     dtype = np.dtype([("x", "f4")])
-    made.record(dtype, "first")
-    made.record(dtype, "first")
+    assert made.record(dtype, "first") == made.record(dtype, "first") == "f_record0"
     assert len(made.definitions) == 1
+
+
+def test_records_that_are_spelled_alike_keep_their_own_structs() -> None:
+    made = structs()
+    one, other = (np.dtype({"names": ["x"], "formats": ["f4"], "offsets": [at]}) for at in (0, 4))
+    names = [made.record(dtype, "Record(x: float32)") for dtype in (one, other, one)]
+    assert names == ["f_record0", "f_record1", "f_record0"]
+    assert "gap" not in made.definitions["f_record0"]
+
+
+def test_names_that_fall_together_are_told_apart_and_the_others_stay() -> None:
+    dtype = np.dtype({"names": ["int", "int_", "a*", "a/", "aotcuda_gap0", "0"], "formats": ["i1"] * 6, "itemsize": 8})
+    made = structs()
+    made.record(dtype, "Record(...)")
+    text = made.definitions["f_record0"]
+    found = re.findall(r"char (\w+)", text)
+    assert found == ["int_2", "int_", "a_", "a_2", "aotcuda_gap0", "_0_", "aotcuda_gap0_2"]
 
 
 @pytest.mark.parametrize("kind", ["S4", "U2", ">f4", "O"])

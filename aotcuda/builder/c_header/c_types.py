@@ -6,13 +6,16 @@ Compiled code lays a tuple out as C does a struct of its items. Records are NumP
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.config import rules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 SCALARS = {
     "?": "bool",
@@ -53,14 +56,66 @@ _NUMPY = {
 }
 
 
+_MACROS = frozenset(["linux", "unix"])
+"""What compilers define besides in their own dialects, as in gnu17."""
+
+
 def identifier(name: str) -> str:
-    """`name` if a C or C++ compiler takes it for a parameter or a member, and something close to it otherwise."""
-    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    try:
-        rules.c_name(plain)
-    except ValueError:
-        return f"{plain.strip('_')}_"
-    return plain
+    """`name` if a C or C++ compiler takes it for a parameter or a member, and something close to it otherwise.
+
+    Two names may come to the same; `Scope` tells them apart.
+    """
+    plain = "".join(_plain(character) for character in name)
+    if plain not in _MACROS and not plain.startswith("AOTCUDA_"):
+        with suppress(ValueError):
+            rules.c_name(plain)
+            return plain
+    stripped = f"{plain.strip('_')}_"
+    return f"_{stripped}" if stripped[0].isdigit() else stripped
+
+
+def _plain(character: str) -> str:
+    if character.isascii():
+        return character if character.isalnum() else "_"
+    return f"u{ord(character):04x}"
+
+
+class Scope:
+    """The names that stand side by side in C: a struct's members, a function's parameters, what a header declares."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        """A scope of which others have the names `taken`."""
+        self._taken = set(taken)
+
+    def own(self, name: str, others: Collection[str] = ()) -> str:
+        """`name`, with a number after it where something else has it already; a new one is none of `others`."""
+        found = name
+        if name in self._taken:
+            stem = name if name.endswith("_") else f"{name}_"
+            numbered = (f"{stem}{number}" for number in count(2))
+            found = next(item for item in numbered if item not in self._taken and item not in others)
+        self._taken.add(found)
+        return found
+
+    def identifiers(self, names: Sequence[str]) -> list[str]:
+        """What each of `names` is called in C. Those that C takes as they are have the right to be called so."""
+        plain = [identifier(name) for name in names]
+        found = list(plain)
+        for at in sorted(range(len(names)), key=lambda at: plain[at] != names[at]):
+            found[at] = self.own(plain[at], plain)
+        return found
+
+
+def words(kinds: Iterable[str]) -> list[str]:
+    """The words of C types, which nothing may be called that stands beside these: it would hide them."""
+    return re.findall(r"\w+", " ".join(kinds))
+
+
+def comment(text: str) -> str:
+    """A comment that ends where `text` does, whatever that has in it."""
+    shown = "".join(item if item.isprintable() else f"\\u{ord(item):04x}" for item in text)
+    apart = re.sub(r"[*](?=/)|/(?=[*])", r"\g<0> ", shown)
+    return f"/* {apart} */"
 
 
 def declare(kind: str, name: str) -> str:
@@ -86,12 +141,15 @@ class Structs:
         self.definitions: dict[str, str] = {}
         self.records: dict[str, object] = {}
         self._symbol = symbol
-        self._prefix = module.replace(".", "_")
-        self._named = named
+        prefix = module.replace(".", "_")
+        names = [f"{prefix}_{name}" for name in Scope().identifiers([*named])]
+        self._named = dict(zip(names, named.values(), strict=True))
+        self._made: dict[str, str] = {}  # by the description
+        self._scope = Scope()
 
     def result(self, members: Sequence[str]) -> str:
         """The name of the struct that the function returns; `members` are C declarations without their semicolons."""
-        name = f"{self._symbol}_result"
+        name = self._scope.own(f"{self._symbol}_result")
         self.definitions[name] = f"typedef struct {{ {' '.join(f'{member};' for member in members)} }} {name};"
         return name
 
@@ -101,15 +159,18 @@ class Structs:
         Raises:
             NotImplementedError: A field has a type that C has not.
         """
-        known = next((name for name, value in self._named.items() if value == dtype), None)
-        name = f"{self._prefix}_{identifier(known)}" if known else f"{self._symbol}_record{len(self.records)}"
-        found = next((other for other, text in self.records.items() if text == describe(dtype)), None)
-        if found is None or known:
+        described = describe(dtype)
+        key = json.dumps(described)
+        if key not in self._made:
             packed = not _is_natural(dtype)
-            body = f"typedef struct {{\n{_members(dtype, packed=packed, indent=4)}}} {name};"
+            members = _members(dtype, packed=packed, indent=4)
+            known = next((name for name, value in self._named.items() if value == dtype), None)
+            name = self._scope.own(known or f"{self._symbol}_record{len(self._made)}")
+            body = f"typedef struct {{\n{members}}} {name};"
             self.definitions[name] = f"#pragma pack(push, 1)\n{body}\n#pragma pack(pop)" if packed else body
-        self.records[spelling] = describe(dtype)
-        return name
+            self._made[key] = name
+        self.records[spelling] = described
+        return self._made[key]
 
 
 def tuple_member(items: Sequence[str], name: str) -> str:
@@ -138,21 +199,23 @@ def _members(dtype: Any, *, packed: bool, indent: int) -> str:
     lines = []
     end = gaps = 0
     space = " " * indent
-    for name in sorted(dtype.names, key=lambda item: dtype.fields[item][1]):
-        kind, offset = dtype.fields[name][:2]
+    fields = sorted(((name, *dtype.fields[name][:2]) for name in dtype.names), key=lambda field: field[2])
+    bases = [kind.base for _, kind, _ in fields]
+    scope = Scope(COMPLEX.values())  # a member would hide the type from those after it
+    names = scope.identifiers([name for name, _, _ in fields])
+    for name, base, (_, kind, offset) in zip(names, bases, fields, strict=True):
         if packed and offset > end:
-            lines.append(f"{space}unsigned char aotcuda_gap{gaps}[{offset - end}];\n")
+            lines.append(f"{space}unsigned char {scope.own(f'aotcuda_gap{gaps}')}[{offset - end}];\n")
             gaps += 1
         end = offset + kind.itemsize
-        base, shape = kind.subdtype or (kind, ())
-        extents = "".join(f"[{extent}]" for extent in shape)
+        extents = "".join(f"[{extent}]" for extent in kind.shape)
         if base.names is not None:
             inner = _members(base, packed=packed, indent=indent + 4)
-            lines.append(f"{space}struct {{\n{inner}{space}}} {identifier(name)}{extents};\n")
+            lines.append(f"{space}struct {{\n{inner}{space}}} {name}{extents};\n")
         else:
-            lines.append(f"{space}{_scalar(base)} {identifier(name)}{extents};\n")
+            lines.append(f"{space}{_scalar(base)} {name}{extents};\n")
     if packed and dtype.itemsize > end:
-        lines.append(f"{space}unsigned char aotcuda_gap{gaps}[{dtype.itemsize - end}];\n")
+        lines.append(f"{space}unsigned char {scope.own(f'aotcuda_gap{gaps}')}[{dtype.itemsize - end}];\n")
     return "".join(lines)
 
 

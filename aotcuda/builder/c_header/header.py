@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.c_header import parameter_blocks
-from aotcuda.builder.c_header.c_types import declare, identifier
+from aotcuda.builder.c_header.c_types import Scope, comment, declare, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.builder.frontends.protocol import CompiledFunction
     from aotcuda.manifest import Kernel
@@ -37,8 +39,41 @@ def file_name(module: str) -> str:
 
 def prototype(name: str, function: CompiledFunction) -> str:
     """`int add_i32(int x, int y);`."""
-    parameters = ", ".join(declare(kind, identifier(parameter)) for kind, parameter in function.parameters) or "void"
-    return f"{declare(function.result, name)}({parameters});"
+    scope = Scope(words(kind for kind, _ in function.parameters))
+    names = scope.identifiers([parameter for _, parameter in function.parameters])
+    parameters = [declare(kind, own) for (kind, _), own in zip(function.parameters, names, strict=True)]
+    return f"{declare(function.result, name)}({', '.join(parameters) or 'void'});"
+
+
+def settled(functions: Sequence[tuple[str, CompiledFunction]]) -> list[CompiledFunction]:
+    """The functions with structs that are called neither as one of them is nor as a struct of another layout."""
+    scope = Scope([*_COMPLEX, *(name for name, _ in functions)])
+    names: dict[tuple[str, str], str] = {}
+    found = []
+    for _, function in functions:
+        own = {}
+        for name, text in function.structs:
+            if (name, text) not in names:
+                names[name, text] = scope.own(name)
+            own[name] = names[name, text]
+        found.append(_renamed(function, {name: new for name, new in own.items() if new != name}))
+    return found
+
+
+def _renamed(function: CompiledFunction, names: Mapping[str, str]) -> CompiledFunction:
+    """A function whose structs have other names."""
+    if not names:
+        return function
+
+    def new(text: str) -> str:
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+
+    return replace(
+        function,
+        result=new(function.result),
+        parameters=tuple((new(kind), parameter) for kind, parameter in function.parameters),
+        structs=tuple((new(name), new(text)) for name, text in function.structs),
+    )
 
 
 def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kernels: Iterable[Kernel] = ()) -> str:
@@ -50,8 +85,12 @@ def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kerne
         kernels: The kernels as the manifest has them.
     """
     guard = f"AOTCUDA_{module.replace('.', '_').upper()}_H"
-    declared = _functions(functions)
-    described = [_ABOUT_KERNELS, *parameter_blocks.render(module, kernels)] if kernels else []
+    names = [name for name, _ in functions]
+    built = settled(functions)
+    structs = {name: text for function in built for name, text in function.structs}
+    declared = _functions(names, built, structs.values())
+    scope = Scope([*_COMPLEX, *names, *structs])
+    described = [_ABOUT_KERNELS, *parameter_blocks.render(module, kernels, scope)] if kernels else []
     complexes = []
     if any(name in line for name in _COMPLEX for line in (*declared, *described)):
         # All of them, since the header of another module may come first and need others.
@@ -73,10 +112,9 @@ def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kerne
     return "\n".join(lines) + "\n"
 
 
-def _functions(functions: Sequence[tuple[str, CompiledFunction]]) -> list[str]:
+def _functions(names: Sequence[str], functions: Sequence[CompiledFunction], structs: Iterable[str]) -> list[str]:
     if not functions:
         return []
-    structs = {name: text for _, function in functions for name, text in function.structs}
     lines = [
         _ABOUT_FUNCTIONS,
         "#ifdef __CUDACC__",
@@ -89,8 +127,8 @@ def _functions(functions: Sequence[tuple[str, CompiledFunction]]) -> list[str]:
         'extern "C" {',
         "#endif",
         "",
-        *(line for text in structs.values() for line in (text, "")),
+        *(line for text in structs for line in (text, "")),
     ]
-    for name, function in functions:
-        lines += [f"/* {function.signature} */", f"AOTCUDA_DEVICE {prototype(name, function)}", ""]
+    for name, function in zip(names, functions, strict=True):
+        lines += [comment(function.signature), f"AOTCUDA_DEVICE {prototype(name, function)}", ""]
     return [*lines, "#ifdef __cplusplus", "}", "#endif", "", "#undef AOTCUDA_DEVICE", ""]

@@ -25,26 +25,27 @@ def struct_name(module: str, symbol: str) -> str:
     return f"{module.replace('.', '_')}_{symbol}_parameters"
 
 
-def render(module: str, kernels: Iterable[Kernel]) -> Iterator[str]:
-    """The lines that declare the parameter block of each kernel, for every signature of it."""
+def render(module: str, kernels: Iterable[Kernel], header: c_types.Scope | None = None) -> Iterator[str]:
+    """The lines that declare the parameter block of each kernel, for every signature of it, in a `header`."""
+    header = header or c_types.Scope()
     for kernel in kernels:
         for overload in kernel["overloads"]:
             symbol = overload["symbol"]
-            name = struct_name(module, symbol)
-            yield f'/* "{symbol}": {kernel["name"]}, {overload["signature"]} */'
+            yield c_types.comment(f'"{symbol}": {kernel["name"]}, {overload["signature"]}')
             for arch, launch in overload.get("launches", {}).items():
                 yield f"/* {arch}: blocks of {launch['threads']} threads, {launch['shared']} bytes of shared memory */"
             if overload.get("one_by_one"):
                 yield from (_ONE_BY_ONE, "")
                 continue
-            members = [*_block(overload["parameters"]), *_reserved(overload)]
-            if members:
-                yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {name};")
-            yield f"enum {{ {name.removesuffix('s')}_bytes = {overload['parameter_bytes']} }};"
+            name = struct_name(module, symbol)
+            if members := _block(overload):
+                yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {header.own(name)};")
+            size = header.own(f"{name.removesuffix('s')}_bytes")
+            yield f"enum {{ {size} = {overload['parameter_bytes']} }};"
             yield ""
 
 
-def _reserved(overload: Overload) -> Iterator[str]:
+def _reserved(overload: Overload, scope: c_types.Scope) -> Iterator[str]:
     """What a kernel that says its launch takes besides: pointers to memory that it has no need of."""
     if "launches" not in overload:
         return
@@ -56,29 +57,44 @@ def _reserved(overload: Overload) -> Iterator[str]:
             ends.append(parameter["offset"] + struct.calcsize(parameter["format"]))
     count = overload["parameter_bytes"] // 8 - -(-max(ends) // 8)
     if count:
-        yield f"void *reserved[{count}]; /* null */"
+        yield f"void *{scope.own('reserved')}[{count}]; /* null */"
 
 
-def _block(parameters: Sequence[Parameter]) -> list[str]:
+def _block(overload: Overload) -> list[str]:
     """The members of a whole block: those of the parameters, and the sizes of arrays in their places between these."""
-    if not any(_is_scattered(parameter) for parameter in parameters):
-        return [line for parameter in parameters for line in _members(parameter)]
-    members: list[tuple[int, int, list[str]]] = []
-    for parameter in parameters:
-        members.append((parameter["offset"], _bytes(parameter), [*_members(parameter)]))
-        for size in parameter.get("sizes", ()):
-            declared = c_types.declare(c_types.SCALARS[size["format"]], c_types.identifier(size["name"]))
-            what = f"{declared}; /* {size['type']}: {size['word']} of {parameter['name']} */"
-            members.append((size["offset"], struct.calcsize(size["format"]), [what]))
+    parameters = [leaf for parameter in overload["parameters"] for leaf in _leaves(parameter)]
+    sizes = [(parameter, size) for parameter in parameters for size in parameter.get("sizes", ())]
+    scope = c_types.Scope(c_types.COMPLEX.values())
+    # The items of a tuple `t` are called `t[0]`, `t[1]`...
+    raw = [item["name"].replace("[", "_").replace("]", "") for item in (*parameters, *(size for _, size in sizes))]
+    names = scope.identifiers(raw)
+    members = [
+        (parameter["offset"], _bytes(parameter), [*_members(parameter, name)])
+        for parameter, name in zip(parameters, names, strict=False)
+    ]
+    for (parameter, size), name in zip(sizes, names[len(parameters) :], strict=True):
+        about = c_types.comment(f"{size['type']}: {size['word']} of {parameter['name']}")
+        what = f"{c_types.declare(c_types.SCALARS[size['format']], name)}; {about}"
+        members.append((size["offset"], struct.calcsize(size["format"]), [what]))
     lines: list[str] = []
     end = gaps = 0
-    for offset, length, text in sorted(members):
-        if offset - end >= _ALIGNMENT:  # more than any member's own alignment makes
-            lines.append(f"unsigned char aotcuda_gap{gaps}[{offset - end}];")
+    scattered = any(_is_scattered(parameter) for parameter in parameters)
+    for offset, length, text in sorted(members) if scattered else members:
+        if scattered and offset - end >= _ALIGNMENT:  # more than any member's own alignment makes
+            lines.append(f"unsigned char {scope.own(f'aotcuda_gap{gaps}')}[{offset - end}];")
             gaps += 1
         end = offset + length
         lines += text
-    return lines
+    return [*lines, *_reserved(overload, scope)]
+
+
+def _leaves(parameter: Parameter) -> Iterator[Parameter]:
+    """What lies in the block for a parameter: the items of a tuple, nothing of what is compiled in."""
+    if parameter["kind"] == "tuple":
+        for member in parameter["members"]:
+            yield from _leaves(member)
+    elif parameter["kind"] != "constant":
+        yield parameter
 
 
 _ALIGNMENT = 8
@@ -98,28 +114,21 @@ def _bytes(parameter: Parameter) -> int:
     return 8 * len(parameter.get("words", "1"))
 
 
-def _members(parameter: Parameter) -> Iterator[str]:
+def _members(parameter: Parameter, name: str) -> Iterator[str]:
     kind = parameter["kind"]
-    if kind == "tuple":
-        for member in parameter["members"]:
-            yield from _members(member)
-        return
-    if kind == "constant":  # compiled in
-        return
-    # The items of a tuple `t` are called `t[0]`, `t[1]`...
-    name = c_types.identifier(parameter["name"].replace("[", "_").replace("]", ""))
+    about = c_types.comment(parameter["type"])
     if kind == "array":
         yield "struct {"
         yield from (f"    {line}" for line in _words(parameter))
-        yield f"}} {name}; /* {parameter['type']} */"
+        yield f"}} {name}; {about}"
         return
     if kind == "struct":
         # Of the largest integers that its size and its place are multiples of: C knows nothing of its members.
         word = next(size for size in (8, 4, 2, 1) if parameter["bytes"] % size == 0 and parameter["offset"] % size == 0)
         declared = c_types.declare(c_types.SCALARS[_WORDS[word]], name)
-        yield f"{declared}[{parameter['bytes'] // word}]; /* {parameter['type']} */"
+        yield f"{declared}[{parameter['bytes'] // word}]; {about}"
         return
-    yield f"{c_types.declare(_type(parameter), name)}; /* {parameter['type']} */"
+    yield f"{c_types.declare(_type(parameter), name)}; {about}"
 
 
 _WORDS = {8: "Q", 4: "I", 2: "H", 1: "B"}
