@@ -152,3 +152,38 @@ def test_signatures_name_types_of_the_source_first_and_then_of_the_functions_own
     dtypes = [kernel["overloads"][0]["parameters"][0]["dtype"] for kernel in manifest_of(files, "pkg.k")["kernels"]]
     assert dtypes == ["|V8{x:<f4@0,y:<f4@4}", "|V8{x:<f4@0,right:<f4@4}"]
     assert "float moves(pkg_k_both *p);" in files["pkg/k.aotcuda/pkg_k.h"].decode()
+
+
+LAID_OUT = """
+import numpy as np
+v3 = np.dtype([("p", "f4", (3,))])
+v4 = np.dtype([("p", "f4", (4,))])
+m = np.dtype([("p", "f4", (2, 3))])
+packed = np.dtype([("p", "f4"), ("q", "f8")])
+aligned = np.dtype([("p", "f4"), ("q", "f8")], align=True)
+longer = np.dtype({"names": ["p", "q"], "formats": ["f4", "f8"], "offsets": [0, 4], "itemsize": 16})
+def k(v, out):
+    out[0] = v.size
+"""
+SPELLED = {
+    "v3": "Record(p: float32[3])",
+    "v4": "Record(p: float32[4])",
+    "m": "Record(p: float32[2, 3])",
+    "packed": "Record(p: float32, q: float64)",
+    "aligned": "Record(p: float32, q: float64@8)",
+    "longer": "Record(p: float32, q: float64; 16 bytes)",
+}
+
+
+def test_records_of_other_layouts_are_other_signatures(tmp_path: Path) -> None:
+    signatures = ", ".join(f'"void({name}[::1], float32[::1])"' for name in SPELLED)
+    files = content(build_wheel(write(tmp_path / "project", LAID_OUT, module=f"kernels.k = [{signatures}]")))
+    (kernel,) = manifest_of(files, "pkg.k")["kernels"]
+    expected = [
+        f"{text}[::1]" if name == "aligned" else f"Array({text}, 1, 'C')"  # of elements that need not be aligned
+        for name, text in SPELLED.items()
+    ]
+    assert [item["parameters"][0]["type"] for item in kernel["overloads"]] == expected
+    assert len({item["parameters"][0]["dtype"] for item in kernel["overloads"]}) == len(SPELLED)
+    for shown in (files["pkg/k.pyi"].decode(), files["pkg/k.aotcuda/pkg_k.h"].decode()):
+        assert all(f"void({text}, float32[::1])" in shown for text in expected)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aotcuda.dtypes import structured
 from aotcuda.errors import ArgumentError
 from support.manifests import kernel
 from support.stand_in import DeviceArray
@@ -30,6 +31,20 @@ def test_the_dtype_of_arrays_selects(cuda):
     for like in (F8, F4, F8):
         module.axpy[1, 32](2.0, cuda.array(like))
     assert [launch["kernel"] for launch in cuda.launches()] == ["axpy_1", "axpy_0", "axpy_1"]
+
+
+@pytest.mark.general("records")
+def test_the_extents_of_fields_and_their_places_select(cuda):
+    dtypes = [np.dtype([("p", "f4", (3,))]), np.dtype([("p", "f4", (4,))])]
+    dtypes += [np.dtype([("a", "i1"), ("b", "f8")], align=aligned) for aligned in (False, True)]
+    taken = kernel("k", *[f"void({name}[::1])" for name in ("float32", "float64", "int32", "int64")])
+    for overload, dtype in zip(taken["overloads"], dtypes, strict=True):
+        overload["parameters"][0]["dtype"] = structured(dtype.str, dtype.descr)
+    module = cuda.package(taken)
+    order = (3, 1, 0, 2, 1, 0)
+    for number in order:
+        module.k[1, 32](cuda.array(np.zeros(4, dtypes[number]), descr=dtypes[number].descr))
+    assert [launch["kernel"] for launch in cuda.launches()] == [f"k_{number}" for number in order]
 
 
 def test_the_number_of_arguments_and_of_dimensions_selects(cuda):

@@ -6,6 +6,7 @@ import builtins
 import difflib
 import importlib
 import re
+from contextlib import suppress
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,8 @@ class Notation:
     def spell(self, ty: Any) -> str:
         """A type in the notation that signatures are written in."""
         types = self.types
+        if isinstance(ty, types.NestedArray):
+            return f"{self.spell(ty.dtype)}[{', '.join(map(str, ty.shape))}]"
         if isinstance(ty, types.Array):
             return self._spell_array(ty)
         if isinstance(ty, types.UniTuple):
@@ -185,8 +188,7 @@ class Notation:
         if isinstance(ty, types.CPointer):
             return f"CPointer({self.spell(ty.dtype)})"
         if isinstance(ty, types.Record):
-            fields = (f"{name}: {self.spell(field.type)}" for name, field in ty.fields.items())
-            return f"Record({', '.join(fields)})"
+            return self._spell_record(ty)
         if isinstance(ty, types.NumberClass | types.DType):
             return f"{type(ty).__name__}({self.spell(ty.dtype)})"
         if isinstance(ty, types.UnicodeCharSeq | types.CharSeq):
@@ -205,6 +207,18 @@ class Notation:
             ty.layout, [":"] * ty.ndim
         )
         return f"{self.spell(ty.dtype)}[{', '.join(dims)}]"
+
+    def _spell_record(self, ty: Any) -> str:
+        """Its fields, with the offset of each that does not follow the one before, and the bytes if there are more."""
+        fields = []
+        end = 0
+        for name, field in ty.fields.items():
+            at = "" if field.offset == end else f"@{field.offset}"
+            fields.append(f"{name}: {self.spell(field.type)}{at}")
+            end = field.offset
+            with suppress(Exception):  # NumPy has not all types
+                end += self._numpy.as_dtype(field.type).itemsize
+        return f"Record({', '.join(fields)}{'' if ty.size == end else f'; {ty.size} bytes'})"
 
     def spell_signature(self, result: Any, args: Sequence[Any]) -> str:
         """A signature in that notation."""

@@ -1,0 +1,63 @@
+"""Types as signatures, stubs and headers show them: two that a launch tells apart look different."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from support import front_ends
+
+
+@pytest.fixture(scope="module", params=front_ends.ALL)
+def notation(request: pytest.FixtureRequest) -> Any:
+    package = request.param.replace("-", "_")
+    if find_spec(package) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return import_module(f"aotcuda.builder.frontends.{package}.types").notation
+
+
+SINGLE = st.sampled_from(["?", "M8[ns]", "U2", "S2"])  # of these Numba has no subarrays
+
+
+def records(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[np.dtype[Any]]:
+    shapes = st.sampled_from([(), (2,), (3,), (2, 3), (3, 2)])
+    fields = st.lists(st.tuples(inner, shapes) | st.tuples(SINGLE, st.just(())), min_size=1, max_size=3)
+    return st.builds(
+        lambda found, align: np.dtype([(f"f{at}", *field) for at, field in enumerate(found)], align=align),
+        fields,
+        st.booleans(),
+    )
+
+
+NUMBERS = st.sampled_from(["i1", "i4", "f8", "c8"])
+RECORDS = records(NUMBERS | records(NUMBERS))
+
+
+@given(RECORDS, RECORDS)
+def test_records_of_other_layouts_are_spelled_otherwise(notation: Any, one: np.dtype, other: np.dtype) -> None:
+    first, second = (notation.parse("void(r)", {"r": dtype})[0][0] for dtype in (one, other))
+    assume(notation.dtype_text(first) != notation.dtype_text(second))
+    assert notation.spell(first) != notation.spell(second)
+
+
+@given(RECORDS, st.integers(0, 3), st.integers(0, 3))
+def test_gaps_are_spelled(notation: Any, dtype: np.dtype, before: int, behind: int) -> None:
+    assert dtype.names is not None
+    fields = [dtype.fields[name] for name in dtype.names]  # type: ignore[index]
+    moved = {
+        "names": list(dtype.names),
+        "formats": [field[0] for field in fields],
+        "offsets": [field[1] + before for field in fields],
+        "itemsize": dtype.itemsize + before + behind,
+    }
+    spelled = [
+        notation.spell(notation.parse("void(r)", {"r": np.dtype(item)})[0][0])  # type: ignore[call-overload]
+        for item in (dtype, moved)
+    ]
+    assert (spelled[0] == spelled[1]) == (before == behind == 0)
