@@ -13,41 +13,75 @@ from typing import TYPE_CHECKING
 from aotcuda import manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-_FAMILIES = ("_t.Integer", "_t.Real", "_t.Complex")  # each takes what those before it do
+_FAMILIES = ("Integer", "Real", "Complex")  # each takes what those before it do
+_BUILTINS = ("bool", "int", "tuple")
 _TYPES = {
-    "complex": "_t.Complex",
-    "pointer": "_t.Pointer",
-    "datetime": "_t.NumPyScalar",
-    "array": "_t.DeviceArray",
-    "record": "_t.DeviceArray",
-    "elements": "_t.DeviceArray",
-    "buffer": "_t.DeviceArray",
+    "complex": "Complex",
+    "pointer": "Pointer",
+    "datetime": "NumPyScalar",
+    "array": "DeviceArray",
+    "record": "DeviceArray",
+    "elements": "DeviceArray",
+    "buffer": "DeviceArray",
 }
+
+
+class _Names:
+    """What a stub calls what it is written in: by the usual names, but for those that its module exports.
+
+    Attributes:
+        typing: The module `typing`.
+        t: The module `aotcuda.typing`.
+        imports: The lines that import what has another name than usually, or is no builtin.
+    """
+
+    def __init__(self, exported: Iterable[str]) -> None:
+        self._taken = {*exported}
+        self.typing, self.t = self.own("typing"), self.own("_t")
+        alias = "" if self.typing == "typing" else f" as {self.typing}"
+        self.imports = [f"import typing{alias}", "", "import aotcuda", f"from aotcuda import typing as {self.t}"]
+        self._builtins = ""
+        if not self._taken.isdisjoint(_BUILTINS):
+            self._builtins = self.own("_builtins")
+            self.imports.insert(0, f"import builtins as {self._builtins}")
+
+    def own(self, name: str) -> str:
+        """`name`, or one like it that nothing else has."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def builtin(self, name: str) -> str:
+        """One of `_BUILTINS`."""
+        return f"{self._builtins}.{name}" if self._builtins else name
 
 
 def render(whole: manifest.Manifest, mark: str) -> str:
     """The stub's text, which begins with the line `mark`."""
     lines: list[str] = []
+    groups = manifest.overloaded(whole)
+    names = _Names([*(item["name"] for item in (*whole["kernels"], *whole["functions"])), *groups])
     for kernel in whole["kernels"]:
-        lines += ["", *(_by_grid(kernel) if whole.get("by_grid") else _kernel(kernel))]
+        lines += ["", *(_by_grid(kernel, names) if whole.get("by_grid") else _kernel(kernel, names))]
     if whole["functions"]:
         lines += [""]
     for function in whole["functions"]:
         lines += [f"{function['name']}: aotcuda.DeviceFunction", *_docstring([function["prototype"]])]
-    for name, functions in manifest.overloaded(whole).items():
+    for name, functions in groups.items():
         lines += [f"{name}: aotcuda.DeviceFunctionGroup", *_docstring([item["signature"] for item in functions])]
-    imports = ["import aotcuda"]
-    if whole["kernels"]:
-        imports = ["import typing", "", *imports, "from aotcuda import typing as _t"]
+    imports = names.imports if whole["kernels"] else ["import aotcuda"]
     return "\n".join([mark, *imports, "", "__aotcuda__: aotcuda.Module", *lines]) + "\n"
 
 
-def _kernel(kernel: manifest.Kernel) -> list[str]:
+def _kernel(kernel: manifest.Kernel, names: _Names) -> list[str]:
     name = kernel["name"]
-    launcher, over, own = f"_{name}_launcher", f"_{name}_forall", f"_{name}_kernel"
-    calls = _calls(kernel["overloads"])
+    launcher, over, own = (names.own(f"_{name}_{kind}") for kind in ("launcher", "forall", "kernel"))
+    t, boolean, integer = names.t, names.builtin("bool"), names.builtin("int")
+    index = f"{names.typing}.SupportsIndex"
+    calls = _calls(kernel["overloads"], names)
     told = [*kernel.get("doc", "").splitlines(), *[item["signature"] for item in kernel["overloads"]]]
     return [
         f"class {launcher}(aotcuda.Launcher):",
@@ -56,37 +90,38 @@ def _kernel(kernel: manifest.Kernel) -> list[str]:
         *calls,
         f"class {own}(aotcuda.Kernel):",
         *(f"    {line}" if line else "" for line in _docstring(told)),
-        f"    def __getitem__(self, configuration: _t.Configuration) -> {launcher}: ...",
+        f"    def __getitem__(self, configuration: {t}.Configuration) -> {launcher}: ...",
         "    def forall(",
-        "        self, n: typing.SupportsIndex, block: int | None = ..., stream: _t.Stream = ..., shared: int = ...",
+        f"        self, n: {index}, block: {integer} | None = ..., stream: {t}.Stream = ..., shared: {integer} = ...",
         f"    ) -> {over}: ...",
         "    def configure(",
         "        self,",
-        "        grid: _t.Dimensions,",
-        "        block: _t.Dimensions,",
+        f"        grid: {t}.Dimensions,",
+        f"        block: {t}.Dimensions,",
         "        *,",
-        "        stream: _t.Stream = ...,",
-        "        shared: int = ...,",
-        "        cluster: _t.Dimensions | None = ...,",
-        "        cooperative: bool = ...,",
-        "        dependent: bool = ...,",
-        "        priority: int | None = ...,",
-        "        carveout: int | None = ...,",
-        "        **unknown: typing.Never,",
+        f"        stream: {t}.Stream = ...,",
+        f"        shared: {integer} = ...,",
+        f"        cluster: {t}.Dimensions | None = ...,",
+        f"        cooperative: {boolean} = ...,",
+        f"        dependent: {boolean} = ...,",
+        f"        priority: {integer} | None = ...,",
+        f"        carveout: {integer} | None = ...,",
+        f"        **unknown: {names.typing}.Never,",
         f"    ) -> {launcher}: ...",
         "",
         f"{name}: {own}",
     ]
 
 
-def _by_grid(kernel: manifest.Kernel) -> list[str]:
+def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
     """The classes of a kernel that is launched by its grid, with arguments by position or by name."""
     name = kernel["name"]
-    launcher, own = f"_{name}_launcher", f"_{name}_kernel"
+    launcher, own = (names.own(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
+    t = names.t
     told = [*kernel.get("doc", "").splitlines(), *[item["signature"] for item in kernel["overloads"]]]
     parameters = ["self"]
     for at, argument in enumerate(kernel["arguments"]):
-        types = dict.fromkeys(_type(overload["parameters"][at]) for overload in kernel["overloads"])
+        types = dict.fromkeys(_type(overload["parameters"][at], names) for overload in kernel["overloads"])
         if argument.get("keyword") and "*" not in parameters:
             parameters.append("*")
         parameters.append(f"{argument['name']}: {' | '.join(types)}{' = ...' if _may_be_left_out(kernel, at) else ''}")
@@ -96,9 +131,9 @@ def _by_grid(kernel: manifest.Kernel) -> list[str]:
         f"class {own}(aotcuda.GridKernel):",
         *(f"    {line}" if line else "" for line in _docstring(told)),
         # Its brackets hold something else than a Kernel's, which it is in all other ways.
-        f"    def __getitem__(self, grid: _t.Grid) -> {launcher}: ...  # type: ignore[override]",
+        f"    def __getitem__(self, grid: {t}.Grid) -> {launcher}: ...  # type: ignore[override]",
         "    def configure(  # type: ignore[override]",
-        "        self, grid: _t.Grid, block: None = ..., *, stream: _t.Stream = ..., **others: typing.Never",
+        f"        self, grid: {t}.Grid, block: None = ..., *, stream: {t}.Stream = ..., **others: {names.typing}.Never",
         f"    ) -> {launcher}: ...",
         "",
         f"{name}: {own}",
@@ -115,15 +150,15 @@ def _may_be_left_out(kernel: manifest.Kernel, at: int) -> bool:
     return has and (bool(last) or _may_be_left_out(kernel, at + 1))
 
 
-def _calls(overloads: Sequence[manifest.Overload]) -> list[str]:
+def _calls(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
     """The methods `__call__` that take what the overloads do."""
-    rows = [[(item["name"], _type(item)) for item in overload["parameters"]] for overload in overloads]
+    rows = [[(item["name"], _type(item, names)) for item in overload["parameters"]] for overload in overloads]
     widest: list[list[tuple[str, str]]] = []
     for row in rows:
         if any(_covers(other, row) for other in widest):
             continue
         widest = [other for other in widest if not _covers(row, other)] + [row]
-    head = ["    @typing.overload"] if len(widest) > 1 else []
+    head = [f"    @{names.typing}.overload"] if len(widest) > 1 else []
     return [line for row in widest for line in (*head, f"    def __call__({', '.join(_parameters(row))}) -> None: ...")]
 
 
@@ -139,14 +174,15 @@ def _parameters(row: Sequence[tuple[str, str]]) -> list[str]:
     return [*found, "/"] if row else found
 
 
-def _type(parameter: manifest.Parameter) -> str:
+def _type(parameter: manifest.Parameter, names: _Names) -> str:
     """The type of a parameter's arguments, as the stub writes it."""
     kind = parameter["kind"]
     if kind == "tuple":
-        return f"tuple[{', '.join(map(_type, parameter['members'])) or '()'}]"
+        members = ", ".join(_type(member, names) for member in parameter["members"])
+        return f"{names.builtin('tuple')}[{members or '()'}]"
     if kind in ("scalar", "number"):
-        return "_t.Real" if parameter["format"] in "efd" else "_t.Integer"
-    return _TYPES.get(kind, "typing.Any")
+        return f"{names.t}.{'Real' if parameter['format'] in 'efd' else 'Integer'}"
+    return f"{names.t}.{_TYPES[kind]}" if kind in _TYPES else f"{names.typing}.Any"
 
 
 def _covers(wide: Sequence[tuple[str, str]], narrow: Sequence[tuple[str, str]]) -> bool:
@@ -157,8 +193,9 @@ def _covers(wide: Sequence[tuple[str, str]], narrow: Sequence[tuple[str, str]]) 
 
 
 def _takes(wide: str, narrow: str) -> bool:
-    if wide in _FAMILIES and narrow in _FAMILIES:
-        return _FAMILIES.index(wide) >= _FAMILIES.index(narrow)
+    families = [text.rpartition(".")[2] for text in (wide, narrow)]
+    if all(family in _FAMILIES for family in families):
+        return _FAMILIES.index(families[0]) >= _FAMILIES.index(families[1])
     return wide == narrow
 
 
