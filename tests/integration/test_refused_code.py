@@ -278,6 +278,29 @@ COMPILING = {
         """{M}.kernels.dicts: void(float32[:]): it makes a list or a dict, for which memory would be allocated on
         the GPU ({F}:a_dict); use a tuple, an array that is an argument, or cuda.local.array of a constant size""",
     ),
+    **{
+        name: Mistake(
+            f"""
+            def {name}_(x):
+                {before}
+                {statement}  # {name}
+                x[0] = 1
+            """,
+            f'kernels.{name}_ = "void(float32[:])"',
+            f"""{{M}}.kernels.{name}_: void(float32[:]): it imports a module, which happens on the host alone
+            ({{F}}:{name}); import it at the top of the file"""
+            if "import" in statement
+            else f"""{{M}}.kernels.{name}_: void(float32[:]): it sets or deletes a global variable, of which compiled
+            code has the value alone ({{F}}:{name}); take an array as an argument, and write to an element of it""",
+        )
+        for name, before, statement in [
+            ("an_import", "pass", "import math"),
+            ("an_import_from", "pass", "from math import sin"),
+            ("a_global", "global counted", "counted = 1"),
+            ("a_global_added_to", "global counted", "counted += 1"),
+            ("a_global_deleted", "global counted", "del counted"),
+        ]
+    },
     "linear_algebra": Mistake(
         """
         import numpy
@@ -542,6 +565,11 @@ UNDERSTANDING = {
         "def some_function(x):\n    pass",
         'kernels.some_funktion = "void(float32[:])"',
         "{M}.kernels.some_funktion: pkg._k has no function some_funktion; did you mean some_function?",
+    ),
+    "a_dot_for_a_colon": Mistake(
+        "class Held:\n    def held(x):\n        pass",
+        'kernels.held = { python = "pkg._k.Held.held", signature = "void(float32[:])" }',
+        "{M}.kernels.held: pkg._k has no function pkg; did you mean pkg._k:Held.held?",
     ),
     "no_such_function_under_python": Mistake(
         "",

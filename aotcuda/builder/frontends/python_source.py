@@ -122,6 +122,10 @@ def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
     there = sorted({name for holder in holders for name in _callables(holder)})
     where = " and ".join(".".join([module.__name__, *names[:depth]]) for module in reached)
     near = difflib.get_close_matches(names[depth], there, n=1)
+    for module in modules:  # a dot where a colon belongs
+        rest = unit.python.removeprefix(f"{module.__name__}.")
+        if rest != unit.python and attributes(module, rest):
+            near = [f"{module.__name__}:{rest}"]
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(there) or 'no functions'}"
     return SourceError(f"{unit.key}: {where} has no {'attribute' if depth else 'function'} {names[depth]}; {hint}")
 

@@ -66,6 +66,16 @@ _KNOWN = tuple(
             "do what it does outside the kernel",
         ),
         (
+            r"unsupported opcode \(IMPORT_(?:NAME|FROM)\)",
+            "it imports a module, which happens on the host alone",
+            "import it at the top of the file",
+        ),
+        (
+            r"unsupported opcode \((?:STORE|DELETE)_GLOBAL\)",
+            "it sets or deletes a global variable, of which compiled code has the value alone",
+            "take an array as an argument, and write to an element of it",
+        ),
+        (
             (
                 r"(?s)\A(?!.*_array_allocate).*?"
                 r"(?:NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list)\b)"
