@@ -26,6 +26,7 @@ from aotcuda.builder import (
     sameness,
     sbom,
     stages,
+    taken_names,
     toolkits,
     wheel_files,
 )
@@ -131,7 +132,7 @@ def build(
         module = item.config
         _check_package_exists(module.name, module.key, roots, root)
         if not item.in_place:
-            _check_name_is_free(module.name, module.key, roots, root)
+            taken_names.check(module.name, module.key, roots, root, extensions)
         for folder in module.options.include_dirs:
             if not (root / folder).is_dir():
                 message = f"{module.key}.options.include-dirs: {root / folder} is no folder; correct it or take it out"
@@ -445,19 +446,6 @@ def _check_package_exists(module: str, key: str, roots: Sequence[Path], root: Pa
 
 def _is_package(path: Path) -> bool:
     return path.name.isidentifier() and path.is_dir() and any(path.glob("*.py"))
-
-
-def _check_name_is_free(module: str, key: str, roots: Sequence[Path], root: Path) -> None:
-    parts = module.split(".")
-    for folder in roots:
-        base = folder.joinpath(*parts)
-        for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
-            if path.is_file() and not wheel_files.is_generated(path):
-                message = (
-                    f"{key}: the project already has {path.relative_to(root)}, where the generated module would go; "
-                    "choose another module name"
-                )
-                raise ConfigError(message)
 
 
 def _needed(

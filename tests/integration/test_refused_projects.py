@@ -321,7 +321,7 @@ def test_a_hook_without_configuration_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["k.py", "k/__init__.py"])
+@pytest.mark.parametrize("name", ["k.py", "k/__init__.py", "k.pyi", "k.abi3.so", "k/inner.py"])
 def test_a_module_that_exists_already_is_not_replaced(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     (project / "pkg" / name).parent.mkdir(exist_ok=True)

@@ -86,12 +86,13 @@ def test_a_file_is_no_folder(project: Path, where: str) -> None:
     assert said == f"{path} cannot be written: {there} is no folder; name another place, or remove that file"
 
 
-def test_another_module_in_the_folder_is_not_replaced(project: Path) -> None:
-    path = project / "out" / "pkg" / "k.py"
+@pytest.mark.parametrize("name", ["k.py", "k.pyi"])
+def test_another_module_in_the_folder_is_not_replaced(name: str, project: Path) -> None:
+    path = project / "out" / "pkg" / name
     path.parent.mkdir()
     path.write_text("mine = True\n")
-    assert (
-        why_refused(project) == "out/pkg/k.py is there, and aotcuda did not write it; name another folder, or remove it"
+    assert why_refused(project) == (
+        f"out/pkg/{name} is there, and aotcuda did not write it; name another folder, or remove it"
     )
     path.write_text(f"{wheel_files.MARK} 1.0\n")
     assert why_refused(project) is None
