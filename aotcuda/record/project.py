@@ -105,11 +105,37 @@ def python_files(project: Project) -> Iterator[tuple[str, Path]]:
     """The modules of a project that are no tests, each with its file: those of its packages, and those beside them."""
     seen: set[Path] = set()
     for root in project.import_roots():
-        packages = [path for path in sorted(root.iterdir()) if (path / "__init__.py").is_file()]
-        inside = (file for package in packages for file in sorted(package.rglob("*.py")))
+        inside = (file for package in _packages(project, root) for file in sorted(package.rglob("*.py")))
         for path in [*sorted(root.glob("*.py")), *inside]:
             names = path.relative_to(root).with_suffix("").parts
             test = is_test(path.relative_to(project.root).as_posix())
             if path not in seen and not test and all(name.isidentifier() for name in names):
                 seen.add(path)
                 yield ".".join(names).removesuffix(".__init__"), path
+
+
+def _packages(project: Project, root: Path) -> list[Path]:
+    """The packages in a folder that packages are imported from.
+
+    One without `__init__.py` is told from a folder of anything else, such as `docs` or `examples`, by where it lies, in
+    a folder that has packages alone, or by the project's build configuration, which names it.
+    """
+    setuptools = table(project.data, "tool", "setuptools")
+    wheel = table(project.data, "tool", "hatch", "build", "targets", "wheel")
+    find = table(setuptools, "packages", "find")
+    where = [project.root / name for name in strings(find.get("where")) or ["."]]
+    mapped = [project.root / name for name in strings([table(setuptools, "package-dir").get("")])]
+    has_packages_alone = root in (project.root / "src", *where, *mapped) and root != project.root
+    patterns = strings(find.get("include")) if root in where and find.get("namespaces", True) else []
+    tops = [top for pattern in patterns if (top := pattern.partition(".")[0]).strip("*")]
+    included = [project.root / name for name in strings(wheel.get("only-include"))]
+    packed = [path for name in strings(wheel.get("packages")) if (path := project.root / name).parent == root]
+    listed = [name.split(".") for name in strings(setuptools.get("packages"))]
+    inside = [root.joinpath(*names) for names in listed if all(name.isidentifier() for name in names)]
+
+    def is_package(path: Path) -> bool:
+        asked = has_packages_alone or any(fnmatch.fnmatch(path.name, top) for top in tops)
+        return (path / "__init__.py").is_file() or (asked and path.is_dir() and path.name not in _TEST_FOLDERS)
+
+    named = [path for path in (*packed, *included, *inside) if root in path.parents and path.is_dir()]
+    return [*(path for path in sorted(root.iterdir()) if is_package(path)), *named]

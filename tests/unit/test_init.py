@@ -151,6 +151,60 @@ def test_a_project_without_kernels_stays_as_it_is(tmp_path: Path, capsys: pytest
     assert "no kernel was found" in capsys.readouterr().out
 
 
+SETUPTOOLS = "[tool.setuptools.packages.find]\n"
+HATCH = "[tool.hatch.build.targets.wheel]\n"
+OTHERS = ("tests/gpu.py", "docs/gpu.py", "examples/deep/gpu.py", "build/lib/ns/pk/gpu.py", "bench/test_gpu.py")
+NAMESPACES = {
+    "src": ("", "src/ns/pk/gpu.py", "ns.pk.gpu"),
+    "src, and a package in it": ("", "src/ns/pk/deep/gpu.py", "ns.pk.deep.gpu"),
+    "setuptools finds in src": (f'{SETUPTOOLS}where = ["src"]\n', "src/ns/gpu.py", "ns.gpu"),
+    "setuptools finds elsewhere": (f'{SETUPTOOLS}where = ["lib"]\n', "lib/ns/pk/gpu.py", "ns.pk.gpu"),
+    "setuptools has a folder": ('[tool.setuptools]\npackage-dir = {"" = "lib"}\n', "lib/ns/pk/gpu.py", "ns.pk.gpu"),
+    "setuptools finds it": (f'{SETUPTOOLS}include = ["ns*"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
+    "setuptools finds in it": (f'{SETUPTOOLS}include = ["ns.pk"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
+    "setuptools lists it": ('[tool.setuptools]\npackages = ["ns.pk"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
+    "hatchling packs it": (f'{HATCH}packages = ["ns"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
+    "hatchling packs a folder of it": (f'{HATCH}packages = ["lib/ns"]\n', "lib/ns/pk/gpu.py", "ns.pk.gpu"),
+    "hatchling includes it": (f'{HATCH}only-include = ["ns/pk"]\n', "ns/pk/gpu.py", "ns.pk.gpu"),
+}
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+@pytest.mark.parametrize("has_init", [False, True], ids=["", "below it a package"])
+def test_namespace_packages_are_the_projects_and_no_other_folders_are(
+    name: str, has_init: bool, tmp_path: Path
+) -> None:
+    configuration, file, module = NAMESPACES[name]
+    for path in (file, *OTHERS):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(KERNELS)
+    if has_init:
+        (tmp_path / file).with_name("__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(PROJECT + configuration)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert [*load(tmp_path / "pyproject.toml")["tool"]["aotcuda"]["modules"]] == [module]
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        "",
+        SETUPTOOLS,
+        f'{SETUPTOOLS}include = ["*"]\n',
+        f'{SETUPTOOLS}include = ["ns*"]\nnamespaces = false\n',
+        '[tool.setuptools]\npackages = ["", "/"]\n',
+        f'{HATCH}packages = ["elsewhere", 3]\n',
+    ],
+)
+def test_folders_that_no_configuration_names_are_no_packages(configuration: str, tmp_path: Path) -> None:
+    for path in ("ns/pk/gpu.py", "src/tests/gpu.py", *OTHERS):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(KERNELS)
+    (tmp_path / "pyproject.toml").write_text(PROJECT + configuration)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert (tmp_path / "pyproject.toml").read_text() == PROJECT + configuration
+
+
 def test_a_file_that_is_no_python_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(tmp_path, PROJECT)
     (tmp_path / "src" / "pkg" / "old.py").write_text("print 'jit'\n")
