@@ -87,14 +87,23 @@ def _sources(owner: Project) -> tuple[list[Source], list[str]]:
     for module, path in project.python_files(owner):
         file = path.relative_to(owner.root).as_posix()
         try:
-            text = path.read_text(encoding="utf-8")
-            items = tuple(sources.read(text)) if "jit" in text else ()
-        except (SyntaxError, ValueError, OSError) as error:
-            unreadable.append(f"{file}: {error}")
+            content = path.read_bytes()
+            items = tuple(sources.read(content)) if b"jit" in content else ()
+        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
+            unreadable.append(f"{file}{_problem(error)}")
             continue
         if items:
             found.append(Source(module=module, file=file, found=items))
     return found, unreadable
+
+
+def _problem(error: Exception) -> str:
+    """Why a file is not read, to go on from its name."""
+    if isinstance(error, SyntaxError):
+        return f"{f':{error.lineno}' if error.lineno else ''}: {error.msg}"
+    if isinstance(error, OSError):
+        return f": {error.strerror}"
+    return f": {error}" if isinstance(error, ValueError) else ": it is nested too deeply"
 
 
 def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[str]:

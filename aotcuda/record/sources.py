@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -47,13 +48,18 @@ class Found:
     inside: str
 
 
-def read(text: str) -> list[Found]:
-    """The kernels and device functions in the text of a module, in its order.
+def read(content: str | bytes) -> list[Found]:
+    """The kernels and device functions in the text of a module, in its order; bytes are decoded as Python does.
 
     Raises:
         SyntaxError: It is not Python.
+        ValueError: It has null characters, which some Pythons tell so.
+        RecursionError: It is nested too deeply, which is a MemoryError where its reading tells.
     """
-    return _Reader(ast.parse(text)).found()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what stands in there, which its import warns of
+        tree = ast.parse(content)
+    return _Reader(tree).found()
 
 
 class _Reader:

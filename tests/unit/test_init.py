@@ -205,11 +205,47 @@ def test_folders_that_no_configuration_names_are_no_packages(configuration: str,
     assert (tmp_path / "pyproject.toml").read_text() == PROJECT + configuration
 
 
-def test_a_file_that_is_no_python_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+NO_PYTHON = {
+    "a statement of Python 2": (b"#\n\nprint 'jit'\n", ":3: Missing parentheses in call to 'print'. "),
+    "no text": (b"jit = '\xff'\n", ":1: (unicode error) 'utf-8' codec can't decode byte 0xff"),
+    "an unknown coding": (b"# coding: nonsense\njit\n", ": unknown encoding: nonsense"),
+    "null characters": (b"jit\0", ": source code string cannot contain null bytes"),
+    "nested too deeply for the parser": (b"-" * 200_000 + b"jit", ": "),
+    "nested too deeply for the tree": (b"x" + b".jit" * 3000, ": "),
+}
+
+
+@pytest.mark.parametrize("name", NO_PYTHON)
+def test_a_file_that_is_no_python_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content, problem = NO_PYTHON[name]
     make(tmp_path, PROJECT)
-    (tmp_path / "src" / "pkg" / "old.py").write_text("print 'jit'\n")
+    (tmp_path / "src" / "pkg" / "old.py").write_bytes(content)
     assert cli.main(["init", str(tmp_path)]) == 0
-    assert "not read: src/pkg/old.py: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith(f"not read: src/pkg/old.py{problem}")
+    assert "<unknown>" not in said
+    assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(f"# é\n{KERNELS}".encode("utf-8-sig"), id="a byte order mark"),
+        pytest.param(f"# -*- coding: latin-1 -*-\n# é\n{KERNELS}".encode("latin-1"), id="a coding line"),
+        pytest.param(f"#!/bin/sh\n# vim: set fileencoding=cp1252 :\n# €\n{KERNELS}".encode("cp1252"), id="vim's"),
+        pytest.param(KERNELS.replace("\n", "\r\n").encode(), id="lines of Windows"),
+        pytest.param(f"{KERNELS}\nPATTERN = '\\d'\n".encode(), id="what Python warns of"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_sources_are_decoded_as_python_does(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make(tmp_path, PROJECT)
+    (tmp_path / "src" / "pkg" / "gpu.py").write_bytes(content)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert [*load(path)["tool"]["aotcuda"]["modules"]["pkg.gpu"]["kernels"]] == ["typed", "step"]
+    said = capsys.readouterr()
+    assert "not read" not in said.out
+    assert not said.err
 
 
 @pytest.mark.parametrize("text", [None, "[project\n"])
