@@ -48,7 +48,7 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
     records.load(path)  # a file that cannot be added to is to be known now, and not after an hour of tests
     with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
         try:
-            status = process.run(command, Path(folder))
+            status = process.run(command, Path(folder), project_file.table(owner.aotcuda, "types"))
         except OSError as error:
             report.say(f"{command[0]} cannot be run: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
@@ -89,8 +89,11 @@ def _check(done: Run, owner: Project) -> list[str]:
     if not launched:
         report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
         return []
-    wanted, _, _ = tables.sort(launched, owner)
-    lacking = report.lacking(tables.Tables(owner.aotcuda).additions(wanted))
+    wanted, left, _ = tables.sort(launched, owner)
+    lacking = [
+        *report.lacking(tables.Tables(owner.aotcuda).additions(wanted)),
+        *report.lost([item for item in left if tables.is_of_the_wheel(item.record, owner)]),
+    ]
     for line in lacking:
         report.say(line)
     if not lacking:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotcuda.record.collect import Run
     from aotcuda.record.project import Project
     from aotcuda.record.records import Record
-    from aotcuda.record.tables import Addition
+    from aotcuda.record.tables import Addition, Left
 
 
 def say(text: str) -> None:
@@ -55,6 +55,13 @@ def lacking(additions: Iterable[Addition]) -> list[str]:
         for item in additions
         for record in item.records
     ]
+
+
+def lost(left: Sequence[Left]) -> list[str]:
+    """What no table can have of a project's modules, in one line; `summary` says what and why."""
+    if not left:
+        return []
+    return [f"{_number(len(left), 'signature')} of what was left out above can be in no table, and was launched"]
 
 
 def added(additions: Iterable[Addition]) -> list[str]:

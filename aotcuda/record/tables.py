@@ -110,6 +110,11 @@ def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[
     ], left, others  # fmt: skip
 
 
+def is_of_the_wheel(record: Record, owner: Project) -> bool:
+    """Whether a kernel is defined in a module that a wheel may have, and not in a test or a script."""
+    return owner.file_of(record.module) is not None and not project.is_test(record.file)
+
+
 def _inside(record: Record) -> bool:
     """Whether the file lies in the project, and not in an environment there."""
     return not record.file.startswith("/") and "site-packages" not in record.file
@@ -236,7 +241,7 @@ class Tables:
 
     def _has(self, packaged: Iterable[str], asked: str, *, adopt: bool) -> bool:
         try:
-            one = notation.parse(asked, {})
+            one = notation.parse(asked, self._names)
         except ValueError:
             return asked in packaged
         for text in packaged:

@@ -219,6 +219,43 @@ def test_what_cannot_be_packaged_is_listed_with_the_reason(project: Path) -> Non
     assert "script.py:3: __main__.k void(float64[::1]): it is defined in a script" in done.err
 
 
+@pytest.mark.parametrize(
+    ("code", "lost"),
+    [
+        pytest.param("run.k.pairs[1, 1](values, run.k.Pair(1, 2.0))", True, id="of a type that none takes"),
+        pytest.param("run.k.make(3)[1, 1](values)", True, id="a closure"),
+        pytest.param("own = run.cuda.jit(lambda a: None); own[1, 1](values)", False, id="a script's"),
+    ],
+)
+def test_a_check_counts_what_no_table_can_have_of_the_projects_modules(code: str, lost: bool, project: Path) -> None:
+    code = f"from recorded import run; values = run.np.zeros(4, 'f4'); run.k.scale[1, 4](2.0, values); {code}"
+    done = record(project, "--check", "--", sys.executable, "-c", code)
+    assert "aotcuda: left out: " in done.err
+    said = "1 signature of what was left out above can be in no table, and was launched" in done.err
+    praised = "the table has every signature that was launched" in done.err
+    assert (done.status, said, praised) == ((1, True, False) if lost else (0, False, True)), done.err
+    assert record(project, "--", sys.executable, "-c", code).status == 0
+
+
+@pytest.mark.parametrize("name", ["particle", "p"])
+def test_a_dtype_is_recorded_by_its_name_among_the_types_of_the_table(name: str, project: Path) -> None:
+    types = f'types = {{ {name} = "recorded.dtypes:Types.particle", missing = "not.there:x", many = "{name}[::1]" }}\n'
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace("[tool.aotcuda]\n", f"[tool.aotcuda]\n{types}"))
+    dtypes = "import numpy as np\nclass Types:\n    particle = np.dtype([('x', 'f4'), ('i', 'i4')])\n"
+    (project / "src" / "recorded" / "dtypes.py").write_text(dtypes)
+    with (project / "src" / "recorded" / "_kernels.py").open("a") as file:
+        file.write("\n@cuda.jit\ndef push(particles, out):\n    out[0] = particles[0].x\n")
+    code = "from recorded import run; from recorded.dtypes import Types; "
+    code += "run.k.push[1, 1](run.np.zeros(4, Types.particle), run.np.zeros(4, 'f4'))"
+    done = record(project, "--", sys.executable, "-c", code)
+    assert f'push = [\n  "void({name}[::1], float32[::1])",\n]' in done.out, done.err
+    with config.open("a") as file:
+        file.write('push = "void(many, float32[::1])"\n')
+    done = record(project, "--check", "--", sys.executable, "-c", code)
+    assert done.status == 0, done.err
+
+
 def test_a_module_run_by_its_name_is_no_script(project: Path) -> None:
     with (project / "src" / "recorded" / "_kernels.py").open("a") as file:
         file.write("\nif __name__ == '__main__':\n    scale[1, 4](2.0, np.zeros(4))\n")

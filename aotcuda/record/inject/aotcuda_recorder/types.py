@@ -7,11 +7,13 @@ same meaning.
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from types import FunctionType
     from typing import Any
 
@@ -101,9 +103,9 @@ def _array(ty: Any, namespace: Mapping[str, object]) -> str:
 
 
 def _record(ty: Any, namespace: Mapping[str, object]) -> str:
-    """The name that the module has for a record, which is how signatures write them."""
+    """The name that the module or the project's table has for a record, which is how signatures write them."""
     from_dtype = next((sys.modules[name].from_dtype for name in _FRONT_ENDS if name in sys.modules), None)
-    for name, value in namespace.items():
+    for name, value in (*namespace.items(), *_named_by_the_project()):
         known = value
         if type(value).__module__.partition(".")[0] == "numpy" and getattr(value, "names", None) and from_dtype:
             known = from_dtype(value)
@@ -116,3 +118,14 @@ def _record(ty: Any, namespace: Mapping[str, object]) -> str:
     fields = ", ".join(getattr(ty, "fields", ()))
     message = f"is a record ({fields}) whose dtype has no name in the function's module; give it one there"
     raise RefusedError(message)
+
+
+def _named_by_the_project() -> Iterator[tuple[str, Any]]:
+    """What `[tool.aotcuda.types]` names in modules that are imported: `particle = "mypkg.dtypes:particle"`."""
+    for name, text in json.loads(os.environ.get("AOTCUDA_RECORD_TYPES") or "{}").items():
+        module, colon, attribute = text.strip().partition(":")
+        if colon:
+            value: object = sys.modules.get(module)
+            for part in attribute.split("."):
+                value = getattr(value, part, None)
+            yield name, value
