@@ -32,6 +32,9 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
             raise UnreadableError(message)
         with open(path, "rb") as file:
             text = file.read().decode()
+        if text.startswith("\ufeff"):
+            message = "begins with a byte order mark, which no TOML has; save it without one"
+            raise UnreadableError(message)
         return text, tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return None

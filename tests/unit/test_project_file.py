@@ -28,6 +28,10 @@ def text(content: str | bytes) -> Callable[[Path], object]:
 
 UNREADABLE = {
     "no TOML": (text("[tool"), "is not valid TOML: "),
+    "a byte order mark": (
+        text(f"\ufeff{TABLE}"),
+        "begins with a byte order mark, which no TOML has; save it without one",
+    ),
     "no text": (text(b"\xff\xfe\0"), "is not valid TOML: "),
     "nested too deeply": (text(NESTED), "is not valid TOML: it is nested too deeply"),
     "a folder": (lambda path: path.mkdir(), "is no file"),
