@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 _ZIP_MAGIC = b"PK"
+_GZIP_MAGIC = b"\x1f\x8b"
 _ELF_MAGIC = b"\x7fELF"
 _ENDING = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
 _MODULE_ITEMS = 150
@@ -80,6 +81,9 @@ def find(target: str) -> Iterator[PackagedModule | BareImage]:
         TargetError: There is no such thing, or nothing in it that aotcuda built.
         ManifestError: A manifest, or a file that it names, is missing, truncated, altered or of a newer version.
     """
+    if not target:
+        message = "'' is no wheel, folder, module or fatbin; name one"
+        raise TargetError(message)
     path = Path(target)
     mode = _mode(path)
     if mode is None or stat.S_ISDIR(mode):
@@ -154,8 +158,12 @@ def _check_some(folders: object, where: str, hint: str | None) -> None:
 
 
 def _hint(target: str) -> str | None:
-    """Why a folder or an importable name has no module that aotcuda built, where a forgotten hook would be why."""
+    """Why a folder or an importable name has no module that aotcuda built: it holds wheels, or a hook was forgotten."""
     if Path(target).is_dir():
+        wheels = [shown(str(path)) for path in sorted(Path(target).glob("*.whl"))]
+        if wheels:
+            others = f" ({len(wheels) - 1} more beside it)" if len(wheels) > 1 else ""
+            return f"name the wheel itself: {wheels[0]}{others}"
         return missing_hook.above(str(Path(target).resolve()))
     top = target.partition(".")[0]
     spec = _spec(top)
@@ -195,6 +203,9 @@ def _in_file(path: Path) -> Iterator[PackagedModule | BareImage]:
     elif magic in (fatbin.MAGIC, _ELF_MAGIC):
         data = files.read(path, files.LARGEST)
         yield BareImage(where=shown(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
+    elif magic.startswith(_GZIP_MAGIC) and path.name.endswith(".tar.gz"):
+        problem = "is an sdist, in which nothing is compiled yet; build a wheel of it, and inspect that"
+        raise files.UnreadableError(problem)
     else:
         problem = "is neither a wheel nor a fatbin nor a cubin; it may have been truncated or altered"
         raise files.UnreadableError(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import os
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda import manifest
+from aotcuda import cli, manifest
 from aotcuda.builder.worker import imports
 from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
 from aotcuda.inspect.collect import collect
@@ -139,6 +140,40 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(TargetError, match=r"notes\.txt is neither a wheel nor a fatbin nor a cubin"):
         collect(str(tmp_path / "notes.txt"))
+
+
+def test_a_folder_of_wheels_names_one_to_inspect(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with pytest.raises(TargetError, match=rf"^{wheels} holds no module [^;]*$"):
+        collect(str(wheels))
+    modules.write_wheel(tmp_path / "content", "mypkg.kernels").rename(wheels / "b.whl")
+    with pytest.raises(TargetError, match=rf"holds no module .*; name the wheel itself: {wheels}/b\.whl$"):
+        collect(str(wheels))
+    (wheels / "a.whl").touch()
+    with pytest.raises(TargetError, match=rf"; name the wheel itself: {wheels}/a\.whl \(1 more beside it\)$"):
+        collect(str(wheels))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08", gzip.compress(b"content")])
+@pytest.mark.parametrize("name", ["mypkg-1.0.tar.gz", "mypkg-1.0.gz", "mypkg"])
+def test_an_sdist_is_told_that_nothing_in_it_is_compiled(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TargetError, match=rf"^{tmp_path}/{name} is ") as error:
+        collect(str(tmp_path / name))
+    said = "is an sdist, in which nothing is compiled yet; build a wheel of it, and inspect that"
+    assert (said in str(error.value)) == (bool(content) and name.endswith(".tar.gz"))
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["config", "--includes"], ["diff", "a.whl"], ["check"]])
+def test_a_target_has_a_name(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modules.write_package(tmp_path)
+    modules.write_wheel(tmp_path / "content").rename(tmp_path / "a.whl")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*command, ""]) == 1
+    assert capsys.readouterr().err == "aotcuda: '' is no wheel, folder, module or fatbin; name one\n"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
