@@ -155,7 +155,7 @@ def test_a_folder_of_wheels_names_one_to_inspect(tmp_path: Path) -> None:
         collect(str(wheels))
 
 
-@pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08", gzip.compress(b"content")])
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08", gzip.compress(b"content")], ids=["empty", "cut", "whole"])
 @pytest.mark.parametrize("name", ["mypkg-1.0.tar.gz", "mypkg-1.0.gz", "mypkg"])
 def test_an_sdist_is_told_that_nothing_in_it_is_compiled(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)

@@ -480,7 +480,9 @@ def test_an_argument_whose_class_has_no_hash_is_named(cuda, meta, base, second):
             launch(1, good)
 
 
-@pytest.mark.parametrize("told", [None, 5, [], b"torch", property(lambda self: None)], ids=str)
+@pytest.mark.parametrize(
+    "told", [None, 5, [], b"torch", property(lambda self: None)], ids=lambda told: type(told).__name__
+)
 @pytest.mark.usefixtures("path")
 def test_a_class_need_not_tell_its_module(cuda, told):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
