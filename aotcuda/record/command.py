@@ -90,14 +90,12 @@ def _check(done: Run, owner: Project) -> list[str]:
         report.say("no kernel was launched, so nothing says what the table lacks; run what launches them")
         return []
     wanted, left, _ = tables.sort(launched, owner)
-    lacking = [
-        *report.lacking(tables.Tables(owner.aotcuda).additions(wanted)),
-        *report.lost([item for item in left if tables.is_of_the_wheel(item.record, owner)]),
-    ]
+    lacking = report.lacking(tables.Tables(owner.aotcuda).additions(wanted))
+    lost = [item for item in left if tables.is_of_the_wheel(item.record, owner)]
     for line in lacking:
         report.say(line)
     if not lacking:
-        report.say("the table has every signature that was launched")
+        report.say(report.complete(lost))
     return lacking
 
 

@@ -57,11 +57,10 @@ def lacking(additions: Iterable[Addition]) -> list[str]:
     ]
 
 
-def lost(left: Sequence[Left]) -> list[str]:
-    """What no table can have of a project's modules, in one line; `summary` says what and why."""
-    if not left:
-        return []
-    return [f"{_number(len(left), 'signature')} of what was left out above can be in no table, and was launched"]
+def complete(left: Sequence[Left]) -> str:
+    """That tables lack nothing but what they cannot have of the project's modules; `summary` says what and why."""
+    said = "the table has every signature that was launched"
+    return f"{said}, but for {_number(len(left), 'signature')} of what was left out above" if left else said
 
 
 def added(additions: Iterable[Addition]) -> list[str]:

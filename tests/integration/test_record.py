@@ -231,10 +231,9 @@ def test_a_check_counts_what_no_table_can_have_of_the_projects_modules(code: str
     code = f"from recorded import run; values = run.np.zeros(4, 'f4'); run.k.scale[1, 4](2.0, values); {code}"
     done = record(project, "--check", "--", sys.executable, "-c", code)
     assert "aotcuda: left out: " in done.err
-    said = "1 signature of what was left out above can be in no table, and was launched" in done.err
-    praised = "the table has every signature that was launched" in done.err
-    assert (done.status, said, praised) == ((1, True, False) if lost else (0, False, True)), done.err
-    assert record(project, "--", sys.executable, "-c", code).status == 0
+    but = ", but for 1 signature of what was left out above" if lost else ""
+    assert f"the table has every signature that was launched{but}\n" in done.err
+    assert done.status == 0, done.err
 
 
 @pytest.mark.parametrize("name", ["particle", "p"])

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Overload, Parameter
     from aotcuda.runtime.arguments.scalars import Read
     from aotcuda.runtime.driver import Mark
-    from aotcuda.runtime.fast.python import Bind
 
     Slot = tuple[ctypes.Array[ctypes.c_char], object, ctypes.c_size_t, ctypes.c_uint64, object, object]
     Selection = tuple["PackedOverload", Slot, list[object], list[object], int]
@@ -197,7 +196,7 @@ class Group:
     def __init__(self, overloads: list[PackedOverload], live: Mark) -> None:
         self.overloads = overloads
         self.live = live
-        self.fast: dict[bool, Bind] = {}
+        self.fast: dict[bool, Any] = {}
         self.blocks: dict[int, int] = {}
         self._launches = 0
 
