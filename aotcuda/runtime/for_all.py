@@ -6,11 +6,11 @@ import os
 
 import aotcuda
 from aotcuda.runtime.launch_config import dimensions
-from aotcuda.runtime.launcher import again, refuse_to_pickle
+from aotcuda.runtime.launcher import OfThisProcess, again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, Protocol, SupportsIndex
+    from typing import Any, Protocol, SupportsIndex
 
     from aotcuda.runtime.arguments.overloads import PackedOverload
     from aotcuda.runtime.launcher import Launcher
@@ -47,7 +47,7 @@ def _handle(stream: object) -> int | None:
     return handle(stream)
 
 
-class ForAll:
+class ForAll(OfThisProcess):
     """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
 
     __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
@@ -86,7 +86,7 @@ class ForAll:
         name, loader = self._kernel.__name__, self._loader
         loaded = loader.ready() if loader.asks else loader.current or loader.ready()
         group = loaded.table(name).group(args)
-        known = loaded.block(group, self._shared) if group is not None and self._n > 0 else None
+        known = group.blocks.get(self._shared) if group is not None and self._n > 0 else None
         if known is not None:
             block = self._block or known  # as _grid, of which the call would be a hundredth of the launch
             self._kernel[-(-self._n // block), block, self._stream, self._shared](*args)
@@ -106,7 +106,7 @@ class ForAll:
             overload.slots.append(slot)
             raise
         if group is not None and group.is_only(overload) and loaded.library.device >= 0 and not self._loader.asks:
-            loaded.keep_block(group, self._shared, best)
+            group.blocks[self._shared] = best
         launcher.submit(loaded, selection)
         if group is not None:
             launcher.settle(loaded, group, overload, args)
@@ -138,14 +138,9 @@ class ForAll:
         device = self._loader.enter(loaded, overload.addresses_of(values))
         return loaded.device_kernel(overload, device).best_block(self._shared)
 
-    def __copy__(self) -> ForAll:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> ForAll:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        refuse_to_pickle(f"{self._kernel} for a number of elements", "kernel.forall(n)")
+    def _written(self) -> tuple[str, str]:
+        """See OfThisProcess."""
+        return f"{self._kernel} for a number of elements", "kernel.forall(n)"
 
     def __repr__(self) -> str:
         return f"<{self._kernel} for {aotcuda.errors.shown(self._n)} elements>"

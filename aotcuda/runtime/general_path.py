@@ -168,7 +168,7 @@ class GeneralPath:
     def _fast_path(self, loaded: Loaded, group: Group) -> FastPath | None:
         """The fast path for arguments of a group, if this launcher has one or can have it unasked."""
         if self._learnt is None:
-            is_known = self._records is None and loaded.fast_path(group, given=self._configuration.stream is not None)
+            is_known = self._records is None and group.fast.get(self._configuration.stream is not None)
             if not is_known:
                 return None
         return None if self._loader.asks else self._paths().known(loaded, group)

@@ -12,6 +12,7 @@ import sys
 from _operator import index
 
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launcher import OfThisProcess
 from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
@@ -230,7 +231,7 @@ class GridKernel(Kernel):
         return extension.in_front(launcher, configuration, records, _named(self.record()))
 
 
-class GridLauncher:
+class GridLauncher(OfThisProcess):
     """A kernel with a grid; call it with the kernel's arguments, as a function with the kernel's parameters."""
 
     __slots__ = ("_binds", "_grid", "_kernel", "_launcher", "_stream")
@@ -288,20 +289,9 @@ class GridLauncher:
             raise AttributeError(message, name=name, obj=self)
         return getattr(launcher, name)
 
-    def __copy__(self) -> GridLauncher:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> GridLauncher:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        self.reduced()
-
-    def reduced(self) -> NoReturn:
-        """As of `aotcuda.runtime.launcher.Launcher`."""
-        from aotcuda.runtime.launcher import refuse_to_pickle  # noqa: PLC0415 (only errors come here)
-
-        refuse_to_pickle(f"{self._kernel} with a grid", "kernel[grid]")
+    def _written(self) -> tuple[str, str]:
+        """See OfThisProcess."""
+        return f"{self._kernel} with a grid", "kernel[grid]"
 
     def __repr__(self) -> str:
         return repr(self._launcher) if self._launcher is not None else f"<{self._kernel} with a grid of its arguments>"

@@ -193,12 +193,11 @@ class Kernel:
         """As `__getitem__`, from the parts of a configuration; `stream` is a handle."""
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
         from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
-        from aotcuda.runtime.launcher import configurations  # noqa: PLC0415
 
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
         records = extension.records(self._kept.shared, configuration)
-        self._configurations = self._kept.configurations(configurations)
+        self._configurations = self._kept.configurations(_configurations)
         launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, records)
         return launcher if records is None else extension.in_front(launcher, configuration, records)
 
@@ -332,6 +331,18 @@ class Kernel:
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)
+
+
+def _configurations(launchers: dict[object, Any]) -> Any:
+    """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
+    from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in launcher)
+
+    found = extension.configurations(launchers)
+    if found is None:
+        from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (where the extension is)
+
+        found = Configurations(launchers)
+    return found
 
 
 def _key(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:

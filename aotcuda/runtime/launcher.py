@@ -11,7 +11,7 @@ import aotcuda
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn, TypeVar
+    from typing import Any, NoReturn, Self, TypeVar
 
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.fast import Records
@@ -37,7 +37,33 @@ def again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -
     return launch(args)
 
 
-class Launcher:
+class OfThisProcess:
+    """What belongs to its process: a copy of it is itself, and it is not pickled."""
+
+    __slots__ = ()
+
+    def _written(self) -> tuple[str, str]:
+        """What it is, and what is written to have it in another process."""
+        raise NotImplementedError
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuse: its stream, and what it has learnt, are this process's.
+
+        Raises:
+            TypeError: Always.
+        """
+        what, written = self._written()
+        message = f"{what} belongs to its process; send the kernel, and write {written} where it is launched"
+        raise TypeError(message)
+
+
+class Launcher(OfThisProcess):
     """A kernel with a launch configuration; call it with the kernel's arguments.
 
     Attributes:
@@ -88,6 +114,10 @@ class Launcher:
                     self.fail(code, args)
                 else:
                     self.launch(args)
+
+    def _written(self) -> tuple[str, str]:
+        """See OfThisProcess."""
+        return f"{self.where} with a configuration", "kernel[grid, block]"
 
     @property
     def grid(self) -> Dimensions:
@@ -154,46 +184,11 @@ class Launcher:
         record = self._loader.launched.kernel(self.name)
         raise mismatch.by_name(self.where, f"{self.name}[grid, block]", record, named)
 
-    def __copy__(self) -> Launcher:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> Launcher:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        self.reduced()
-
-    def reduced(self) -> NoReturn:
-        """Say that it cannot be pickled: its stream, and what it has learnt, are this process's.
-
-        Raises:
-            TypeError: Always.
-        """
-        refuse_to_pickle(f"{self.where} with a configuration", "kernel[grid, block]")
-
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
         shared = f", {aotcuda.errors.shown(self.shared)} bytes of shared memory" if self.shared else ""
         grid, block = aotcuda.errors.shown(self.grid), aotcuda.errors.shown(self.block)
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
-
-
-def refuse_to_pickle(what: str, written: str) -> NoReturn:
-    """Raise TypeError for what belongs to its process; elsewhere it is `written` anew."""
-    message = f"{what} belongs to its process; send the kernel, and write {written} where it is launched"
-    raise TypeError(message)
-
-
-def configurations(launchers: dict[object, Any]) -> Any:
-    """What finds a kernel's launchers as `launchers` does, and those for stream objects by the streams' handles."""
-    from aotcuda.runtime import fast as extension  # noqa: PLC0415 (who launches by `launch` needs none)
-
-    found = extension.configurations(launchers)
-    if found is None:
-        from aotcuda.runtime.stream_objects import Configurations  # noqa: PLC0415 (where the extension is)
-
-        found = Configurations(launchers)
-    return found
 
 
 def _decline(_args: tuple[object, ...]) -> int:

@@ -47,7 +47,7 @@ class Learnt:
         if (group, context) in self._taught:
             return None
         # Another launcher of the kernel had such arguments; what it learnt from those checks these by itself.
-        factory = loaded.fast_path(group, given=self._configuration.stream is not None)
+        factory = group.fast.get(self._configuration.stream is not None)
         kernels = self._device_kernels(loaded, group, library.device) if factory is not None else None
         if factory is None or kernels is None:
             return None

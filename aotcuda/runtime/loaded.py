@@ -145,12 +145,8 @@ class Loaded:
         beside = self._beside
         return beside is not None and beside.holds(overload) and (overload, device) not in self._kernels
 
-    def fast_path(self, group: Group, *, given: bool) -> Bind | None:
-        """The factory of a group's fast-path functions in Python, if one was learnt; see `FastPaths.learn`."""
-        return group.fast.get(given)
-
     def learn_fast_path(self, group: Group, args: tuple[object, ...], *, given: bool) -> Bind | None:
-        """The same, made for arguments of these types; None if there can be none."""
+        """A factory of a group's fast-path functions in Python, for arguments of these types; see `FastPaths.learn`."""
         fast = self._fast
         if fast is None:
             from aotcuda.runtime.fast.python import FastPaths  # noqa: PLC0415 (after the first launch)
@@ -158,14 +154,6 @@ class Loaded:
             with self._making:  # two threads that made one each would not share what they learn
                 fast = self._fast = self._fast or FastPaths(self.library.driver, one_context=self.library.device >= 0)
         return fast.learn(group, args, given=given)
-
-    def block(self, group: Group, shared: int) -> int | None:
-        """The block size of most occupancy for a group of one overload, if `keep_block` has noted it."""
-        return group.blocks.get(shared)
-
-    def keep_block(self, group: Group, shared: int, block: int) -> None:
-        """Note the block size of most occupancy with so many bytes of dynamic shared memory."""
-        group.blocks[shared] = block
 
     def retire(self) -> None:
         """Make every fast path decline from now on: the images are out of use."""

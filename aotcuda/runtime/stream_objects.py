@@ -5,17 +5,17 @@ The extension does the same in C, as far as it knows the objects' types.
 
 from __future__ import annotations
 
+from aotcuda.runtime.launcher import OfThisProcess
 from aotcuda.runtime.written import are_exact, exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, Protocol
+    from typing import Any, Protocol
 
     class _Launches(Protocol):
         """What is kept with a stream: an `aotcuda.runtime.launcher.Launcher`."""
 
         def __call__(self, *args: Any, **named: Any) -> None: ...
-        def reduced(self) -> NoReturn: ...
 
 
 _MOST_TYPES = 16
@@ -103,7 +103,7 @@ class Configurations:
         self._launchers.clear()
 
 
-class Held:
+class Held(OfThisProcess):
     """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does.
 
     Attributes:
@@ -125,15 +125,9 @@ class Held:
         @__call__.setter
         def __call__(self, launcher: _Launches) -> None: ...
 
-    def __copy__(self) -> Held:
-        return self
-
-    def __deepcopy__(self, _memo: object) -> Held:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        launcher: _Launches = self.__call__
-        launcher.reduced()
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        launcher: object = self.__call__
+        return launcher.__reduce__()
 
     def __getattr__(self, name: str) -> object:
         if name in Held.__slots__:  # of one that is empty

@@ -146,7 +146,7 @@ def hold(launcher: object, stream: object) -> Any:
 
 
 def configurations(launchers: dict[object, Any]) -> Any:
-    """What finds a kernel's launchers, as `launcher.configurations` has it; None without the extension."""
+    """What finds a kernel's launchers, as `stream_objects.Configurations` does; None without the extension."""
     module = in_use()
     return None if module is None else module.Configurations(launchers)
 
