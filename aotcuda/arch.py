@@ -24,6 +24,10 @@ TEGRA = frozenset([(5, 3), (6, 2), (7, 2), (8, 7), (8, 8), (10, 1), (11, 0)])
 FIRST_OF_CUDA_13 = (7, 5)
 """The lowest compute capability that CUDA 13's compilers build for. CUDA 12's have some below."""
 
+MOST_LOCAL = (512 << 10) - 512
+"""Bytes of local memory that a thread may have. On all GPUs that is 512 KiB, by "Technical Specifications per Compute
+Capability" of the CUDA Programming Guide; an H200 launched kernels with 523,600 bytes, and none with 523,800."""
+
 
 class Target:
     """One item of `arch`: immutable, hashable, ordered by compute capability.

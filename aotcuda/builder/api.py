@@ -166,6 +166,7 @@ def build(
     )
     results, made = _made(job, installed, watcher)
     depends = manifest_dependencies.files(results, project) if followed else ()
+    warnings = [text for result in results for text in result.warnings]
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
     carried = {
@@ -184,14 +185,13 @@ def build(
             rebuild=rebuild.describe(table, plans, parts[-1][1], root, package_root, editable=editable)
             if settings.fallback == "jit"
             else None,
+            warn=warnings.append,
         )
     files |= in_place.files(results, files, package_root, editable=editable)
     built = Output(
         files=files,
         package_root=os.path.relpath(package_root, root),
-        warnings=tuple(
-            dict.fromkeys([*(text for result in results for text in result.warnings), *progress.size_warnings(files)])
-        ),
+        warnings=tuple(dict.fromkeys([*warnings, *progress.size_warnings(files)])),
         notes=questions.report(question for result in results for question in result.questions),
         sbom=sbom.make(made, installed, version=__version__),
         needed=needed,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest, manifest_index
 from aotcuda.binary import cubin, fatbin
-from aotcuda.builder import stub
+from aotcuda.builder import local_memory, stub
 from aotcuda.builder.c_header import header
 from aotcuda.compatibility import tables
 from aotcuda.errors import LinkError
@@ -42,6 +42,7 @@ def files(
     dependencies: Dependencies,
     editable: bool,
     rebuild: manifest.Rebuild | None,
+    warn: Callable[[str], None],
 ) -> dict[str, bytes]:
     """Every file that a module adds to the wheel, by its path from the folder that holds the package.
 
@@ -52,6 +53,7 @@ def files(
         dependencies: What it depends on.
         editable: It is an editable install.
         rebuild: What the JIT fallback builds from, if it has one.
+        warn: Takes what the user should know.
     """
     *others, (result, module) = parts
     name = module.plan.config.name
@@ -65,6 +67,8 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     whole = describe(config, module, result, version=version)
+    for text in local_memory.warnings(name, whole["kernels"]):
+        warn(text)
     if module.kernel_fatbin:
         whole["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)
         _place(whole["images"], module.kernel_fatbin, name)

@@ -28,6 +28,7 @@ NOT_INITIALIZED = 3
 _INVALID_DEVICE = 101
 STUB_LIBRARY = 34
 INVALID_CONTEXT = 201
+INVALID_VALUE = 1
 
 LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""

@@ -150,7 +150,12 @@ class GeneralPath:
             self.submit(loaded, loaded.select(self._name, args, self._configuration.stream))
             return
         stream = loaded.stream(self._name, args, self._configuration.stream)
-        raise self._refused(code, driver, driver.devices[current or 0], stream, self._configuration)
+        kernel = None
+        if code == drivers.INVALID_VALUE:  # the kernel may be why
+            overload, slot, *_ = loaded.select(self._name, args, self._configuration.stream)
+            overload.slots.append(slot)
+            kernel = loaded.known_kernel(overload, current or 0)
+        raise self._refused(code, driver, driver.devices[current or 0], stream, self._configuration, kernel)
 
     def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
@@ -208,12 +213,20 @@ class GeneralPath:
             configuration = self._configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(configuration, kernel.kernel, *overload.handed(slot))
         if code:
-            raise self._refused(code, driver, kernel.device, stream, self._configuration.of(kernel))
+            raise self._refused(code, driver, kernel.device, stream, self._configuration.of(kernel), kernel)
 
-    def _refused(self, code: int, driver: Driver, device: Device, stream: int, configured: Configuration) -> Exception:
+    def _refused(
+        self,
+        code: int,
+        driver: Driver,
+        device: Device,
+        stream: int,
+        configured: Configuration,
+        kernel: DeviceKernel | None = None,
+    ) -> Exception:
         from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-        return launch_problems.refused(self._where, code, driver, device, stream, configured)
+        return launch_problems.refused(self._where, code, driver, device, stream, configured, kernel)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Whether what a kernel's configuration asks for has to be held against a GPU that is current."""

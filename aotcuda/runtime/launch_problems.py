@@ -6,6 +6,7 @@ A launch that succeeds on a machine with one GPU, of a module without callbacks,
 from __future__ import annotations
 
 import aotcuda
+from aotcuda import arch
 from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import parameters
@@ -22,16 +23,29 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loaded_library import DeviceKernel
 
 _COOPERATIVE_TOO_LARGE = 720
+_LOCAL = 3  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
 
 
 def refused(
-    where: str, code: int, driver: Driver, device: Device, stream: int, configuration: Configuration
+    where: str,
+    code: int,
+    driver: Driver,
+    device: Device,
+    stream: int,
+    configuration: Configuration,
+    kernel: DeviceKernel | None = None,
 ) -> Exception:
     """The error of a launch of kernel `where` that the driver did not take, but for this `CUresult`."""
     from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
 
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
         return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
+    if code == drivers.INVALID_VALUE and kernel is not None and (local := kernel.attribute(_LOCAL)) > arch.MOST_LOCAL:
+        message = (
+            f"{where} cannot be launched: it needs {local} bytes of local memory for each thread, and GPUs have "
+            f"{arch.MOST_LOCAL}; have smaller local arrays, or arrays in global memory"
+        )
+        return aotcuda.errors.LaunchError(message)
     error = driver.error(code, f"{where} could not be launched on {device} with {configuration.on(stream)}")
     if code == _COOPERATIVE_TOO_LARGE:
         error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)

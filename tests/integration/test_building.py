@@ -103,6 +103,29 @@ def test_a_source_that_asks_which_gpu_it_is_is_imported_for_each(front_end: str,
         assert numbers == {f"1000000{arch.removeprefix('compute_'):0>3}"}
 
 
+LARGE = """
+from numba import cuda, float32
+
+def f(x):
+    values = cuda.local.array(140_000, float32)
+    for i in range(x.size):
+        values[i] = x[i]
+    for i in range(x.size):
+        x[i] = values[x.size - i]
+"""
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_local_memory_beyond_every_gpu_is_warned_of(front_end: str, tmp_path: Path) -> None:
+    table = 'kernels.f = ["void(float32[::1])", "void(float32[:])"]'
+    project = write(tmp_path / "project", LARGE, module=table, aotcuda='arch = ["sm_80", "sm_90"]')
+    assert (
+        "pkg.k.f: 2 of its 2 signatures need more local memory for a thread than the 523776 bytes that GPUs have, and "
+        "cannot be launched: 560000 bytes for sm_80, 560000 bytes for sm_90; have smaller local arrays, or arrays in "
+        "global memory"
+    ) in projects.aotcuda(project, "build", "--out", "out").err
+
+
 WARNS = """
 import warnings
 from numba import cuda, types

@@ -388,6 +388,19 @@ class TestDriverErrors:
         )
         assert (caught.value.name, caught.value.code) == ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 701)
 
+    def test_one_that_a_thread_needs_too_much_local_memory_for_says_so(self, cuda, k):
+        cuda.set(kernel="local=523800", fail="cuLaunchKernel=1")
+        for _ in range(3):
+            with pytest.raises(LaunchError) as caught:
+                k[1, 1](1)
+            assert str(caught.value) == (
+                "mypkg.kernels.k cannot be launched: it needs 523800 bytes of local memory for each thread, and GPUs "
+                "have 523776; have smaller local arrays, or arrays in global memory"
+            )
+        cuda.set(kernel="local=523776")
+        with pytest.raises(CudaError, match=r"could not be launched on GPU 0 .* CUDA_ERROR_INVALID_VALUE"):
+            k[1, 1](1)
+
     def test_one_that_an_earlier_kernel_may_have_caused_says_so(self, cuda, k):
         cuda.set(fail="cuLaunchKernel=700")
         with pytest.raises(

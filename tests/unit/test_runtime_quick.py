@@ -248,6 +248,19 @@ class TestErrors:
         k[1, 1](4)
         assert [launch["parameters"][:2] for launch in cuda.launches()] == ["01", "02", "04"]
 
+    def test_what_the_kernel_needs_too_much_of_is_told_where_no_other_path_has_launched_it(self, cuda, general):
+        k = cuda.package(kernel("k", "void(int32)", "void(int64)")).k
+        for _ in range(3):
+            k[1, 1](1)
+        cuda.set(kernel="local=600000", fail="cuLaunchKernel=1")
+        before = len(general)
+        with pytest.raises(LaunchError, match="k cannot be launched: it needs 600000 bytes of local memory"):
+            k[1, 1](1 << 40)
+        assert len(general) == before
+        cuda.set(fail="")
+        k[1, 1](1 << 40)
+        assert [launch["parameters"][:2] for launch in cuda.launches()] == ["01", "01", "01", "00"]
+
     def test_a_thread_without_a_context_gets_one_and_its_launch(self, cuda):
         run = cuda.package(kernel("k", "void(int32)")).k[1, 1]
         run(1)
