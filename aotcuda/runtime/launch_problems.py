@@ -6,7 +6,6 @@ A launch that succeeds on a machine with one GPU, of a module without callbacks,
 from __future__ import annotations
 
 import aotcuda
-from aotcuda import arch
 from aotcuda.runtime import ctypes
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import parameters
@@ -40,12 +39,16 @@ def refused(
 
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
         return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
-    if code == drivers.INVALID_VALUE and kernel is not None and (local := kernel.attribute(_LOCAL)) > arch.MOST_LOCAL:
-        message = (
-            f"{where} cannot be launched: it needs {local} bytes of local memory for each thread, and GPUs have "
-            f"{arch.MOST_LOCAL}; have smaller local arrays, or arrays in global memory"
-        )
-        return aotcuda.errors.LaunchError(message)
+    if code == drivers.INVALID_VALUE and kernel is not None:
+        from aotcuda.arch import MOST_LOCAL  # noqa: PLC0415 (likewise)
+
+        local = kernel.attribute(_LOCAL)
+        if local > MOST_LOCAL:
+            message = (
+                f"{where} cannot be launched: it needs {local} bytes of local memory for each thread, and GPUs have "
+                f"{MOST_LOCAL}; have smaller local arrays, or arrays in global memory"
+            )
+            return aotcuda.errors.LaunchError(message)
     error = driver.error(code, f"{where} could not be launched on {device} with {configuration.on(stream)}")
     if code == _COOPERATIVE_TOO_LARGE:
         error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
