@@ -68,10 +68,11 @@ class Edits:
         sources = self._sources_of(compiled.manifest)
         return compiled.library, manifests.Outline(compiled.manifest), sources
 
-    def withdraw(self) -> list[LoadedLibrary]:
-        """Forget everything: the images that were kept, which are to be unloaded now."""
-        found, self._aside, self._built = self._aside, None, None
-        return [found] if found is not None else []
+    def withdraw(self, going: list[LoadedLibrary]) -> None:
+        """Forget everything; the images that were kept are added to `going`, and nothing is called in between."""
+        if self._aside is not None:
+            going += [self._aside]
+        self._aside = self._built = None
 
     def _outline(self) -> Outline:
         return self._source.outline(self._fallback)

@@ -217,6 +217,7 @@ class LoadedLibrary:
         "_guests",
         "_handles",
         "_head",
+        "_is_gone",
         "_kernels",
         "_library",
         "_where",
@@ -259,6 +260,7 @@ class LoadedLibrary:
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
         self._kernels: dict[tuple[PackedOverload, int], DeviceKernel] = {}
         self._guests: set[ref[_Guest]] = set()  # threads in a setup callback
+        self._is_gone = False
         self.synchronous = _is_synchronous()
         data = image or whole or self._own_images() or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
@@ -444,19 +446,24 @@ class LoadedLibrary:
     def unload(self) -> None:
         """Take the images out of the driver, after the teardown callbacks; no launch of theirs may be under way.
 
+        Who is interrupted calls it once more; what went already is not taken out again.
+
         Raises:
             CallbackError: A callback raised; the images are gone all the same.
             CudaError: The driver refuses.
         """
-        if self.callbacks is not None:
-            callbacks, self.callbacks = self.callbacks, None
-            try:
-                callbacks.tear_down()
-            finally:
-                callbacks.release()
+        if self._is_gone:
             return
-        code = self.driver.call["cuLibraryUnload"](self._library.handle)
-        self.driver.check(code, f"{self._where} could not be unloaded")
+        callbacks, unload, handle = self.callbacks, self.driver.call["cuLibraryUnload"], self._library.handle
+        self._is_gone, self.callbacks = True, None  # nothing is called from here on but what takes them out
+        if callbacks is None:
+            code = unload(handle)
+            self.driver.check(code, f"{self._where} could not be unloaded")
+            return
+        try:
+            callbacks.tear_down()
+        finally:
+            callbacks.release()
 
 
 def _is_synchronous() -> bool:

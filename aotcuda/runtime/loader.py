@@ -170,6 +170,7 @@ class Loader:
         self.leaving: list[Leaving] = []
         self._lock = new_lock()
         self._replaced: list[Loaded] = []  # launches of them may still be under way
+        self._going: list[LoadedLibrary] = []  # images that are being put out of use
         self._launched: Outline | None = None
         self._edits: Edits | None = None
         self._fallback: Fallback | None = None
@@ -368,29 +369,40 @@ class Loader:
         loaded = Loaded(library, outline, self.fallback, drivers.live_mark(), sources)
         before, self.current, self._launched = self.current, loaded, outline
         if before is not None:
-            self._replaced = [each for each in self._replaced if not each.is_idle()]
-            self._put_out_of_use(before)
+            self._replaced = [*[each for each in self._replaced if not each.is_idle()], before]
+            self._put_out_of_use()
         return loaded
 
     def _retire(self) -> None:
         """Put the images out of use: from now on launches load new ones."""
-        loaded, self.current = self.current, None
-        if loaded is None:
+        try:
+            self._put_away()
+        except BaseException:  # an interrupt; what is put away by half would be launched still, or never leave
+            self._put_away()
+            raise
+
+    def _put_away(self) -> None:
+        """Do so, or go on with it: signals are looked for after calls, so what belongs together calls nothing."""
+        loaded = self.current
+        if loaded is not None:
+            self._going += [loaded.library]
+            self._replaced += [loaded]
+            self.current = None
+        if not self._going:
             return
-        libraries = [loaded.library]
         if self._edits is not None:
-            libraries += self._edits.withdraw()
+            self._edits.withdraw(self._going)
         if self._fallback is not None:
-            libraries += self._fallback.withdraw()
-        libraries = list(dict.fromkeys(libraries))
+            self._fallback.withdraw(self._going)
+        libraries = list(dict.fromkeys(self._going))
         for library in libraries:
             library.close()
-        self._put_out_of_use(loaded)
-        users, self._replaced = self._replaced, []
-        self.leaving.append((libraries, [user.is_idle for user in users]))
+        self._put_out_of_use()
+        self.leaving += [(libraries, [user.is_idle for user in self._replaced])]
+        self._going, self._replaced = [], []
 
-    def _put_out_of_use(self, loaded: Loaded) -> None:
-        loaded.retire()
-        self._replaced.append(loaded)
+    def _put_out_of_use(self) -> None:
+        for loaded in self._replaced:
+            loaded.retire()
         for kept in list(self._kept.values()):
             kept.clear()

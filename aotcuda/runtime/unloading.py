@@ -24,20 +24,22 @@ def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None
     """Take out of the driver what no launch has any more, and give the first error of what went all the same.
 
     Args:
-        leaving: What is to go; each is removed as it is looked at, so that the rest is there after an interrupt.
+        leaving: What is to go; each is removed once it went, so that all others are there after an interrupt.
         staying: Where that is added which launches have still.
     """
     error: Exception | None = None
     while leaving:
-        libraries, are_over = item = leaving.pop(0)
+        libraries, are_over = leaving[0]
         if not all([each.is_idle() for each in libraries] + [is_over() for is_over in are_over]):
-            staying.append(item)
+            staying += leaving[:1]
+            del leaving[0]
             continue
         for library in libraries:
             try:
                 library.unload()
             except Exception as problem:  # noqa: BLE001 (raised by who asked: the others must go too)
                 error = error or problem
+        del leaving[0]
     return error
 
 

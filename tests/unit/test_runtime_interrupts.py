@@ -122,6 +122,35 @@ def test_an_interrupt_of_a_launch_leaves_nothing_behind(cuda, work, learnt) -> N
     assert at > 3 or "in C" in str(module.__aotcuda__)
 
 
+@pytest.mark.parametrize("others", ["", "kernels compiled beside", "images kept aside"])
+def test_after_an_interrupt_of_an_unload_nothing_stays_and_launches_load_anew(cuda, others) -> None:
+    module = cuda.package(kernel("k", "void(float32, float32[::1])"))
+    run, x, at = module.k[1, 32], cuda.array(np.zeros(4, "<f4")), 0
+    while True:
+        at += 1
+        for _ in range(3):
+            run(2.0, x)
+        add(others, module.k.loader)
+        if not interrupted(module.__aotcuda__.unload, at):
+            break
+        launched, loaded = len(cuda.launches()), len(cuda.calls("cuLibraryLoadData"))
+        going = module.k.loader.current is None
+        run(2.0, x)
+        assert len(cuda.launches()) == launched + 1
+        assert len(cuda.calls("cuLibraryLoadData")) == loaded + going
+        assert_all_is_free(cuda, module)
+    assert at > 30
+
+
+def add(others: str, loader) -> None:
+    """Other images, which go with those that are launched."""
+    if others == "kernels compiled beside":
+        compiled = types.SimpleNamespace(library=loader.source.load(loader.fallback))
+        loader.fallback().loaded[object(), (9, 0)] = compiled
+    elif others == "images kept aside":
+        loader.edits()._aside = loader.source.load(loader.fallback)
+
+
 def test_an_interrupt_of_a_setup_callback_leaves_nothing_behind(cuda, monkeypatch) -> None:
     hooks = types.ModuleType("mypkg_hooks")
     hooks.up = hooks.down = lambda _: None

@@ -560,6 +560,7 @@ def test_an_interrupt_of_a_teardown_callback_forgets_no_images():
 
         def unload(self):
             if self.interrupted:
+                self.interrupted = False
                 raise KeyboardInterrupt
             went.append(self)
 
@@ -568,7 +569,7 @@ def test_an_interrupt_of_a_teardown_callback_forgets_no_images():
     loader.leaving = [([images], []) for images in (busy, torn_down, later)]
     with pytest.raises(KeyboardInterrupt):
         loader.sweep()
-    assert [libraries for libraries, _ in loader.leaving] == [[busy], [later]]
+    assert [libraries for libraries, _ in loader.leaving] == [[busy], [torn_down], [later]]
     busy.idle = True
     assert loader.sweep()
-    assert went == [busy, later]
+    assert went == [busy, torn_down, later]

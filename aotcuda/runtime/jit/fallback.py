@@ -156,12 +156,12 @@ class Fallback:
             self.loaded.clear()
             self._failed.clear()
 
-    def withdraw(self) -> list[LoadedLibrary]:
-        """Forget everything: the images that are to be unloaded now."""
+    def withdraw(self, going: list[LoadedLibrary]) -> None:
+        """Forget everything; the images are added to `going`, some of them twice after an interrupt."""
         with self._lock:
             self.forget()
-            libraries, self._forgotten = self._forgotten, []
-        return libraries
+            going += self._forgotten
+            self._forgotten = []
 
     def _load(self, artifact: Artifact, gpu: Device, cause: AotcudaError) -> Compiled:
         """Load what was compiled, for all GPUs of that compute capability."""
