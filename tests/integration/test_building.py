@@ -436,3 +436,12 @@ def test_a_project_inside_the_project_has_a_wheel_of_its_own(front_end: str, tmp
     assert "libs/member/member/__init__.py is not in the wheel" in refused(project, PYTHONPATH=path).said
     (other / "pyproject.toml").write_text("[project]\nname = 'member'\n")
     projects.build_wheel(project, PYTHONPATH=path)
+
+
+@pytest.mark.parametrize("missing", ["2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_a_front_end_without_standard_streams_gets_its_wheel(missing: str, tmp_path: Path) -> None:
+    """Others than `aotcuda build`, which opens those that it lacks: services, jobs that close what they inherited."""
+    project = write(tmp_path / "project", source('print("imported")\n' + ASKS), module=KERNEL)
+    done = projects.run(project, "sh", "-c", f'exec "$@" {missing}', "sh", *projects.HATCHLING)
+    assert done.status == 0, done
+    assert len([*(project / "dist").glob("*.whl")]) == 1

@@ -162,6 +162,7 @@ class _Worker:
     def __init__(self, kind: _Kind) -> None:
         self.kind = kind
         self.token = secrets.token_hex(16)
+        self._streams = _inherited(1), _inherited(2)  # before what is opened gets the number of one
         with ExitStack() as opened:
             try:
                 # A file without a name: nobody has to remove it.
@@ -186,6 +187,8 @@ class _Worker:
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _START, json.dumps(self.kind.paths), *arguments, self.kind.extra],
             stdin=subprocess.PIPE,
+            stdout=self._streams[0],
+            stderr=self._streams[1],
             pass_fds=[writing, self._result],
             cwd=self.kind.root,
             env=self.kind.environ,
@@ -230,6 +233,15 @@ class _Worker:
         finally:
             self.jobs.close()
             self._opened.close()
+
+
+def _inherited(number: int) -> int | None:
+    """What a child gets for a standard stream: that of this process; one that leads nowhere where there is none."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return subprocess.DEVNULL
+    return None
 
 
 def _behind_streams(descriptor: int) -> int:
