@@ -48,7 +48,10 @@ _IMPORTS = ("<frozen importlib", "<frozen zipimport")
 _OF_LOADERS = frozenset(["get_data", "get_source", "get_resource_reader", "path_stats"])
 """What anybody may ask a module's loader for."""
 _OF_INSPECT = frozenset(["findsource", "getsource", "getsourcelines", "getsourcefile", "getblock", "getcomments"])
-"""Functions of `inspect` that read sources by way of `linecache`, which reads them for messages otherwise."""
+"""Functions of `inspect` that read sources by way of `linecache`.
+
+The rest of the standard library has it read them for messages.
+"""
 _TOOLCHAIN = ("cuda", "nvidia")
 # Functions of the standard library that ask no more of a path than whether something is there, and of which kind.
 _MERE_LOOKS = frozenset(
@@ -375,7 +378,7 @@ class _Trace:
         if self._everything:
             return between
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
-        first, lines = True, False
+        first, lines, directly = True, False, False
         while frame is not None:
             file = frame.f_code.co_filename
             if file != _HERE:
@@ -383,7 +386,8 @@ class _Trace:
                     if first and frame.f_code.co_name not in _OF_LOADERS:
                         return None
                 elif file.startswith("<frozen ") or _is_standard(file):
-                    lines = lines or file.endswith("/linecache.py")
+                    directly = file.endswith("/linecache.py")  # as far as the frame is the last one of the library's
+                    lines = lines or directly
                     between.add(frame.f_code.co_name)
                     first = False
                 elif file.startswith((_AOTCUDA, *self._compilers)):
@@ -391,7 +395,7 @@ class _Trace:
                 else:
                     break
             frame = frame.f_back
-        return between if not lines or between & _OF_INSPECT else None
+        return between if not lines or directly or between & _OF_INSPECT else None
 
 
 class _Finder:
