@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from aotcuda import dependencies, manifest
 from aotcuda.builder.build_cache import remote
@@ -18,7 +19,7 @@ from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MADE = {"pkg/k.py": b"made"}
 
@@ -37,8 +38,11 @@ def project(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Callable[..., Whole]:
-    def make(root: Path, *known: object, exact: bool = False, facts: str = "") -> Whole:
-        found = Settings(folder=str(tmp_path / "cache"), url=None, reads=True, writes=True, sends=False, facts=facts)
+    def make(
+        root: Path, *known: object, exact: bool = False, facts: str = "", cache: str = "cache", url: str | None = None
+    ) -> Whole:
+        folder = str(tmp_path / cache)
+        found = Settings(folder=folder, url=url, reads=True, writes=True, sends=url is not None, facts=facts)
         store = Store(found, remote.fetch, remote.send)
         return Whole(store, found, str(root), known, exact=exact, is_generated=lambda path: path.endswith("/k.py"))
 
@@ -145,6 +149,49 @@ def test_going_back_to_what_was_built_before_is_found(
     for text in ("X = 1\n", "X = 2\n", "import os\n"):
         (root / "pkg" / "_k.py").write_text(text)
         assert whole(root).get() == {"k": text}
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    MemoryFileSystem.store.clear()
+    yield "memory://bucket/aotcuda"
+    MemoryFileSystem.store.clear()
+
+
+def asks_more(root: Path, name: str) -> Result:
+    """What a worker saw after an edit by which the source asks one thing more."""
+    (root / "pkg" / "_k.py").write_text(f"import {name}\n")
+    return result(root, ("kind", root / name))
+
+
+def test_what_a_url_lists_is_found_whatever_the_folder_has_listed(
+    project: Callable[..., Path], whole: Callable[..., Whole], bucket: str
+) -> None:
+    theirs, mine = project("theirs"), project("mine")
+    whole(theirs, cache="theirs", url=bucket).keep({"k": "old"}, [result(theirs)], [], "pkg.k")
+    assert whole(mine, cache="mine", url=bucket).get() == {"k": "old"}
+    whole(theirs, cache="theirs", url=bucket).keep({"k": "new"}, [asks_more(theirs, "new")], [], "pkg.k")
+    asks_more(mine, "new")
+    assert whole(mine, cache="mine").get() is None
+    assert whole(mine, cache="mine", url=bucket).get() == {"k": "new"}
+    assert whole(mine, cache="mine").get() == {"k": "new"}, "it is listed in the folder from then on"
+    (mine / "pkg" / "_k.py").write_text("X = 1\n")
+    assert whole(mine, cache="mine").get() == {"k": "old"}, "as is what was there"
+
+
+def test_a_url_keeps_what_others_have_listed_there(
+    project: Callable[..., Path], whole: Callable[..., Whole], bucket: str
+) -> None:
+    root = project()
+    whole(root, cache="one", url=bucket).keep({"k": "first"}, [result(root)], [], "pkg.k")
+    for cache in ("two", "one"):
+        seen = asks_more(root, cache)
+        one = whole(root, cache=cache, url=bucket)
+        assert one.get() is None
+        one.keep({"k": cache}, [seen], [], "pkg.k")
+    for name in ("one", "two"):
+        asks_more(root, name)
+        assert whole(root, cache="three", url=bucket).get() == {"k": name}
 
 
 @pytest.mark.parametrize("file", ["_k.py", "table.csv"])

@@ -41,6 +41,7 @@ class Store:
         self._send = send
         self._files = Files(settings.folder)
         self._answers = True
+        self._asked: set[str] = set()  # at the URL
         self.problems: list[str] = []
         self._usable = settings.folder is not None
         self._written = 0
@@ -60,14 +61,28 @@ class Store:
             packed = self._read(name) if self._usable else None
             if packed is None or not _take(found, name, packed):
                 missing.append(name)
-        if missing and self._settings.url is not None and self._answers:
-            fetched, problem = self._fetch(self._settings.url, missing)
-            self._heard(problem)
-            for name, packed in fetched.items():
-                if _take(found, name, packed):
-                    self._write(name, *packed)
-            self._tally()
+        for name, packed in self._elsewhere(missing).items():
+            if _take(found, name, packed):
+                self._write(name, *packed)
+        self._tally()
         return found
+
+    def get_elsewhere(self, name: str) -> Any | None:
+        """The value of an entry at the URL, whatever the folder has by this name; None where that was asked before."""
+        found: dict[str, Any] = {}
+        if self._settings.reads and name not in self._asked:
+            for packed in self._elsewhere([name]).values():
+                _take(found, name, packed)
+        return found.get(name)
+
+    def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
+        """Those of the entries that are at the URL."""
+        if not wanted or self._settings.url is None or not self._answers:
+            return {}
+        self._asked.update(wanted)
+        fetched, problem = self._fetch(self._settings.url, wanted)
+        self._heard(problem)
+        return fetched
 
     def lacks(self, name: str) -> bool:
         """Whether `get` would find no such entry; what a URL has is not known before it is asked."""

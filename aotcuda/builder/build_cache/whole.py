@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import Result
 
     Questions = list[tuple[str, str]]
+    Index = list[tuple[bool, Questions, list[str]]]
 
 _MOST = 4
 """How many lists of questions an index has: branches of a project may ask different ones."""
@@ -62,11 +63,22 @@ class Whole:
         self._root = root
         self._exact = exact
         self._is_generated = is_generated
+        self._elsewhere: Index = []
         self._key = names.digest("build", settings.facts, exact and root, known)
 
     def get(self) -> Any | None:
         """What the build made when all was as it is now; None if that is not known."""
-        wanted = [self._name(*each) for each in self._index()]
+        here = self._index()
+        made = self._made(here)
+        if made is None:  # what the folder has listed may be older than what others have built since
+            self._elsewhere = _lists(self._store.get_elsewhere(self._key))
+            made = self._made([each for each in self._elsewhere if each not in here])
+            if made is not None:
+                self._list([*self._elsewhere, *here], "")
+        return made
+
+    def _made(self, index: Index) -> Any | None:
+        wanted = [self._name(*each) for each in index]
         found = self._store.get(wanted)
         return next((found[name] for name in wanted if name in found), None)
 
@@ -91,10 +103,16 @@ class Whole:
             return
         bound = self._exact or seen.placed or any(map(_knows_its_place, digests))
         own = (bound, questions, variables)
-        others = [each for each in self._index() if each != own]
         self._store.put({self._name(*own): made}, "build", {self._name(*own): about})
-        listed = [own, *others][:_MOST]
-        value = [[is_bound, [list(each) for each in asked], named] for is_bound, asked, named in listed]
+        self._list([own, *self._index(), *self._elsewhere], about)
+
+    def _list(self, index: Index, about: str) -> None:
+        """Have the first of those lists of questions in the index."""
+        listed: Index = []
+        for each in index:
+            if each not in listed:
+                listed.append(each)
+        value = [[is_bound, [list(each) for each in asked], named] for is_bound, asked, named in listed[:_MOST]]
         self._store.put({self._key: value}, "index", {self._key: about})
 
     def _questions(
@@ -125,15 +143,19 @@ class Whole:
         values = [dependencies.variable(name) for name in variables]
         return names.digest(self._key, bound and self._root, questions, answers, variables, values)
 
-    def _index(self) -> list[tuple[bool, Questions, list[str]]]:
-        found = self._store.get([self._key]).get(self._key, [])
-        try:
-            return [
-                (bool(bound), [(str(ask), str(name)) for ask, name in asked], list(map(str, variables)))
-                for bound, asked, variables in found
-            ]
-        except (TypeError, ValueError):
-            return []
+    def _index(self) -> Index:
+        return _lists(self._store.get([self._key]).get(self._key))
+
+
+def _lists(found: Any) -> Index:
+    """The lists of questions in an index as it is kept; none of what is no such index."""
+    try:
+        return [
+            (bool(bound), [(str(ask), str(name)) for ask, name in asked], list(map(str, variables)))
+            for bound, asked, variables in found
+        ]
+    except (TypeError, ValueError):
+        return []
 
 
 def _knows_its_place(path: str) -> bool:
