@@ -13,7 +13,7 @@ from aotcuda.errors import AotcudaError, TargetError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from aotcuda.cache.entries import Entry
@@ -42,7 +42,7 @@ def cache_list() -> Iterator[str]:
 
     Raises:
         TargetError: There is no folder.
-        ConfigError: `AOTCUDA_CACHE_SIZE` is no size.
+        ConfigError: `AOTCUDA_CACHE_SIZE` is no size, or `AOTCUDA_BUILD_CACHE` no place.
     """
     found = sorted(entries.entries(_cache()), key=lambda entry: -entry.used)
     rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, found)]
@@ -69,10 +69,11 @@ def cache_clear() -> Iterator[str]:
 
     Raises:
         TargetError: There is no folder.
+        ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
+    builds = settings.shown()
     count, size = entries.clear(_cache())
     yield f"{count} entries, {shown_size(size)}, removed from {_root()}"
-    builds = settings.shown()
     if builds is not None:
         count, size = entries.clear(_files(builds))
         yield f"{count} entries of builds, {shown_size(size)}, removed from {builds}"
@@ -80,18 +81,18 @@ def cache_clear() -> Iterator[str]:
 
 def totals() -> dict[str, dict[str, Any]]:
     """Of the fallback's cache and of what builds keep: folder, entries and bytes, and what is wrong with it."""
-    return {"fallback": _totals(folder.folder()), "builds": _totals(settings.shown())}
+    return {"fallback": _totals(folder.folder), "builds": _totals(settings.shown)}
 
 
-def _totals(root: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"folder": root, "entries": None, "bytes": None, "problem": None}
-    if root is not None:
-        try:
+def _totals(where: Callable[[], str | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {"folder": None, "entries": None, "bytes": None, "problem": None}
+    try:
+        root = found["folder"] = where()
+        if root is not None:
             listed = entries.entries(_files(root))
-        except AotcudaError as error:
-            found["problem"] = str(error)
-        else:
             found |= {"entries": len(listed), "bytes": sum(entry.bytes for entry in listed)}
+    except AotcudaError as error:
+        found["problem"] = str(error)
     return found
 
 

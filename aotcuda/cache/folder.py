@@ -17,11 +17,16 @@ def folder() -> str | None:
     """
     given = os.environ.get("AOTCUDA_CACHE_DIR", "")
     if given.strip():
-        return os.path.abspath(given)
+        return named(given)
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not base.strip():
         base = os.path.expanduser("~/.cache")
     return os.path.join(base, "aotcuda") if os.path.isabs(base) else None
+
+
+def named(given: str) -> str:
+    """The folder that an environment variable names; no shell has read the ~ of one that a Dockerfile sets."""
+    return os.path.abspath(os.path.expanduser(given) if given.startswith("~") else given)
 
 
 def whose(folder: str) -> str | None:

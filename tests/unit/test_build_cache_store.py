@@ -272,6 +272,10 @@ def test_a_url_that_does_not_answer_is_left_alone(tmp_path: Path, monkeypatch: p
     [
         ("", ("<home>/builds", None, True, False)),
         ("relative", ("<here>/relative", None, True, False)),
+        ("~/builds", ("<here>/builds", None, True, False)),
+        ("./~", ("<here>/~", None, True, False)),
+        ("./off", ("<here>/off", None, True, False)),
+        ("./a:b", ("<here>/a:b", None, True, False)),
         ("s3://bucket/x", ("<home>/builds", "s3://bucket/x", True, False)),
     ],
 )
@@ -279,7 +283,8 @@ def test_where_the_cache_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, expected: tuple[str, str | None, bool, bool]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", "~/home")
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", value)
     found = settings.find(["numba-cuda"], ())
     assert found is not None
@@ -323,6 +328,8 @@ def test_a_folder_may_be_for_reading_alone(tmp_path: Path, monkeypatch: pytest.M
     [
         ("AOTCUDA_BUILD_CACHE_ACCESS", "write", "AOTCUDA_BUILD_CACHE_ACCESS is 'write'; write 'read' or 'read-write'"),
         ("AOTCUDA_CACHE_SIZE", "big", "AOTCUDA_CACHE_SIZE is 'big'"),
+        *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; .* 0 for no cache") for value in ("off", "False", "1", "00")),
+        *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; .* ./{value}") for value in ("s3:b", "file:/x", "http:/x/y")),
     ],
 )
 def test_variables_with_values_that_say_nothing_are_refused(

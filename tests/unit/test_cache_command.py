@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from aotcuda import cli
+from aotcuda import cli, listing
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
@@ -79,3 +79,12 @@ def test_no_home_is_said(monkeypatch, capsys):
 
 def test_an_action_is_needed(capsys):
     assert cli.main(["cache"]) == 2
+
+
+def test_what_names_no_place_is_said_before_anything_is_removed_and_by_the_doctor(cache, capsys, monkeypatch):
+    put(cache, "ab" + "0" * 62, 0)
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "off")
+    assert cli.main(["cache", "clear"]) == 1
+    assert capsys.readouterr().err.startswith("aotcuda: AOTCUDA_BUILD_CACHE is 'off'; write ")
+    assert [*cache.names()] == ["ab" + "0" * 62]
+    assert "AOTCUDA_BUILD_CACHE is 'off'" in listing.totals()["builds"]["problem"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ _NOT_ASKED = (
     "AOTCUDA_VERBOSE",
     "AOTCUDA_ARCH",
 )
+_NO_FOLDERS = ("true", "false", "yes", "no", "on", "off", "none", "read", "read-write")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _OF_ISOLATED_BUILDS = "pip-build-env-"
 _OF_INSTALLERS = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED")
 """What tools that build set otherwise each time, and workers do without or have for themselves."""
@@ -70,7 +73,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | N
     Raises:
         ConfigError: A variable that says where the cache is has a value that says nothing.
     """
-    given = os.environ.get(WHERE, "").strip()
+    given = _given()
     access = os.environ.get(ACCESS, "").strip()
     front_ends = sorted({*front_ends})
     if given == "0" or any(os.environ.get(name) for name in frontends.variables(front_ends).kept):
@@ -80,7 +83,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | N
         raise ConfigError(message)
     entries.size_cap()  # a wrong value is said before anything is compiled
     is_url = "://" in given
-    base = own() if is_url or not given else os.path.abspath(given)
+    base = own() if is_url or not given else folder.named(given)
     if base is None and not is_url:
         return None
     return Settings(
@@ -109,11 +112,31 @@ def searched() -> list[str]:
 
 
 def shown() -> str | None:
-    """The folder of the cache on this machine, as the environment says; None if there is none."""
-    given = os.environ.get(WHERE, "").strip()
+    """The folder of the cache on this machine, as the environment says; None if there is none.
+
+    Raises:
+        ConfigError: It says nothing.
+    """
+    given = _given()
     if given == "0":
         return None
-    return os.path.abspath(given) if given and "://" not in given else own()
+    return folder.named(given) if given and "://" not in given else own()
+
+
+def _given() -> str:
+    """What `AOTCUDA_BUILD_CACHE` has: a folder, a URL, 0, or nothing.
+
+    Raises:
+        ConfigError: A folder of that name, in whatever folder a build runs in, is not what was meant.
+    """
+    given = os.environ.get(WHERE, "").strip()
+    if given != "0" and (given.isdigit() or given.lower() in _NO_FOLDERS):
+        message = f"{WHERE} is {given!r}; write a folder (./{given} for one of that name), a URL, or 0 for no cache"
+        raise ConfigError(message)
+    if "://" not in given and _SCHEME.match(given):
+        message = f"{WHERE} is {given!r}; write a URL with ://, or ./{given} for a folder of that name"
+        raise ConfigError(message)
+    return given
 
 
 def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit]) -> str:
