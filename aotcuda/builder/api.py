@@ -146,7 +146,7 @@ def build(
     kept = _kept(cache, project, known, editable=editable)
     if kept is not None and not followed and (found := kept.whole.get()) is not None:
         return _unpacked(found, time.monotonic() - start)
-    if cache is not None and kept is not None and kept.store.problems:
+    if cache is not None and kept is not None and not kept.store.answers:
         cache = replace(cache, url=None, sends=False)  # a worker need not wait for what does not answer, nor warn again
     job = Job(
         root=str(root),
@@ -201,7 +201,7 @@ def build(
     )
     if kept is None:
         return built
-    if any(result.problems for result in results):
+    if any(result.unanswered for result in results):
         kept.store.ask_no_more()
     kept.whole.keep(_packed(built), results, _looks(results, project, roots), ", ".join(made))
     trim(kept.cache)

@@ -265,6 +265,24 @@ def test_packages_are_the_same_from_every_level_of_the_cache(
 
 
 @pytest.mark.front_end("numba-cuda")
+def test_a_url_is_filled_and_read_where_the_folder_cannot_be_used(
+    edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own" / "builds").mkdir(parents=True)
+    (tmp_path / "own" / "builds").chmod(0o777)
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", f"file://{tmp_path / 'url'}")
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", "read-write")
+    table = tomllib.loads((edited / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    first = api.build(table, edited)
+    assert ["can be written by others" in text for text in first.warnings] == [True]
+    assert api.build(table, edited).reuse.whole
+    again = api.build(table, edited, followed=True)
+    assert (again.reuse.steps, again.reuse.made) == (first.reuse.made, 0)
+    assert again.files == first.files
+
+
+@pytest.mark.front_end("numba-cuda")
 @pytest.mark.parametrize("is_followed", [False, True], ids=["whole", "followed"])
 @pytest.mark.parametrize("access", ["read", "read-write"])
 def test_a_url_that_answers_otherwise_costs_one_warning(

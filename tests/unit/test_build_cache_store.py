@@ -141,6 +141,20 @@ def test_a_disk_that_is_full_is_said_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert problem.endswith(f": {tmp_path / 'cache'} cannot be written (No space left on device)")
 
 
+def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(opened(where(tmp_path / "cache")))
+    store = opened(where(tmp_path / "cache"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stores.entries.os, "rename", full)
+    put(store, OTHER)
+    assert len(store.problems) == 1
+    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert not store.lacks(NAME)
+
+
 def test_what_cannot_be_kept_is_left_out(tmp_path: Path) -> None:
     store = opened(where(tmp_path / "cache"))
     store.put({NAME: object(), OTHER: 1}, "unit", {NAME: "a", OTHER: "b"})

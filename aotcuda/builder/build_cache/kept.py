@@ -64,6 +64,11 @@ class Kept:
         """What the user should know of the cache."""
         return tuple(self._store.problems) if self._store is not None else ()
 
+    @property
+    def answers(self) -> bool:
+        """Whether the cache's URL, if there is one, has answered."""
+        return self._store is None or self._store.answers
+
     def find(self, named: Names) -> dict[Any, Any]:
         """Those results that are there, of those with names; any of a result's names will do.
 

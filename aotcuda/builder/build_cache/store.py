@@ -31,6 +31,7 @@ class Store:
     What cannot be read counts as missing, and what cannot be written is not kept; why is in `problems`.
 
     Attributes:
+        answers: The URL, if there is one, has answered whenever it was asked; else it is left alone.
         problems: What the user should know of the cache; none of it ends a build.
     """
 
@@ -40,10 +41,11 @@ class Store:
         self._fetch = fetch
         self._send = send
         self._files = Files(settings.folder)
-        self._answers = True
+        self.answers = True
         self._asked: set[str] = set()  # at the URL
         self.problems: list[str] = []
         self._usable = settings.folder is not None
+        self._writes = settings.writes
         self._written = 0
         if settings.folder is not None:
             problem = folder.problem(settings.folder, os.path.join(settings.folder, VERSION))
@@ -77,7 +79,7 @@ class Store:
 
     def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
         """Those of the entries that are at the URL."""
-        if not wanted or self._settings.url is None or not self._answers:
+        if not wanted or self._settings.url is None or not self.answers:
             return {}
         self._asked.update(wanted)
         fetched, problem = self._fetch(self._settings.url, wanted)
@@ -89,7 +91,7 @@ class Store:
         if not self._settings.reads:
             return True
         is_here = self._usable and os.path.lexists(self._files.path(name))
-        return not is_here and (self._settings.url is None or not self._answers)
+        return not is_here and (self._settings.url is None or not self.answers)
 
     def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> None:
         """Keep values under their names; what cannot be kept is left out.
@@ -110,12 +112,12 @@ class Store:
             for name, (record, contents) in packed.items():
                 self._write(name, record, contents)
             self._tally()
-        if self._settings.sends and self._settings.url is not None and packed and self._answers:
+        if self._settings.sends and self._settings.url is not None and packed and self.answers:
             self._heard(self._send(self._settings.url, packed))
 
     def ask_no_more(self) -> None:
         """Leave the URL alone from now on: another process has waited for it in vain."""
-        self._answers = False
+        self.answers = False
 
     def _read(self, name: str) -> Packed | None:
         try:
@@ -128,13 +130,13 @@ class Store:
         return packed
 
     def _write(self, name: str, record: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
-        if not self._usable or not self._settings.writes:
+        if not self._usable or not self._writes:
             return
         try:
             entries.write(self._files, name, record, contents, lasting=False)
             self._written += sum(map(len, contents.values())) + _RECORD
         except OSError as error:
-            self._usable = False
+            self._writes = False  # what is there is taken all the same
             self._say(f"{self._settings.folder} cannot be written ({error.strerror or error})")
 
     def _tally(self) -> None:
@@ -146,7 +148,7 @@ class Store:
 
     def _heard(self, problem: str | None) -> None:
         if problem is not None:
-            self._answers = False
+            self.answers = False
             self._say(problem)
 
     def _say(self, problem: str) -> None:

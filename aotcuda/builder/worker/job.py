@@ -136,6 +136,7 @@ class Result:
         reused: How many results of its steps came from the build cache.
         made: How many were made.
         problems: What the user should know of the build cache.
+        unanswered: Its URL did not answer.
         steps: What it did, each with its seconds.
     """
 
@@ -151,4 +152,5 @@ class Result:
     reused: int = 0
     made: int = 0
     problems: tuple[str, ...] = ()
+    unanswered: bool = False
     steps: tuple[tuple[str, float], ...] = ()

@@ -173,6 +173,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         reused=kept.reused,
         made=kept.made,
         problems=kept.problems,
+        unanswered=not kept.answers,
     )
 
 
