@@ -210,6 +210,15 @@ def test_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
     assert opened(where(tmp_path / "two", bucket)).get([NAME]) == {NAME: VALUE}
 
 
+@pytest.mark.parametrize("name", ["[r]", "a*b", "a b", "é", "%20", "#1"])
+def test_a_url_may_have_any_name(tmp_path: Path, name: str) -> None:
+    url = f"file://{tmp_path / name}"
+    put(opened(where(tmp_path / "one", url, sends=True)))
+    store = opened(where(tmp_path / "two", url))
+    assert store.get([NAME, OTHER]) == {NAME: VALUE}
+    assert store.problems == []
+
+
 def test_a_url_is_read_only_unless_it_is_to_be_written(tmp_path: Path, bucket: str) -> None:
     put(opened(where(tmp_path / "one", bucket)))
     assert MemoryFileSystem.store == {}

@@ -26,6 +26,9 @@ PATIENCE = 20.0
 _LOGIN = re.compile(r"//[^/\s]*@")
 """Name and password in a URL."""
 
+_GLOB = re.compile(r"[*?\[]")
+"""What has fsspec take the path of several files for a pattern."""
+
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -36,8 +39,7 @@ def fetch(url: str, names: list[str]) -> tuple[dict[str, Packed], str | None]:
     def work() -> None:
         system, base = _opened(url)
         places = {_place(base, name): name for name in names}
-        answers = system.cat([*places], on_error="return")
-        for place, answer in answers.items():
+        for place, answer in _answers(system, [*places]).items():
             name = places.get(place) or names[0]
             if isinstance(answer, bytes):
                 packed = unpack(answer, name)
@@ -88,6 +90,22 @@ def unpack(data: bytes, name: str) -> Packed | None:
     except (zipfile.BadZipFile, ValueError, LookupError, TypeError, NotImplementedError, RecursionError, EOFError):
         return None
     return ({key: value for key, value in record.items() if key not in ("key", "files")}, whole) if intact else None
+
+
+def _answers(system: Any, places: list[str]) -> dict[str, bytes | Exception]:
+    """What is at each place, or why that is not known."""
+    if not any(_GLOB.search(place) for place in places):
+        found: dict[str, bytes | Exception] = system.cat(places, on_error="return")  # of some stores all at a time
+        return found
+    return {place: _answer(system, place) for place in places}
+
+
+def _answer(system: Any, place: str) -> bytes | Exception:
+    try:
+        content: bytes = system.cat_file(place)
+    except Exception as error:  # noqa: BLE001 (as below)
+        return error
+    return content
 
 
 def _place(base: str, name: str) -> str:
