@@ -1,7 +1,8 @@
 """What a wheel gains for sources that are packaged in place: marks, which say which manifests have their kernels.
 
 Each source with kernels has one in the data folder that goes by its name, and so has the `__init__.py` of each package
-that the build imported sources of: what has device functions alone, or nothing, needs no Numba either.
+that the build imported sources of: what has device functions alone, or nothing, needs no Numba either. A source that
+lies in no such package, but in a folder without `__init__.py`, which distributions may share, has its own.
 """
 
 from __future__ import annotations
@@ -42,14 +43,21 @@ def files(
         sources |= {Path(item["path"]) for item in result.sources}
     if not digests:
         return {}
-    found = {name: {module: digests[module] for module in sorted(modules)} for name, modules in defined.items()}
+    found = {
+        name.replace(".", "/"): {module: digests[module] for module in sorted(modules)}
+        for name, modules in defined.items()
+    }
     for path in sources:
-        package = _package(path.relative_to(package_root), package_root) if path.is_relative_to(package_root) else None
+        if not path.is_relative_to(package_root):
+            continue
+        package = _package(path.relative_to(package_root), package_root)
         if package is not None:
             found[f"{package.as_posix()}/__init__"] = {}
+        elif _names_aotcuda(path):
+            found.setdefault(path.relative_to(package_root).with_suffix("").as_posix(), {})
     return {
-        f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": _content(digests_of, editable=editable)
-        for name, digests_of in sorted(found.items())
+        f"{base}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": _content(digests_of, editable=editable)
+        for base, digests_of in sorted(found.items())
     }
 
 
@@ -57,6 +65,14 @@ def _package(path: Path, package_root: Path) -> Path | None:
     """The outermost package that a file lies in; None if it lies in none."""
     above = [parent for parent in reversed(path.parents) if parent != Path()]
     return next((parent for parent in above if (package_root / parent / "__init__.py").is_file()), None)
+
+
+def _names_aotcuda(source: Path) -> bool:
+    """Whether a source may import what stands for Numba; a mark beside any other one would be for nothing."""
+    try:
+        return b"aotcuda" in source.read_bytes()
+    except OSError:  # it went while the build ran
+        return False
 
 
 def _content(manifests: dict[str, str], *, editable: bool) -> bytes:
