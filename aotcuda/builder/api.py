@@ -476,9 +476,6 @@ def _dependencies(
 ) -> Dependencies:
     """What a module depends on; in wheels its sources alone, and in an editable install the table as well."""
     if not editable:
-        # A wheel's manifest lists what was imported, whether or not somebody wants to know what else was read.
-        results = [replace(result, trace=None) for result in results]
-    if not editable:
         untraced = [replace(result, trace=None) for result in results]  # what was asked is for the build cache to know
         found = manifest_dependencies.of(untraced, project, lasting=True, module=module)
         return manifest_dependencies.Dependencies(sources=found.sources)
