@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from aotcuda import frontends, project_file
+from aotcuda import frontends, missing_hook, project_file
 from aotcuda.record import project
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ _FRONT_END = next(item for item in frontends.BUILT_IN.values() if item.suffix)
 _KERNEL = re.compile(rb"\b__global__\b")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _OUTPUT = {"build", "dist", "node_modules", "__pycache__"}
-_HOOK = ("hatch", "build", "targets", "wheel", "hooks", "aotcuda")
+_EXTRAS = re.compile(r"\s*aotcuda\s*\[([^\]]*)\]", re.IGNORECASE)
 
 
 def report(folder: Path) -> list[str]:
@@ -36,20 +36,20 @@ def report(folder: Path) -> list[str]:
     count = f"{len(files)} file{'s' * (len(files) > 1)}"
     lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in files)]
     system = project_file.table(owner.data, "build-system")
-    compilers = _FRONT_END.requirement()
-    if compilers not in project_file.strings(system.get("requires")):
-        lines.append(f'to do: their compiler: add "{compilers}" to build-system.requires')
-    if str(system.get("build-backend", "")).startswith("hatchling") and not _has(owner.data.get("tool"), _HOOK):
-        lines.append(f"to do: the hook: add an empty table [tool.{'.'.join(_HOOK)}]")
+    if not any(map(_brings_compilers, project_file.strings(system.get("requires")))):
+        lines.append(f'to do: their compiler: add "{_FRONT_END.requirement()}" to build-system.requires')
+    if str(system.get("build-backend", "")).startswith("hatchling") and missing_hook.table(str(owner.root)) is None:
+        lines.append(f"to do: the hook: add an empty table {missing_hook.to_add(str(owner.root))}")
     return lines
 
 
-def _has(table: object, keys: tuple[str, ...]) -> bool:
-    for key in keys:
-        if not isinstance(table, dict) or key not in table:
-            return False
-        table = table[key]
-    return True
+def _brings_compilers(requirement: str) -> bool:
+    """Whether a requirement is of aotcuda with the compilers for these files, of whichever toolkit."""
+    found = _EXTRAS.match(requirement)
+    extras = re.split(r"[\s,]+", found[1].lower().replace("_", "-")) if found else []
+    return any(
+        _FRONT_END.bringing(toolkit) == f"aotcuda[{extra}]" for toolkit in frontends.TOOLKITS for extra in extras
+    )
 
 
 def _tables(owner: Project) -> list[dict[str, object]]:

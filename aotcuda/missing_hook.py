@@ -13,6 +13,9 @@ from aotcuda import project_file
 from aotcuda.project_file import table as _table
 
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
+_OWN = "hatch.toml"
+"""The file that hatchling's settings may be in, beside pyproject.toml."""
+
 ADVICE = (
     f"add the table {TABLE} to its pyproject.toml, which turns hatchling's hook on, or for setuptools aotcuda to "
     "build-system.requires, and build it again"
@@ -41,7 +44,7 @@ def in_project(folder: str) -> str | None:
         return None
     meant = [name for name in hooks if name.lower().replace("-", "").replace("_", "") == "aotcuda"]
     what = f"its table for a hook {meant[0]} is misspelt, write" if meant else "add the table"
-    return f"{path} has [tool.aotcuda], and does not turn the build hook on: {what} {TABLE}"
+    return f"{path} has [tool.aotcuda], and does not turn the build hook on: {what} {to_add(folder)}"
 
 
 def table(folder: str) -> str | None:
@@ -49,9 +52,16 @@ def table(folder: str) -> str | None:
     return _hooks(project_file.content(os.path.join(folder, project_file.FILE_NAME)), folder).get("aotcuda")
 
 
+def to_add(folder: str) -> str:
+    """The table by which the project in `folder` would turn it on; with the file, where that is another one."""
+    if "build" in project_file.content(os.path.join(folder, _OWN)):  # of pyproject.toml that key counts no more
+        return f"{TABLE.replace('tool.hatch.', '')} to {_OWN}"
+    return TABLE
+
+
 def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
     """The hooks that a project turns on for wheels, each with its table."""
-    own = project_file.content(os.path.join(folder, "hatch.toml"))
+    own = project_file.content(os.path.join(folder, _OWN))
     hatch = _table(project, "tool", "hatch") | own  # its keys win
     build = _table(hatch, "build")
     wheel = _table(_table(_table(build, "targets"), "wheel"), "hooks")

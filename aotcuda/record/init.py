@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends, project_file
+from aotcuda import frontends, missing_hook, project_file
 from aotcuda.errors import ConfigError
 from aotcuda.record import project, pyproject, sources, tables
 
@@ -120,8 +120,12 @@ def _build_system(editor: Editor, owner: Project, found: list[Source]) -> list[s
         if not any(_named(item, "aotcuda") for item in project_file.strings(system.get("requires"))):
             _extend(editor, ("build-system", "requires"), wanted)
     if back.startswith("hatchling"):
-        if editor.get(_HOOK) is None and editor.get(("tool", "hatch", "build", "hooks", "aotcuda")) is None:
-            editor.table(_HOOK, {})
+        folder = str(owner.root)
+        if missing_hook.table(folder) is not None:
+            return []
+        if missing_hook.to_add(folder) != missing_hook.TABLE:
+            return [f"to do: the hook: add an empty table {missing_hook.to_add(folder)}"]
+        editor.table(_HOOK, {})
         return []
     if back.startswith("setuptools"):
         return []

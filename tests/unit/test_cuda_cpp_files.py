@@ -47,3 +47,46 @@ def test_what_the_tables_have_is_not_named(project: Path, capsys: pytest.Capture
     table = '[tool.aotcuda.modules."pkg.{}"]\nfrontend = "{}"\nsource = {}\n'
     (project / "pyproject.toml").write_text(HATCHLING + table.format("c", "cuda-cpp", '"raw.cu"'))
     assert said(project, capsys) == []
+
+
+@pytest.mark.parametrize(
+    "requires", ["aotcuda[cpp-cu12]", "aotcuda[cpp-cu13]>=0.1", "AOTCUDA [cu13, cpp_wide] ; python_version > '3'"]
+)
+def test_compilers_of_any_toolkit_will_do(requires: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "raw.cu").write_text("__global__ void k() {}\n")
+    (project / "pyproject.toml").write_text(HATCHLING.replace('"hatchling"]', f'"hatchling", "{requires}"]'))
+    assert not [line for line in said(project, capsys) if "their compiler" in line]
+
+
+@pytest.mark.parametrize("requires", ["aotcuda", "aotcuda[cu13]", "other[cpp-cu13]", "aotcuda[cpp-cu13x]"])
+def test_what_brings_none_is_told(requires: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "raw.cu").write_text("__global__ void k() {}\n")
+    (project / "pyproject.toml").write_text(HATCHLING.replace('"hatchling"]', f'"hatchling", "{requires}"]'))
+    assert [line for line in said(project, capsys) if "their compiler" in line]
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "hatch"),
+    [
+        ("[tool.hatch.build.hooks.aotcuda]\n", ""),
+        ("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""),
+        ("", "[build.targets.wheel.hooks.aotcuda]\n"),
+    ],
+)
+def test_the_hook_is_found_wherever_it_is_turned_on(
+    pyproject: str, hatch: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "raw.cu").write_text("__global__ void k() {}\n")
+    (project / "pyproject.toml").write_text(HATCHLING + pyproject)
+    (project / "hatch.toml").write_text(hatch)
+    assert not [line for line in said(project, capsys) if "the hook" in line]
+
+
+def test_where_hatchling_has_a_file_of_its_own_the_hook_belongs_there(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "raw.cu").write_text("__global__ void k() {}\n")
+    (project / "hatch.toml").write_text("[build]\n")
+    assert said(project, capsys)[-1] == (
+        "to do: the hook: add an empty table [build.targets.wheel.hooks.aotcuda] to hatch.toml"
+    )

@@ -46,6 +46,12 @@ def test_a_project_that_does_not_turn_the_hook_on_is_told_which_table_to_add(pyp
     )
 
 
+def test_where_hatchling_has_a_file_of_its_own_the_table_belongs_there(tmp_path: Path) -> None:
+    said = missing_hook.in_project(project(tmp_path, CONFIGURED, "[build.targets.sdist]\n"))
+    assert said is not None
+    assert said.endswith("add the table [build.targets.wheel.hooks.aotcuda] to hatch.toml")
+
+
 def test_a_project_that_setuptools_builds_without_aotcuda_is_told_what_to_require(tmp_path: Path) -> None:
     text = '[build-system]\nbuild-backend = "setuptools.build_meta"\nrequires = {}\n[tool.aotcuda]\narch = ["sm_80"]\n'
     for requires in ('["setuptools"]', '["setuptools", "aotcuda-like"]', "3"):

@@ -135,6 +135,20 @@ def test_other_back_ends_are_told_what_to_do(tmp_path: Path, capsys: pytest.Capt
     assert "to do: flit_core.buildapi has no hook of aotcuda; let it run `aotcuda build`" in capsys.readouterr().out
 
 
+def test_where_hatchling_has_a_file_of_its_own_that_is_asked_for_the_hook(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path, PROJECT)
+    (tmp_path / "hatch.toml").write_text("[build.targets.wheel]\npackages = ['src/pkg']\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert "hatch" not in load(path)["tool"]
+    advice = "to do: the hook: add an empty table [build.targets.wheel.hooks.aotcuda] to hatch.toml\n"
+    assert advice in capsys.readouterr().out
+    (tmp_path / "hatch.toml").write_text("[build.targets.wheel.hooks.aotcuda]\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert "the hook" not in capsys.readouterr().out
+
+
 def test_dependencies_that_are_computed_are_left_to_the_user(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
