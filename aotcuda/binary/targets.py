@@ -20,6 +20,7 @@ from aotcuda import manifest, manifest_index, manifest_parts, missing_hook
 from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.binary.text import shown
+from aotcuda.cache.entries import ENTRY
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:
@@ -295,8 +296,10 @@ def _read_module(folder: files.Folder) -> PackagedModule:
     where = folder.where
     data = _read(folder, manifest.FILE_NAME, manifest.LARGEST)
     parsed = manifest.parse(data, f"{where}/{manifest.FILE_NAME}")
-    if parsed.get("in_place", False):
-        _check_mark(folder, data)
+    if folder.path is not None and (folder.path / ENTRY).is_file():  # of the fallback's cache
+        _check_named(folder, ENTRY, f'"{manifest.digest(data)}"')
+    elif parsed.get("in_place", False):
+        _check_named(folder, manifest.IN_PLACE, f" {manifest.digest(data)}\n")
     elif (generated := _generated(folder)) is not None:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
         if b"\n_aotcuda_index = " in generated:
@@ -364,12 +367,12 @@ def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes
         raise ManifestError(message)
 
 
-def _check_mark(folder: files.Folder, data: bytes) -> None:
-    mark = _read(folder, manifest.IN_PLACE, manifest.LARGEST)
-    if f" {manifest.digest(data)}\n".encode() not in mark:
+def _check_named(folder: files.Folder, name: str, said: str) -> None:
+    """Hold the manifest against the file beside it that has its digest, with what surrounds that there."""
+    if said.encode() not in _read(folder, name, manifest.LARGEST):
         message = (
-            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {manifest.IN_PLACE} beside it "
-            "names; install the package again"
+            f"{folder.where}/{manifest.FILE_NAME} was altered: it is not the one that {name} beside it names; install "
+            "the package again"
         )
         raise ManifestError(message)
 

@@ -14,6 +14,7 @@ import pytest
 
 from aotcuda import cli, manifest
 from aotcuda.builder.worker import imports
+from aotcuda.cache import entries
 from aotcuda.errors import AotcudaError, ImageError, ManifestError, TargetError
 from aotcuda.inspect.collect import collect
 from support import images, modules
@@ -66,6 +67,26 @@ def test_a_data_folder_without_the_generated_module_can_be_read(tmp_path: Path) 
     package = modules.write_package(tmp_path)
     (package / "kernels.py").unlink()
     assert names(package / "kernels.aotcuda") == ["mypkg.kernels"]
+
+
+def entry_of_a_cache(root: Path) -> Path:
+    """What the JIT fallback keeps of a module that is packaged in place: no mark lies beside that manifest."""
+    whole, fatbins = modules.contents()
+    data = manifest.dump({**whole, "in_place": True})
+    cache = entries.Files(str(root))
+    entries.write(cache, "0" * 64, {"manifest": manifest.digest(data)}, {**fatbins, manifest.FILE_NAME: data})
+    return root
+
+
+def test_an_entry_of_the_fallbacks_cache_shows_a_module_in_place(tmp_path: Path) -> None:
+    assert names(entry_of_a_cache(tmp_path)) == ["mypkg.kernels"]
+
+
+def test_a_manifest_that_an_entry_of_the_fallbacks_cache_does_not_name_is_told(tmp_path: Path) -> None:
+    (path,) = entry_of_a_cache(tmp_path).rglob(manifest.FILE_NAME)
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(ManifestError, match=r"manifest.json was altered: it is not the one that entry\.json beside it"):
+        collect(str(tmp_path))
 
 
 def test_a_placeholder_for_a_module_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
