@@ -11,6 +11,7 @@ parsed (the table, the dependencies, the folders of packages) and builds inside
 | an editable install | `install` when all else has succeeded | `installed` around what is left to do |
 | an sdist | has all files of the project | adds those of `named_files` |
 | a bill of materials | that of `staged` | writes `built.sbom` as `SBOM_NAME` |
+| a wheel that is whole | `check_sources` | the same |
 
 `clean` undoes an editable install.
 """

@@ -66,7 +66,7 @@ class Project:
         self._pyproject = pyproject
         self._guard = interrupt.Guard()
         self._undo: ExitStack | None = None
-        self._sbom = b""
+        self._built: Output | None = None
 
     def table(self) -> Mapping[str, object]:
         """`[tool.aotcuda]`.
@@ -104,7 +104,7 @@ class Project:
                     extensions=extensions,
                     dependencies_key=self._dependencies_key(),
                 )
-            self._sbom = b"" if editable else built.sbom
+            self._built = None if editable else built
             _warn([*built.warnings, *backend.report(built)])
         return built
 
@@ -113,11 +113,17 @@ class Project:
         with self._in_one_line():
             return backend.assemble(built, folder, fresh)
 
-    def add_sbom(self, metadata: Path) -> None:
-        """Write the bill of materials of the wheel that is being made into the folder of its metadata."""
-        if self._sbom:
-            (metadata / "sboms").mkdir(exist_ok=True)
-            (metadata / "sboms" / backend.SBOM_NAME).write_bytes(self._sbom)
+    def finish(self, metadata: Path) -> None:
+        """Look into the wheel that is made, when all but the folder of its metadata, which is added to, is there."""
+        if self._built is None:
+            return
+        with self._in_one_line():
+            content = (path.relative_to(metadata.parent).parts for path in metadata.parent.rglob("*") if path.is_file())
+            # Where a wheel is for one system, pure modules lie in `mypkg-1.0.data/purelib`.
+            packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in content}
+            backend.check_sources(self._built, packed)
+        (metadata / "sboms").mkdir(exist_ok=True)
+        (metadata / "sboms" / backend.SBOM_NAME).write_bytes(self._built.sbom)
 
     def install(self, built: Output) -> None:
         """Write the files of an editable build into the source tree; they go again if `packing` fails."""
@@ -325,7 +331,7 @@ class _BdistWheel(_Extension):
     def write_wheelfile(self, wheelfile_base: str, *arguments: Any, **more: Any) -> None:
         """The last of what is written into the folder of the metadata, in every version."""
         super().write_wheelfile(wheelfile_base, *arguments, **more)  # type: ignore[misc]
-        self.project.add_sbom(Path(wheelfile_base))
+        self.project.finish(Path(wheelfile_base))
 
     def run(self) -> None:
         with self.project.packing():

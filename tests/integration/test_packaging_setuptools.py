@@ -384,6 +384,24 @@ def test_a_package_in_a_folder_of_another_name_is_refused(flat: Path) -> None:
     )
 
 
+def test_a_source_that_is_not_in_the_wheel_is_refused_with_both_ways_out(flat: Path) -> None:
+    edit(flat, "[tool.aotcuda]\n", '[tool.setuptools]\npackages = ["flat"]\n\n[tool.aotcuda]\nhost-abi = true\n')
+    (flat / "constants.py").write_text("STEP = 2\n")
+    (flat / "flat" / "_kernels.py").write_text("import constants\n" + (flat / "flat" / "_kernels.py").read_text())
+    assert projects.refused(flat).said == (
+        "tool.aotcuda.fallback: constants.py is not in the wheel, and the JIT fallback would compile the kernels of "
+        'flat.kernels from it; include it in the wheel, or set fallback = "error"'
+    )
+    assert not [*flat.glob("dist/*.whl")]
+    edit(flat, "[tool.setuptools]\n", '[tool.setuptools]\npy-modules = ["constants"]\n')
+    assert any(name.endswith("/constants.py") for name in content(build_wheel(flat)))
+    edit(flat, 'py-modules = ["constants"]\n', "")
+    edit(flat, "host-abi = true\n", 'fallback = "error"\n')
+    shutil.rmtree(flat / "build")
+    shutil.rmtree(flat / "dist")
+    assert not any(name.endswith("constants.py") for name in content(build_wheel(flat)))
+
+
 def test_packages_in_any_folder_are_found(flat: Path, by_hatchling: dict[str, bytes]) -> None:
     (flat / "python").mkdir()
     (flat / "flat").rename(flat / "python" / "flat")
