@@ -98,7 +98,7 @@ class ImageError(AotcudaError):
 
 
 class TargetError(AotcudaError):
-    """What `aotcuda inspect` was asked about does not exist, or holds nothing that aotcuda built."""
+    """What a command was asked about does not exist, holds nothing that aotcuda built, or has a problem."""
 
 
 class RuntimeUnavailableError(AotcudaError):
