@@ -28,6 +28,9 @@ MOST_LOCAL = (512 << 10) - 512
 """Bytes of local memory that a thread may have. On all GPUs that is 512 KiB, by "Technical Specifications per Compute
 Capability" of the CUDA Programming Guide; an H200 launched kernels with 523,600 bytes, and none with 523,800."""
 
+FIRST_WITH = {"": (0, 0), "a": (9, 0), "f": (10, 0)}
+"""By suffix, the first compute capability with such code (CUDA C++ Programming Guide, Feature Set Compiler Targets)."""
+
 
 class Target:
     """One item of `arch`: immutable, hashable, ordered by compute capability.

@@ -148,20 +148,6 @@ def is_closed(data: bytes, where: str) -> bool:
     return elf.type == _EXTENSIBLE and code == kernels and not lost
 
 
-def parameter_block(cubin: Cubin, kernel: str) -> tuple[int, list[Parameter]]:
-    """The size of a kernel's parameter block, and the ordinal, offset and size of each parameter in it.
-
-    Raises:
-        ImageError: The cubin has no such kernel.
-    """
-    for candidate in cubin.kernels:
-        if candidate.name == kernel:
-            return candidate.parameter_bytes, list(candidate.parameters)
-    names = ", ".join(candidate.name for candidate in cubin.kernels) or "none"
-    message = f"the image for {cubin.arch} has no kernel {kernel!r}; its kernels: {names}"
-    raise ImageError(message)
-
-
 def _arch(elf: Elf, budget: Budget) -> str:
     if elf.abi_version < 8:
         return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & 0x800 else ''}"

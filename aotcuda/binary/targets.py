@@ -35,8 +35,9 @@ _MODULE_ITEMS = 150
 """What a module takes of a wheel's budget, beside what is in it."""
 
 _MOST_ENTRIES = 1_000_000
-_LARGEST_METADATA = 1 << 20
 """Of a folder that is searched for modules; who names `/` is told to be more specific."""
+
+_LARGEST_METADATA = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from cuda import pathfinder
 from cuda.bindings import nvjitlink, nvrtc
 
 from aotcuda import frontends
+from aotcuda.arch import FIRST_WITH
 from aotcuda.builder import toolkits
 from aotcuda.compatibility import tables
 from aotcuda.errors import ToolchainError
@@ -108,9 +109,7 @@ def check_target(target: Target, where: str, frontend: str = frontends.DEFAULT) 
         ToolchainError: It does not; the message lists what it knows, and names the extra that brings what does.
     """
     known = supported_capabilities()
-    # Architecture-specific code exists from 9.0 on, family-specific code from 10.0 on (CUDA C++ Programming Guide,
-    # "Feature Set Compiler Targets").
-    first = {"": (0, 0), "a": (9, 0), "f": (10, 0)}[target.suffix]
+    first = FIRST_WITH[target.suffix]
     if target.capability in known and target.capability >= first:
         return
     toolkit = loaded()

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotcuda.arch import FIRST_OF_CUDA_13, Target
+from aotcuda.arch import FIRST_OF_CUDA_13, FIRST_WITH, Target
 from aotcuda.compatibility import tables
 
 if TYPE_CHECKING:
@@ -134,8 +134,7 @@ def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
 
 
 def _knows(cuda: tuple[int, int], target: Target) -> bool:
-    first = {"": (0, 0), "a": (9, 0), "f": (10, 0)}[target.suffix]
-    return target.capability >= first and _is_known(target.capability, cuda)
+    return target.capability >= FIRST_WITH[target.suffix] and _is_known(target.capability, cuda)
 
 
 def installed(paths: Sequence[str] | None = None) -> tuple[Toolkit, ...]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aotcuda.arch import FIRST_WITH
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -163,7 +165,7 @@ def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
 def builders(target: Target) -> str:
     """Which toolkits build for a target, in words: `CUDA 13.4 or newer`; empty if none that is known does."""
     row = capability(target.capability)
-    if row is None or target.capability < {"": (0, 0), "a": (9, 0), "f": (10, 0)}[target.suffix]:
+    if row is None or target.capability < FIRST_WITH[target.suffix]:
         return ""
     first = max(row.first_cuda, (12, 9)) if target.suffix == "f" else row.first_cuda
     if row.last_cuda is None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from aotcuda.record.records import Record
 
-_OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
+
+_KEYS = {name.replace("_", "-"): default for name, default in tables.OPTIONS.items()}
+"""The keys of options in tables, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,8 @@ def _sets_of(records: Sequence[Record]) -> list[_Set]:
     for record in records:
         values = chosen.get(_tuned_key(record)) or _set(record)
         found.setdefault(json.dumps(values, sort_keys=True), _Set(values, set())).plain.add(_plain(record))
-    names = [name.replace("_", "-") for name in _OPTIONS]
     return sorted(
-        found.values(), key=lambda item: (-len(item.values.get("when", ())), [name in item.values for name in names])
+        found.values(), key=lambda item: (-len(item.values.get("when", ())), [key in item.values for key in _KEYS])
     )
 
 
@@ -137,7 +138,7 @@ def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """One table with lists of values that makes just these sets; None if there is none."""
     rows = [
         {("constexprs", name): item for name, item in values.get("constexprs", {}).items()}
-        | {(name.replace("_", "-"), ""): values.get(name.replace("_", "-"), usual) for name, usual in _OPTIONS.items()}
+        | {(key, ""): values.get(key, usual) for key, usual in _KEYS.items()}
         for values in sets
     ]
     columns = {key: _unlike(row.get(key) for row in rows) for key in rows[0]}
@@ -150,7 +151,7 @@ def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         given = items if len(items) > 1 else items[0]
         if name:
             found.setdefault(key, {})[name] = given
-        elif given != _OPTIONS[key.replace("-", "_")]:
+        elif given != _KEYS[key]:
             found[key] = given
     return found
 
@@ -171,7 +172,9 @@ def _set(record: Record) -> dict[str, Any]:
     constants = _constants(record)
     found: dict[str, Any] = {"constexprs": constants} if constants else {}
     found |= {
-        name.replace("_", "-"): options[name] for name, default in _OPTIONS.items() if options.get(name) != default
+        name.replace("_", "-"): options[name]
+        for name, default in tables.OPTIONS.items()
+        if options.get(name) != default
     }
     if options.get("when"):
         found["when"] = options["when"]
@@ -232,7 +235,7 @@ def _has(item: Mapping[str, Any], record: Record) -> bool:
             return False
         if name not in given and wanted != tables.NONE:
             return False
-    for name, default in _OPTIONS.items():
+    for name, default in tables.OPTIONS.items():
         if not _is_tuned(record) and not _is_among(options.get(name), item.get(name.replace("_", "-"), default)):
             return False
     for name, wanted in options.get("when", {}).items():

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Module
     from aotcuda.builder.frontends.variants import Constant, Constants
 
-OPTIONS = ("num_warps", "num_ctas", "num_stages")
+OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 """The options that a launch may name, as in Triton; each with its default."""
-
-DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 
 _TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
 
@@ -279,18 +277,18 @@ class Kernel(VariantKernel):
         ),
     )
     num_warps: tuple[int, ...] = field(
-        default=(4,),
+        default=(OPTIONS["num_warps"],),
         metadata=setting(
             _several(_WARPS, "variants"), "Warps of a block: a power of two, or a list.", "8", default="4"
         ),
     )
     num_stages: tuple[int, ...] = field(
-        default=(3,),
+        default=(OPTIONS["num_stages"],),
         metadata=setting(
             _several(Integer(0, 64), "variants"), "Stages of software pipelines, or a list.", "4", default="3"
         ),
     )
-    num_ctas: int = field(default=1, metadata=setting(Integer(1, 16), "Blocks of a cluster.", "2"))
+    num_ctas: int = field(default=OPTIONS["num_ctas"], metadata=setting(Integer(1, 16), "Blocks of a cluster.", "2"))
     maxnreg: int = field(
         default=0,
         metadata=setting(Integer(0, 255), "Registers a thread may use.", "128", default="`max-registers`"),
