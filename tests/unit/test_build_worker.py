@@ -17,7 +17,7 @@ from aotcuda.builder.worker import main
 def test_garbage_is_looked_for_again_behind_the_compilers_start_and_not_in_it(*, failing: bool) -> None:
     before = gc.get_freeze_count()
     try:
-        with suppress(KeyError), main._kept():
+        with suppress(KeyError), main._lasting():
             assert not gc.isenabled()
             if failing:
                 raise KeyError

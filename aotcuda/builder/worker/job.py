@@ -97,7 +97,7 @@ class BuiltModule:
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
         functions: What was compiled for each function unit.
         kernel_fatbin: The images, packed.
-        function_fatbin: Those, packed.
+        function_fatbin: What `ltoir` has, packed.
         callbacks: The module's callbacks, in order, each once.
         foreign: Symbols of what was linked in, by the name of the item.
         linked: What was linked in, but for the front end's own.

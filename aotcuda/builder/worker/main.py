@@ -103,7 +103,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
-    with _kept(), _one_thread():
+    with _lasting(), _one_thread():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         versions = front.prepare(job.root)
@@ -178,7 +178,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
+def _lasting() -> Iterator[None]:
     """The block makes what lives as long as the process: nobody has to look for garbage there, then or later.
 
     A compiler is 270 thousand objects; looking through them again and again is a sixth of the time that it takes to
