@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from aotcuda import arch as archs
+from aotcuda import frontends
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
 from aotcuda.builder import toolkits
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from aotcuda.builder.toolkits import Toolkit
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.jit.recipe import Recipe
 
@@ -44,7 +46,7 @@ def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[
 
     Raises:
         TargetError: There is no such module; it carries nothing to compile from; or nothing can be kept.
-        ConfigError: `wanted` names no GPU.
+        ConfigError: `wanted` names no GPU, or no installed compilers make code for drivers of `cuda`.
         AotcudaError: It cannot be compiled.
     """
     root = folder.folder()
@@ -53,6 +55,8 @@ def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[
         message = f"nothing can be kept: {problem}"
         raise TargetError(message)
     installed = toolkits.installed()
+    if cuda is not None:
+        _check_cuda(cuda, installed)
     driver = (cuda, 99) if cuda is not None else installed[-1].linker if installed else (13, 0)
     given = [_capability(text) for text in wanted] if wanted is not None else None
     for module in targets.find(name):
@@ -124,6 +128,24 @@ def _recipe(manifest: Manifest, where: Path | None) -> Recipe:
         )
         raise TargetError(message)
     return found
+
+
+def _check_cuda(cuda: int, installed: Sequence[Toolkit]) -> None:
+    """Refuse a major version of CUDA that is none of aotcuda's, or whose drivers load nothing that is made here.
+
+    Raises:
+        ConfigError: It is such a one.
+    """
+    majors = sorted({known[0] for versions in frontends.TOOLKITS.values() for known in versions})
+    if cuda not in majors:
+        message = f"--cuda {cuda}: write {' or '.join(map(str, majors))}"
+        raise ConfigError(message)
+    if installed and not toolkits.loaded_by((cuda, 0), installed):
+        message = (
+            f"--cuda {cuda}: such drivers load nothing of the compilers that are installed, CUDA "
+            f"{installed[0].linker[0]}'s; install those of CUDA {cuda} in their place"
+        )
+        raise ConfigError(message)
 
 
 def _capability(text: str) -> tuple[int, int]:

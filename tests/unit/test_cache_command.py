@@ -1,12 +1,14 @@
-"""`aotcuda cache dir`, `list` and `clear`."""
+"""`aotcuda cache dir`, `list` and `clear`, and what `warm` refuses."""
 
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from aotcuda import cli, listing
+from aotcuda.builder import toolkits
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.jit.cache_files import Artifact
 from support import late
@@ -88,3 +90,20 @@ def test_what_names_no_place_is_said_before_anything_is_removed_and_by_the_docto
     assert capsys.readouterr().err.startswith("aotcuda: AOTCUDA_BUILD_CACHE is 'off'; write ")
     assert [*cache.names()] == ["ab" + "0" * 62]
     assert "AOTCUDA_BUILD_CACHE is 'off'" in listing.totals()["builds"]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("cuda", "said"),
+    [
+        ("11", "--cuda 11: write 12 or 13"),
+        (
+            "12",
+            "--cuda 12: such drivers load nothing of the compilers that are installed, CUDA 13's; "
+            + "install those of CUDA 12 in their place",
+        ),
+    ],
+)
+def test_warm_makes_nothing_that_the_drivers_do_not_load(cuda, said, cache, capsys, monkeypatch):
+    monkeypatch.setattr(toolkits, "installed", lambda: (SimpleNamespace(linker=(13, 0)),))
+    assert cli.main(["cache", "warm", "anything", "--cuda", cuda]) == 1
+    assert capsys.readouterr().err == f"aotcuda: {said}\n"
