@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda import dependencies, manifest, missing_hook, project_file, system
+from aotcuda import missing_hook, project_file, system
 from aotcuda.arch import Target
 from aotcuda.builder import (
     build_rules,
@@ -480,7 +480,6 @@ def _dependencies(
         found = manifest_dependencies.of(untraced, project, lasting=True, module=module)
         return manifest_dependencies.Dependencies(sources=found.sources)
     found = manifest_dependencies.of(results, project, lasting=True, module=module)
-    path = project.relative(project.root / project_file.FILE_NAME)
-    table_of: manifest.Source = {"path": f"{path}{dependencies.TABLE}", "sha256": dependencies.table_digest(table)}
-    sources = sorted([*found.sources, table_of], key=lambda item: item["path"])
+    of_table = manifest_dependencies.table_source(table, project)
+    sources = sorted([*found.sources, of_table], key=lambda item: item["path"])
     return replace(found, sources=sources)

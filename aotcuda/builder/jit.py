@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, frontends, manifest
+from aotcuda import frontends, manifest
 from aotcuda.builder import ahead, jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
@@ -113,10 +113,7 @@ def build(request: Request) -> Built:
     )
     found = manifest_dependencies.of([*linked, result], project, own_variables=ahead.FALLBACK)
     if request.project:
-        pyproject = project.relative(root / "pyproject.toml")
-        found.sources.append(
-            {"path": f"{pyproject}{dependencies.TABLE}", "sha256": dependencies.table_digest(request.table)}
-        )
+        found.sources.append(manifest_dependencies.table_source(request.table, project))
     described["sources"] = found.sources
     described["reads"] = found.reads
     described["variables"] = found.variables

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, frontends, manifest
+from aotcuda import dependencies, frontends, manifest, project_file
 from aotcuda.builder import toolkits
 from aotcuda.builder.worker import dependency_trace, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from aotcuda.builder.worker.job import Result
 
@@ -92,6 +92,12 @@ class Dependencies:
 def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
     """The configuration's `watch` as absolute globs, from the folder that they are relative to."""
     return tuple(os.path.normpath(folder / text) for text in globs)
+
+
+def table_source(table: Mapping[str, object], project: Project) -> manifest.Source:
+    """`[tool.aotcuda]`, as what depends on it lists it: the rest of that file may be edited."""
+    path = project.relative(project.root / project_file.FILE_NAME)
+    return {"path": f"{path}{dependencies.TABLE}", "sha256": dependencies.table_digest(table)}
 
 
 def files(results: Iterable[Result], project: Project) -> list[Path]:
