@@ -92,12 +92,12 @@ class ForAll(OfThisProcess):
             self._kernel[-(-self._n // block), block, self._stream, self._shared](*args)
             return
         loader.ready()  # which says what stands against a launch
-        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._n > 0 and self._launch_copies(loaded, args):
+        if self._n == 0:
+            loaded.check(name, args, self._stream)
+            return
+        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._launch_copies(loaded, args):
             return
         selection = overload, slot, values, *_ = loaded.select(name, args, self._stream)
-        if self._n == 0:
-            overload.slots.append(slot)
-            return
         try:
             best = self._best(loaded, overload, values)
             grid, block, *_ = self._grid(best)
@@ -120,7 +120,7 @@ class ForAll(OfThisProcess):
         """As in GeneralPath: launch with copies of the host's arrays, if there are any and copies are wanted."""
         from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-        numbers = host_arrays.wanted(args)
+        numbers = host_arrays.wanted(args, loaded.table(self._kernel.__name__).overloads)
         if not numbers:
             return False
         self._loader.enter(loaded, ())

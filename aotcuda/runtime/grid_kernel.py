@@ -177,10 +177,7 @@ class GridKernel(Kernel):
 
     def _chosen(self, args: tuple[object, ...]) -> Any:
         """The parameters of the variant for some arguments."""
-        loaded = self._loader.ready()
-        overload, slot, *_ = loaded.select(self.__name__, args, 0)
-        overload.slots.append(slot)
-        return overload.parameters
+        return self._loader.ready().check(self.__name__, args, 0).parameters
 
     def _by_grid(self, grid: object, stream: object) -> GridLauncher:
         if callable(grid):

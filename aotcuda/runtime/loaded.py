@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import os
+
 import aotcuda
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
@@ -97,6 +99,19 @@ class Loaded:
                 raise table.refusal(args)
             table.keep(args, selection[0])
         return selection
+
+    def check(self, name: str, args: tuple[object, ...], given: int | None) -> PackedOverload:
+        """The overload that a launch with these arguments would take, which are checked alone; errors as for `select`.
+
+        Arrays in the host's memory are taken where a launch would copy them.
+        """
+        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
+            from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+            args = host_arrays.described(args, self.table(name).overloads)
+        overload, slot, *_ = self.select(name, args, given)
+        overload.slots.append(slot)
+        return overload
 
     def stream(self, name: str, args: tuple[object, ...], given: int | None) -> int:
         """The handle of a launch's stream: the one that was given, else that which is current for these arguments.

@@ -10,6 +10,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError, ConfigError, CudaError, HostArrayWarning
 from aotcuda.runtime.arguments import host_arrays
+from support import grids
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -217,6 +218,73 @@ def test_forall_copies_arrays_too(cuda, k, block):
     assert len(cuda.launches()) == 2
     k.forall(0)(7, cuda.array(5), cuda.array(np.zeros((2, 3), "f4")))
     assert len(cuda.launches()) == 2
+
+
+@pytest.mark.parametrize("by", ["a configuration", "forall"])
+def test_a_record_by_value_is_not_copied_beside_arrays_that_are(cuda, monkeypatch, by):
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    array = kernel("k", "void(float32[::1])")["overloads"][0]["parameters"][0] | {"name": "a", "offset": 16}
+    record = {"name": "r", "type": "particle", "kind": "struct", "dtype": RECORD_TEXT, "bytes": 16, "offset": 0}
+    k = cuda.package(kernel("k", "void()", parameters=[record, array], parameter_bytes=72)).k
+    value = np.zeros((), RECORD)
+    value["x"], value["id"] = 1.5, 7
+    launch = k[1, 32] if by == "a configuration" else k.forall(4)
+    for _ in range(2):
+        with pytest.warns(HostArrayWarning, match=r"\(argument 2\)"):
+            launch(value[()], np.zeros(4, "f4"))
+        assert cuda.parameters()[:16] == value.tobytes()
+    assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree")) == 2
+
+
+def by_grid(cuda):
+    """A kernel that is launched by its grid alone, of which a launch may leave out BLOCK."""
+    variants = [grids.variant("even", 128, divisor=16), grids.variant("any", 1024)]
+    for each in variants:
+        each["parameters"][3]["optional"] = True
+    arguments = [{**each, "default": None} if each["name"] == "BLOCK" else each for each in grids.ARGUMENTS]
+    return cuda.package(grids.kernel(*variants, arguments=arguments), by_grid=True, frontend="triton").k
+
+
+CHECKS = {
+    "forall": lambda cuda, array: cuda.package(kernel("k", "void(float32[:])")).k.forall(0)(array),
+    "no programs": lambda cuda, array: by_grid(cuda)[0](array, 1.0, 16),
+    "a function that says no programs": lambda cuda, array: by_grid(cuda)[lambda _: (0,)](array, 1.0, 16),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+def test_arguments_that_are_checked_alone_may_be_arrays_that_a_launch_would_copy(cuda, monkeypatch, check):
+    right, wrong = [np.zeros(64, "f4"), np.zeros((2, 32), "f4").T[::2, 0]], np.zeros(64, "f8")
+    right[0].flags.writeable = False
+    with pytest.raises(ArgumentError, match="set AOTCUDA_HOST_ARRAYS=copy"):
+        check(cuda, right[1])
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    check(cuda, right[1])
+    with pytest.raises(ArgumentError, match="is read-only"):
+        check(cuda, right[0])
+    with pytest.raises(ArgumentError, match=r"argument 1, [ax], is float64"):
+        check(cuda, wrong)
+    assert not cuda.launches()
+    assert not cuda.calls("cuMemAlloc")
+
+
+def test_a_grids_function_is_told_the_variant_for_arrays_that_are_copied(cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    k, seen, array = by_grid(cuda), [], np.zeros(64, "f4")
+    for n in (16, 17, 16):
+        with pytest.warns(HostArrayWarning):
+            k[lambda meta: seen.append(meta["BLOCK"]) or 1](array, 1.0, n)
+    assert seen == [128, 1024, 128]
+    assert [launch["kernel"] for launch in cuda.launches()] == ["even", "any", "even"]
+
+
+def test_arrays_that_are_checked_alone_lie_apart_as_their_copies_would(cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    k = cuda.package(kernel("k", "void(float32[::1], float32[::1])", apart=[[0, 1]])).k
+    array = np.zeros(1000, "f4")
+    k.forall(0)(array, array[:10])  # which are copied each to its own place
+    with pytest.raises(ArgumentError, match="overlap"):
+        k.forall(0)(array, array)
 
 
 @pytest.mark.parametrize("setting", ["error", "copy"])

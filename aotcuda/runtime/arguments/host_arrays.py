@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = "AOTCUDA_HOST_ARRAYS"
 _VALUES = ("error", "copy")
+_ALIGNMENT = 256  # of the driver's memory
 
 
 class _Copy:
@@ -50,9 +51,7 @@ class _Copy:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
-        interface = self._packed.__array_interface__
-        readonly = not self._array.flags.writeable
-        return {**interface, "data": (self._address.value, readonly), "version": 3, "stream": None}
+        return _interface(self._array, self._address.value)
 
     def bring_back(self) -> None:
         """Copy what a kernel wrote; read-only arrays have not changed."""
@@ -71,7 +70,39 @@ class _Copy:
         self._driver.check(code, f"an array in the host's memory could not be copied for {self._where}")
 
 
-def wanted(args: tuple[object, ...], overloads: Sequence[Takes] = ()) -> list[int]:
+class _Described:
+    """What a NumPy array's copy would be, for a look at arguments that nothing is launched with."""
+
+    __slots__ = ("__cuda_array_interface__",)
+
+    def __init__(self, array: Any, address: int) -> None:
+        self.__cuda_array_interface__ = _interface(array, address)
+
+
+def _interface(array: Any, address: int) -> dict[str, object]:
+    """What a copy of an array says of itself: it is in Fortran's order where the array is, and else in C's."""
+    data, strides = (address, not array.flags.writeable), array.strides if array.flags.fnc else None
+    return {**array.__array_interface__, "data": data, "strides": strides, "version": 3, "stream": None}
+
+
+def described(args: tuple[object, ...], overloads: Sequence[Takes]) -> tuple[object, ...]:
+    """The arguments as a launch would have them, where copies are wanted: what these would be, and no copies.
+
+    Errors as for `wanted`.
+    """
+    given, address = list(args), _ALIGNMENT
+    for number in wanted(args, overloads):
+        at = next(at for at, arg in enumerate(args) if arg is args[number - 1])
+        if at < number - 1:  # one on the GPU too
+            given[number - 1] = given[at]
+            continue
+        array = sys.modules["numpy"].asarray(args[at])
+        given[at] = _Described(array, address)
+        address += (array.nbytes // _ALIGNMENT + 1) * _ALIGNMENT
+    return tuple(given)
+
+
+def wanted(args: tuple[object, ...], overloads: Sequence[Takes]) -> list[int]:
     """The numbers of the arguments, from 1, that are to be copied.
 
     Args:
