@@ -189,6 +189,10 @@ class GridKernel(Kernel):
         except TypeError:  # which is for the launcher to say
             numbers = []
         if 1 <= len(numbers) <= 3 and 0 in numbers:
+            if stream is not None:
+                from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few programs launch nothing)
+
+                handle(stream)
             return GridLauncher(self, None, None, stream)
         if stream is not None and not isinstance(stream, int):
             from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (few programs have stream objects)

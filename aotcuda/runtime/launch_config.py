@@ -105,8 +105,9 @@ class Configuration:
         self._fixed: dict[tuple[int, ...], Configuration] = {}
         self.block = (1, 1, 1) if self._by_grid else dimensions(block, "block", where)
         if stream is not None and not 0 <= stream < 1 << 64:
-            message = f"{aotcuda.errors.quoted(stream)} is no handle of a stream"
-            raise aotcuda.errors.ArgumentError(message)
+            from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+
+            raise streams.impossible(stream)
         self.stream = stream
         self.shared = shared
         self.attributes = attributes or None

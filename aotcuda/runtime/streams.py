@@ -56,10 +56,23 @@ def handle(stream: object) -> int | None:
     """The driver's handle of a stream: an int, or any library's stream object; None, the current stream, stays None.
 
     Raises:
-        ArgumentError: The object is no stream that aotcuda knows, or one that was closed.
+        ArgumentError: The object is no stream that aotcuda knows, or one that was closed, or its handle cannot be one.
     """
-    if stream is None or isinstance(stream, int):
-        return stream
+    if stream is None:
+        return None
+    found = stream if isinstance(stream, int) else _handle(stream)
+    if not 0 <= found < 1 << 64:
+        raise impossible(found)
+    return found
+
+
+def impossible(handle: int) -> Exception:
+    """The error for an int that is no handle."""
+    return aotcuda.errors.ArgumentError(f"{aotcuda.errors.quoted(handle)} is no handle of a stream")
+
+
+def _handle(stream: object) -> int:
+    """What a stream object says that its handle is."""
     try:
         found = _told(stream)
     except (aotcuda.errors.ArgumentError, MemoryError, RecursionError):

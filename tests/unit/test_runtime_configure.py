@@ -428,9 +428,25 @@ def test_what_is_never_possible_is_said_at_once(k, given, text):
         k.configure(1, 32, **given)
 
 
-def test_what_is_no_stream_is_said_at_once(k):
-    with pytest.raises(ArgumentError, match="is no stream"):
-        k.configure(1, 32, stream="main")
+GIVEN = {
+    "brackets": lambda k, _, stream: k[1, 32, stream],
+    "configure": lambda k, _, stream: k.configure(1, 32, stream=stream),
+    "forall": lambda k, _, stream: k.forall(8, stream=stream),
+    "forall of nothing": lambda k, _, stream: k.forall(0, stream=stream),
+    "grid": lambda _, by_grid, stream: by_grid.configure(2, stream=stream),
+    "no programs": lambda _, by_grid, stream: by_grid.configure((2, 0), stream=stream),
+}
+"""Every way to give a stream."""
+
+
+@pytest.mark.parametrize("give", GIVEN.values(), ids=GIVEN)
+def test_what_is_no_stream_is_said_at_once(cuda, k, give):
+    by_grid = cuda.package(PAIR, name="mypkg.grid", by_grid=True, frontend="triton").k
+    for stream in (0, 55, 2**64 - 1, Held(66)):
+        give(k, by_grid, stream)
+    for stream in ("main", 1.0, -1, 2**64, Held(-1), Held(2**64), Held("x")):
+        with pytest.raises(ArgumentError, match=r"is no stream|is no handle of a stream|its handle cannot be told"):
+            give(k, by_grid, stream)
 
 
 def test_a_failed_launch_names_the_attributes(cuda, k):
