@@ -150,12 +150,11 @@ class GeneralPath:
             self.submit(loaded, loaded.select(self._name, args, self._configuration.stream))
             return
         stream = loaded.stream(self._name, args, self._configuration.stream)
-        kernel = None
-        if code == drivers.INVALID_VALUE:  # the kernel may be why
-            overload, slot, *_ = loaded.select(self._name, args, self._configuration.stream)
-            overload.slots.append(slot)
-            kernel = loaded.known_kernel(overload, current or 0)
-        raise self._refused(code, driver, driver.devices[current or 0], stream, self._configuration, kernel)
+        configured, kernel = self._configuration, None
+        if configured.by_grid or code == drivers.INVALID_VALUE:  # for which the kernel may be why
+            kernel = loaded.device_kernel(loaded.check(self._name, args, stream), current or 0)
+            configured = configured.of(kernel)
+        raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
     def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""

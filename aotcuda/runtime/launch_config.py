@@ -81,9 +81,10 @@ class Configuration:
         stream: The handle of the stream, 0 for the default one; None for the one that is current at each launch.
         shared: Bytes of dynamic shared memory for each block.
         attributes: What else the driver is asked for; None for nothing.
+        by_grid: Whether the rest depends on the kernel: `of` has it.
     """
 
-    __slots__ = ("_by_grid", "_cooperative", "_fixed", "_for_driver", "attributes", "block", "grid", "shared", "stream")
+    __slots__ = ("_cooperative", "_fixed", "_for_driver", "attributes", "block", "by_grid", "grid", "shared", "stream")
 
     def __init__(
         self,
@@ -101,9 +102,9 @@ class Configuration:
             ArgumentError: The stream is none.
         """
         self.grid = dimensions(grid, "grid", where)
-        self._by_grid = block is THE_KERNELS_OWN
+        self.by_grid = block is THE_KERNELS_OWN
         self._fixed: dict[tuple[int, ...], Configuration] = {}
-        self.block = (1, 1, 1) if self._by_grid else dimensions(block, "block", where)
+        self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         if stream is not None and not 0 <= stream < 1 << 64:
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
 
@@ -117,8 +118,6 @@ class Configuration:
 
     def on(self, stream: int) -> str:
         """What a launch of this configuration on a stream is said to be."""
-        if self._by_grid:
-            return f"grid {self.grid} and stream {stream:#x}"
         more = f", {self.attributes}," if self.attributes is not None else ""
         memory = f"{self.shared} bytes of dynamic shared memory"
         return f"grid {self.grid}, block {self.block}, stream {stream:#x}{more} and {memory}"

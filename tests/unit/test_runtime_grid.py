@@ -359,10 +359,32 @@ def test_an_error_of_the_driver_tells_the_grid_and_the_kernels_own_block(cuda, p
     k, x = package(), at(cuda, 0)
     k[2](x, 1.0, 16, BLOCK=128)
     cuda.set(fail="cuLaunchKernel=700")
-    with pytest.raises(CudaError, match=r"with grid \(2, 1, 1\)"):
+    with pytest.raises(CudaError, match=r"with grid \(2, 1, 1\), block \(32, 1, 1\), stream 0x0 and 512 bytes"):
         k[2](x, 1.0, 16, BLOCK=128)
-    with pytest.raises(CudaError, match=r"with grid \(2, 1, 1\)"):
-        k[2](x, n=16, factor=1.0, BLOCK=128)
+    with pytest.raises(CudaError, match=r"with grid \(2, 1, 1\), block \(256, 1, 1\), stream 0x0 and 4096 bytes"):
+        k[2](x, n=16, factor=1.0, BLOCK=1024)
+
+
+@pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
+def test_an_error_of_the_driver_is_the_same_however_often_the_kernel_was_launched(cuda, devices) -> None:
+    cuda.set(devices=devices)
+    clusters = {"sm_90": {"threads": 64, "shared": 128, "cluster": [2, 1, 1]}}
+    record = kernel(variant("plain", 128), variant("clustered", 1024, launches=clusters))
+    said = []
+    for launches in (0, 1, 3):
+        k = cuda.package(record, name=f"mypkg.k{launches}", by_grid=True, frontend="triton").k
+        x = at(cuda, 0)
+        for block in (128, 1024):
+            run = k.configure((2, 3), stream=55)
+            for _ in range(launches):
+                run(x, 1.0, 16, BLOCK=block)
+            cuda.set(fail="cuLaunchKernel=701")
+            with pytest.raises(CudaError) as caught:
+                run(x, 1.0, 16, BLOCK=block)
+            said.append(str(caught.value).replace(f"mypkg.k{launches}", "mypkg"))
+            cuda.set(fail="")
+    assert said == said[:2] * 3
+    assert "clusters of (2, 1, 1) blocks" in said[1]
 
 
 def test_names_come_in_any_order_and_from_dictionaries(cuda, package, general) -> None:
