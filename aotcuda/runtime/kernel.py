@@ -98,10 +98,16 @@ class Kernel:
         key = _key(configuration)
         if key is None:
             return self.launcher(grid, block, stream, shared)
+        return self._kept_launcher(key, key, stream, None)
+
+    def _kept_launcher(
+        self, key: object, configuration: tuple[Any, ...], stream: int | None, attributes: LaunchAttributes | None
+    ) -> Launcher:
+        """The launcher that is kept by a key, made of a configuration's exact parts where there is none yet."""
         kept: Launcher | None = self._launchers.get(key)
         if kept is None:
-            grid, block, _, shared = (*key, None, 0) if len(key) == 2 else (*key, 0)[:4]
-            kept = self.launcher(grid, block, stream, shared)
+            grid, block, _, shared = (*configuration, None, 0) if len(configuration) == 2 else (*configuration, 0)[:4]
+            kept = self.launcher(grid, block, stream, shared, attributes)
             if len(self._launchers) >= _MOST_LAUNCHERS:
                 self._launchers.clear()
             self._launchers[key] = kept
@@ -174,13 +180,23 @@ class Kernel:
             carveout=carveout,
         )
         if stream is None or isinstance(stream, int):
-            return self.launcher(grid, block, stream, shared, attributes)
+            return self._with(grid, block, stream, shared, attributes)
         from aotcuda.runtime.stream_objects import held  # noqa: PLC0415 (as in launcher)
         from aotcuda.runtime.streams import handle  # noqa: PLC0415
 
         found = handle(stream)
-        launcher = self.launcher(grid, block, found, shared, attributes)
+        launcher = self._with(grid, block, found, shared, attributes)
         return held(launcher, stream, found or 0)  # type: ignore[no-any-return]
+
+    def _with(self, grid: Any, block: Any, stream: int | None, shared: int, attributes: LaunchAttributes) -> Launcher:
+        """As `configure`; `stream` is a handle. A program may write this at each launch, so it is kept likewise."""
+        if not attributes:
+            return self[grid, block, stream, shared]
+        configuration = grid, block, stream, shared
+        key = _key(configuration)
+        if key is None:
+            return self.launcher(grid, block, stream, shared, attributes)
+        return self._kept_launcher((key, attributes.values()), key, stream, attributes)
 
     def launcher(
         self,

@@ -105,7 +105,11 @@ class LaunchAttributes:
         self.carveout = carveout if isinstance(carveout, int) else None
 
     def __bool__(self) -> bool:
-        return bool(self.encoded())
+        return self.values() != (None, False, False, None, None)
+
+    def values(self) -> tuple[object, ...]:
+        """Its attributes by which it is told from others."""
+        return self.cluster, self.cooperative, self.dependent, self.priority, self.carveout
 
     def __str__(self) -> str:
         parts = [f"clusters of {shown(self.cluster)} blocks"] if self.cluster else []

@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pytest
 
+import aotcuda
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, UnloadedError
 from aotcuda.runtime.general_path import GeneralPath
 from support.grids import PAIR
@@ -663,6 +664,54 @@ def test_a_configuration_in_integers_of_any_type_is_kept_as_that_in_pythons(k):
         number = 100 + first  # with None for a stream it may be the one without
         assert k[np.int64(number), np.int64(32), *more] is k[number, 32, *more]
         assert k[[number], [4, np.int8(5)], *more] is k[(number,), (4, 5), *more]
+
+
+ATTRIBUTES = [
+    {},
+    {"cluster": 2},
+    {"cluster": 4},
+    {"cooperative": True},
+    {"dependent": True},
+    {"priority": 0},
+    {"priority": -1},
+    {"carveout": 0},
+    {"carveout": 1},
+    {"cluster": 2, "cooperative": True, "dependent": True, "priority": -1, "carveout": 50},
+]
+
+
+def test_what_configure_makes_is_kept_as_what_brackets_make(cuda, k):
+    """Of those that are written out at each launch each would learn by itself what is thrown away with it."""
+    first = [k.configure(4, 32, **more, stream=on, shared=16) for on in (None, 0, 55) for more in ATTRIBUTES]
+    again = [k.configure(4, 32, **more, stream=on, shared=16) for on in (None, 0, 55) for more in ATTRIBUTES]
+    assert list(map(id, first)) == list(map(id, again))
+    assert len(set(map(id, first))) == len(first)
+    assert k.configure([np.int64(4)], 32, cluster=[2]) is k.configure((4,), 32, cluster=(2, 1, 1))
+    assert k.configure(4, 32) is k[4, 32, None, 0]
+    for run in first:
+        run(7)
+    encoded = [launch["attributes"] for launch in cuda.launches()]
+    assert encoded[: len(ATTRIBUTES)] == encoded[len(ATTRIBUTES) : 2 * len(ATTRIBUTES)]
+    assert len(set(map(str, encoded))) == len(ATTRIBUTES)
+    aotcuda.load(k.__module__).unload()
+    assert k.configure(4, 32, cluster=2, shared=16) is not first[1]
+
+
+def test_a_configuration_that_holds_a_stream_object_is_not_kept_with_it(k):
+    stream = Held(66)
+    alive = weakref.ref(stream)
+    for _ in range(3):
+        k.configure(4, 32, cluster=2, stream=stream)(7)
+    assert k.configure(4, 32, cluster=2, stream=stream).stream == 66
+    del stream
+    gc.collect()
+    assert alive() is None
+
+
+def test_launches_that_write_their_attributes_take_the_fast_path(k, general):
+    for value in range(5):
+        k.configure(4, 32, cluster=2, priority=-1)(value)
+    assert len(general) == 1
 
 
 def test_a_grid_in_integers_of_any_type_is_kept_as_that_in_pythons(cuda):
