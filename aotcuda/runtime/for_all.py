@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Protocol, SupportsIndex
 
-    from aotcuda.runtime.arguments.overloads import PackedOverload
+    from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.launcher import Launcher
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loader import Loader
@@ -97,9 +97,9 @@ class ForAll(OfThisProcess):
             return
         if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._launch_copies(loaded, args):
             return
-        selection = overload, slot, values, *_ = loaded.select(name, args, self._stream)
+        selection = overload, slot, *_ = loaded.select(name, args, self._stream)
         try:
-            best = self._best(loaded, overload, values)
+            best = self._best(loaded, selection)
             grid, block, *_ = self._grid(best)
             launcher = self._kernel[grid, block, self._stream, self._shared]
         except BaseException:
@@ -123,19 +123,21 @@ class ForAll(OfThisProcess):
         numbers = host_arrays.wanted(args, loaded.table(self._kernel.__name__).overloads)
         if not numbers:
             return False
-        self._loader.enter(loaded, ())
-        with host_arrays.Copies(args, numbers, loaded.library.driver, str(self._kernel)) as copies:
+        where = str(self._kernel)
+        self._loader.enter(loaded, (), loaded.stream(self._kernel.__name__, args, self._stream), where)
+        with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
             self(*copies.args)
             copies.bring_back(loaded.stream(self._kernel.__name__, copies.args, self._stream))
         return True
 
-    def _best(self, loaded: Loaded, overload: PackedOverload, values: list[object]) -> int:
+    def _best(self, loaded: Loaded, selection: Selection) -> int:
         """The block size of most occupancy for the selected overload."""
+        overload, _, values, _, stream = selection
         kernel = loaded.known_kernel(overload, loaded.library.device)
         known = kernel.known_block(self._shared) if kernel is not None else None
         if known is not None:
             return known
-        device = self._loader.enter(loaded, overload.addresses_of(values))
+        device = self._loader.enter(loaded, overload.addresses_of(values), stream, str(self._kernel))
         return loaded.device_kernel(overload, device).best_block(self._shared)
 
     def _written(self) -> tuple[str, str]:

@@ -163,7 +163,7 @@ class GeneralPath:
         numbers = host_arrays.wanted(args, loaded.table(self._name).overloads)
         if not numbers:
             return False
-        self._loader.enter(loaded, ())
+        self._loader.enter(loaded, (), loaded.stream(self._name, args, self._configuration.stream), self._where)
         with host_arrays.Copies(args, numbers, loaded.library.driver, self._where) as copies:
             self.launch(copies.args)
             copies.bring_back(loaded.stream(self._name, copies.args, self._configuration.stream))
@@ -189,13 +189,11 @@ class GeneralPath:
         """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
         overload, _, values, pending, stream = selection
         library, places = loaded.library, overload.addresses_of(values)
-        driver, callbacks = library.driver, library.callbacks
-        if callbacks is not None or len(driver.devices) > 1:
-            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU, and none)
-        if callbacks is not None:
-            launch_problems.check_capture(self._where, self._loader.source.name, callbacks, driver, stream)
-        device = self._loader.enter(loaded, places)
+        driver = library.driver
+        device = self._loader.enter(loaded, places, stream, self._where)
         if len(driver.devices) > 1:
+            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU)
+
             launch_problems.check_gpu(self._where, driver, device, places, stream)
         if pending:
             from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
@@ -208,7 +206,7 @@ class GeneralPath:
         overload, slot, values, _, stream = selection
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
-            self._loader.enter(loaded, overload.addresses_of(values))
+            self._loader.enter(loaded, overload.addresses_of(values), stream, self._where)
             configuration = self._configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(configuration, kernel.kernel, *overload.handed(slot))
         if code:

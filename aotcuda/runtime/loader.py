@@ -250,8 +250,23 @@ class Loader:
             other = self.edits().in_place_of(loaded.library, loaded.sources)
             return loaded if other is None else self._launch(*other)
 
-    def enter(self, loaded: Loaded, addresses: Sequence[int]) -> int:
-        """`LoadedLibrary.enter`; if a setup callback raises, all is unloaded, and the next launch starts anew."""
+    def enter(self, loaded: Loaded, addresses: Sequence[int], stream: int | None = None, where: str = "") -> int:
+        """`LoadedLibrary.enter`; if a setup callback raises, all is unloaded, and the next launch starts anew.
+
+        Args:
+            loaded: What is launched.
+            addresses: As there.
+            stream: The stream of a launch, None for what launches nothing.
+            where: The kernel that is launched there.
+
+        Raises:
+            LaunchError: Setup callbacks would have to run while that stream is captured.
+        """
+        callbacks = loaded.library.callbacks
+        if callbacks is not None and stream is not None:
+            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
+
+            launch_problems.check_capture(where, self.source.name, callbacks, loaded.library.driver, stream)
         try:
             return loaded.library.enter(addresses)
         except aotcuda.errors.CallbackError:

@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 
 import aotcuda
@@ -78,6 +79,32 @@ def test_setup_would_become_part_of_a_capture_and_preload_is_named(cuda, hooks, 
     module.k[1, 1, 77](1)
     assert hooks.calls == [("up", 0)]
     assert len(cuda.launches()) == 1
+
+
+LAUNCHES = {
+    "brackets": lambda k, array: k[1, 1, 77](array),
+    "configure": lambda k, array: k.configure(1, 1, stream=77, cluster=1)(array),
+    "forall": lambda k, array: k.forall(8, stream=77)(array),
+    "forall in blocks": lambda k, array: k.forall(8, 32, 77)(array),
+}
+
+
+@pytest.mark.parametrize("host", [False, True], ids=["on the GPU", "copied"])
+@pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
+@pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
+@pytest.mark.filterwarnings("ignore::aotcuda.HostArrayWarning")
+def test_no_launch_lets_setup_become_part_of_a_capture(cuda, hooks, monkeypatch, launch, devices, host):
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    cuda.set(devices=devices, capturing="77")
+    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
+    array = np.zeros(8, "f4") if host else cuda.array(8)
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x4d is being captured .*\.preload"):
+            launch(module.k, array)
+    assert (hooks.calls, cuda.launches(), cuda.calls("cuMemAlloc")) == ([], [], [])
+    cuda.set(capturing="")
+    launch(module.k, array)
+    assert hooks.calls == [("up", 0)]
 
 
 @pytest.mark.parametrize("code", [900, 901, 906])
