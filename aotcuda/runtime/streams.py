@@ -147,6 +147,12 @@ def is_captured(driver: Driver, stream: int) -> bool:
     return code == _CAPTURE_IMPLICIT or (code == 0 and status.value != 0)
 
 
+def _is_in_graph(driver: Driver, stream: int) -> bool:
+    """Whether what is submitted to a stream becomes part of a graph; the default one may only be in a capture's way."""
+    status = ctypes.c_int()
+    return driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) == 0 and status.value != 0
+
+
 def order(driver: Driver, before: int, after: int, what: str) -> None:
     """Make work submitted to `after` from now on wait for what has been submitted to `before`.
 
@@ -156,15 +162,9 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
         CudaError: The driver refuses for another reason.
     """
     for stream in (before, after):
-        if is_dead(driver, stream):
-            message = f"{what}: {dead(stream)}"
-            raise aotcuda.errors.ArgumentError(message)
-    if is_captured(driver, after) and not is_captured(driver, before):
-        message = (
-            f"{what}, which is not part of the graph that stream {after:#x} is captured into, so a launch there cannot "
-            "wait for it; use arrays of that stream, or make it wait before the capture begins"
-        )
-        raise aotcuda.errors.ArgumentError(message)
+        _check_exists(driver, stream, what)
+    if is_captured(driver, after):
+        _check_in_graph(driver, before, after, what)
     event = ctypes.c_void_p()
     driver.check(driver.call["cuEventCreate"](ctypes.byref(event), _NO_TIMING), "no event could be made")
     try:
@@ -173,6 +173,21 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
         driver.check(driver.call["cuStreamWaitEvent"](after, event, 0), problem)
     finally:
         driver.call["cuEventDestroy_v2"](event)  # the driver keeps it until the wait is over
+
+
+def _check_exists(driver: Driver, stream: int, what: str) -> None:
+    if is_dead(driver, stream):
+        message = f"{what}: {dead(stream)}"
+        raise aotcuda.errors.ArgumentError(message)
+
+
+def _check_in_graph(driver: Driver, stream: int, captured: int, what: str) -> None:
+    if not _is_in_graph(driver, stream):
+        message = (
+            f"{what}, which is not part of the graph that stream {captured:#x} is captured into, so a launch there "
+            "cannot wait for it; use arrays of that stream, or make it wait before the capture begins"
+        )
+        raise aotcuda.errors.ArgumentError(message)
 
 
 def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: str, *, launched: bool) -> None:
@@ -186,12 +201,21 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
             key = item or LEGACY  # which is one stream by two handles
             if key not in found or item.mutual:
                 found[key] = item
+
+    def what(ready: int) -> str:
+        return f"{where}: an argument's data is on stream {ready:#x}"
+
+    if len(found) > 1 and not launched:  # all before any: the first may have the launch's stream join a capture
+        for ready in found.values():
+            _check_exists(driver, ready, what(ready))
+        captured = next((each for each in (stream, *found.values()) if is_captured(driver, each)), None)
+        for ready in found.values() if captured is not None else ():
+            _check_in_graph(driver, ready, captured, what(ready))
     for ready in found.values():
-        what = f"{where}: an argument's data is on stream {ready:#x}"
         if not launched:
-            order(driver, ready, stream, what)
+            order(driver, ready, stream, what(ready))
         elif ready.mutual or is_captured(driver, ready):  # what joined a capture has to come back to it
-            order(driver, stream, ready, what)
+            order(driver, stream, ready, what(ready))
 
 
 def launches_wait() -> bool:

@@ -269,6 +269,33 @@ class TestCaptures:
                 k[1, 1](array("exchange"), array("numba"))
         assert ordered(cuda) == []
 
+    @pytest.mark.parametrize("arrays", [("numba", "exchange"), ("exchange", "numba"), ("numba", "exchange", "cupy")])
+    def test_in_whatever_order_the_arrays_come(self, cuda, current, arrays):
+        """A stream that joined a capture for one array would wait for no other; nor would it come back."""
+        parameters = ", ".join(["float32[::1]"] * len(arrays))
+        k = cuda.package(kernel("k", f"void({parameters})")).k
+        for captured in ("", str(TORCH)):
+            cuda.set(capturing=captured)
+            for _ in range(2):
+                before = len(ordered(cuda))
+                if not captured:
+                    k[1, 1, 55](*map(array, arrays))
+                    continue
+                with pytest.raises(ArgumentError, match=r"which is not part of the graph that stream 0x58"):
+                    k[1, 1, 55](*map(array, arrays))
+                assert len(ordered(cuda)) == before
+
+    def test_the_default_stream_is_in_the_way_of_a_capture_and_not_part_of_it(self, cuda, current):
+        """The driver says so of it while a stream is captured that waits for it; to record an event there ends that."""
+        cuda.set(fail="cuStreamIsCapturing=906")
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        on_default = libraries.make(Array("interface", (State(stream=1),)))
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match="is on stream 0x1, which is not part of the graph"):
+                k[1, 1, 77](on_default)
+        assert ordered(cuda) == []
+        assert cuda.calls("cuEventRecord") == []
+
     @pytest.mark.parametrize("library", ["cupy", "exchange"])
     def test_a_given_stream_that_joins_a_capture_comes_back_to_it(self, cuda, current, library):
         """What forks off a captured stream has to join it again, or the capture cannot end."""
