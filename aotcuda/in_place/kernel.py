@@ -81,9 +81,10 @@ class _Launcher(Launcher):
         if not any(map(_is_copied, args)):
             super().launch(args)
             return
-        with _Copies.made(self._loader, args, self.where) as copies:
+        stream = self.stream or 0
+        with _Copies.made(self._loader, args, stream, self.where) as copies:
             super().launch(copies.args)
-            copies.bring_back(self.stream or 0)
+            copies.bring_back(stream)
 
 
 class _ForAll(ForAll):
@@ -92,22 +93,25 @@ class _ForAll(ForAll):
     __slots__ = ()
 
     def _launch(self, args: tuple[object, ...]) -> None:
-        if self._n <= 0 or not any(map(_is_copied, args)):
+        if self._n == 0:
+            return  # where Numba looks at no argument
+        if not any(map(_is_copied, args)):
             super()._launch(args)
             return
-        with _Copies.made(self._loader, args, str(self._kernel)) as copies:
+        stream = self._stream or 0
+        with _Copies.made(self._loader, args, stream, str(self._kernel)) as copies:
             super()._launch(copies.args)
-            copies.bring_back(self._stream or 0)
+            copies.bring_back(stream)
 
 
 class _Copies(host_arrays.Copies):
     """Copies of NumPy's arrays for one launch, as Numba makes them and with its words."""
 
     @classmethod
-    def made(cls, loader: Loader, args: tuple[object, ...], where: str) -> _Copies:
-        """Copies for a launch; a context is made current."""
+    def made(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
+        """Copies for a launch on a stream; a context is made current."""
         loaded = loader.ready()
-        loader.enter(loaded, ())
+        loader.enter(loaded, (), stream, where)
         values = tuple([arg.value if hints.is_hint(arg) else arg for arg in args])
         numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
         found = cls(values, numbers, loaded.library.driver, where)

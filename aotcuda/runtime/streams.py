@@ -209,8 +209,9 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
         for ready in found.values():
             _check_exists(driver, ready, what(ready))
         captured = next((each for each in (stream, *found.values()) if is_captured(driver, each)), None)
-        for ready in found.values() if captured is not None else ():
-            _check_in_graph(driver, ready, captured, what(ready))
+        for ready in found.values():
+            if captured is not None:
+                _check_in_graph(driver, ready, captured, what(ready))
     for ready in found.values():
         if not launched:
             order(driver, ready, stream, what(ready))

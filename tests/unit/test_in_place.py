@@ -239,6 +239,16 @@ def test_they_are_for_elements_too(cuda: StandIn) -> None:
     assert len(cuda.calls("cuMemAlloc")) == 1
 
 
+@pytest.mark.parametrize("first", [np.ones(0, "<f4"), np.ones(8, "<f8"), None], ids=["host", "another", "none"])
+def test_no_elements_are_no_launch_whatever_the_arguments_are(cuda: StandIn, first: object) -> None:
+    """As with Numba, whose `forall(0)` looks at none."""
+    s = solver(cuda)
+    for _ in range(2):
+        s.add.forall(0)(first, cuda.array(), cuda.array())
+    assert not cuda.launches()
+    assert not cuda.calls("cuMemAlloc")
+
+
 def test_the_warning_is_numbas_own_for_who_filters_that(cuda: StandIn) -> None:
     errors = importlib.import_module("numba.core.errors")
     s = solver(cuda)
