@@ -40,7 +40,10 @@ class Learnt:
     def known(self, loaded: Loaded, group: Group) -> FastPath | None:
         """The fast path for arguments of a group, if there is one or can be unasked."""
         library = loaded.library
-        context = 0 if library.device >= 0 else library.driver.current_context()
+        try:
+            context = 0 if library.device >= 0 else library.driver.current_context()
+        except aotcuda.errors.CudaError:  # for which no launch has to fail
+            return None
         found = self._paths.get((group, context))
         if found is not None or self._records is not None or library.device < 0:
             return found
@@ -63,7 +66,10 @@ class Learnt:
             return None
         context, device = 0, library.device
         if device < 0:  # there are several GPUs, or callbacks, which have to see each context
-            context, device = library.driver.current_context(), library.driver.current_device() or 0
+            try:
+                context, device = library.driver.current_context(), library.driver.current_device() or 0
+            except aotcuda.errors.CudaError:  # the launch was made
+                return None
         if (group, context) in self._taught:
             return None
         if library.callbacks is not None and not library.callbacks.has_seen(context):

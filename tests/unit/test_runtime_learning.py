@@ -19,6 +19,7 @@ from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime.arguments import arrays, parameters
 from aotcuda.runtime.fast import cupy_layout, learning, numba_layout, torch_layout
+from aotcuda.runtime.general_path import GeneralPath
 from support import argument_fuzz, libraries, loaded
 from support.argument_fuzz import Made
 from support.libraries import Array, Raises, State
@@ -193,6 +194,26 @@ def test_strides_between_elements_are_refused_where_a_kernel_counts_in_elements(
     for _ in range(3):
         bytes_[1, 1](array(library, State("<f4", (2, 2), (18, 4))))
     assert np.frombuffer(cuda.parameters(), "<i8").tolist()[5:] == [2, 2, 18, 4]
+
+
+@pytest.mark.parametrize("function", ["cuCtxGetCurrent", "cuCtxGetDevice"])
+def test_a_launch_does_not_fail_for_what_only_later_ones_would_have(cuda, path, monkeypatch, function):
+    """Where it was launched is asked afterwards, to learn for the next one; the driver answers nothing any more then."""
+    cuda.set(devices="9.0,9.0")
+    k = cuda.package(kernel("k", "void(int32)")).k
+    submit = GeneralPath.submit
+
+    def refuse_afterwards(self, *args):
+        cuda.set(fail="")
+        submit(self, *args)
+        cuda.set(fail=f"{function}=999")
+
+    monkeypatch.setattr(GeneralPath, "submit", refuse_afterwards)
+    run = k[1, 1]
+    for value in range(3):
+        run(value)
+        cuda.set(fail="")
+    assert [int.from_bytes(bytes.fromhex(call["parameters"]), "little") for call in cuda.launches()] == [0, 1, 2]
 
 
 def test_what_is_noted_of_overloads_may_change_while_it_is_looked_through(cuda, extension_module, monkeypatch):
