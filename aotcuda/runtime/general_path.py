@@ -107,6 +107,10 @@ class GeneralPath:
                 kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
             configuration = allow_once(self._configuration, kernel, self._where, self._verified)
             driver = library.driver
+            if pending:  # last of what may be refused: a stream that joins a capture has to come back to it
+                from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+                streams.order_launch(driver, pending, stream, self._where, launched=False)
             if kernel.watch is not None:
                 kernel.watch.clear(stream)
             if library.synchronous:
@@ -119,8 +123,6 @@ class GeneralPath:
             if code:
                 self._recover(code, loaded, kernel, selection)
             if pending:
-                from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
-
                 streams.order_launch(driver, pending, stream, self._where, launched=True)
             failed = streams.settle(driver, stream) if library.synchronous else 0
             if not failed and kernel.watch is not None:
@@ -186,8 +188,8 @@ class GeneralPath:
         return found
 
     def _enter(self, loaded: Loaded, selection: Selection) -> int:
-        """Enter a context, check where the arrays are, and order the streams that they are on before this launch's."""
-        overload, _, values, pending, stream = selection
+        """Enter a context, and check where the arrays are."""
+        overload, _, values, _, stream = selection
         library, places = loaded.library, overload.addresses_of(values)
         driver = library.driver
         device = self._loader.enter(loaded, places, stream, self._where)
@@ -195,10 +197,6 @@ class GeneralPath:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU)
 
             launch_problems.check_gpu(self._where, driver, device, places, stream)
-        if pending:
-            from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
-
-            streams.order_launch(driver, pending, stream, self._where, launched=False)
         return device
 
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:

@@ -198,7 +198,7 @@ def test_strides_between_elements_are_refused_where_a_kernel_counts_in_elements(
 
 @pytest.mark.parametrize("function", ["cuCtxGetCurrent", "cuCtxGetDevice"])
 def test_a_launch_does_not_fail_for_what_only_later_ones_would_have(cuda, path, monkeypatch, function):
-    """Where it was launched is asked afterwards, to learn for the next one; the driver answers nothing any more then."""
+    """Where it was launched is asked afterwards, to learn for the next one; the driver answers nothing by then."""
     cuda.set(devices="9.0,9.0")
     k = cuda.package(kernel("k", "void(int32)")).k
     submit = GeneralPath.submit

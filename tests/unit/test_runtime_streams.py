@@ -285,6 +285,23 @@ class TestCaptures:
                     k[1, 1, 55](*map(array, arrays))
                 assert len(ordered(cuda)) == before
 
+    @pytest.mark.parametrize("by", ["brackets", "configure", "forall"])
+    def test_a_launch_that_is_refused_has_no_stream_join(self, cuda, current, by):
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        runs = {
+            "brackets": lambda block: k[1, block, 55],
+            "configure": lambda block: k.configure(1, block, stream=55, priority=-1 if block == 32 else 7),
+            "forall": lambda block: k.forall(8, block, 55),
+        }
+        for captured in ("", str(TORCH)):
+            cuda.set(capturing=captured)
+            for _ in range(2):
+                before = len(ordered(cuda))
+                with pytest.raises(LaunchError, match="cannot be launched"):
+                    runs[by](2048)(array("exchange"))
+                assert len(ordered(cuda)) == before
+                runs[by](32)(array("exchange"))
+
     def test_the_default_stream_is_in_the_way_of_a_capture_and_not_part_of_it(self, cuda, current):
         """The driver says so of it while a stream is captured that waits for it; to record an event there ends that."""
         cuda.set(fail="cuStreamIsCapturing=906")
