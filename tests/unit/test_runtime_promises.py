@@ -187,6 +187,28 @@ def test_arrays_that_overlap_are_refused_by_name(cuda, monkeypatch):
     assert len(cuda.launches()) == 3
 
 
+NO_ARRAYS = [5, 2.5, None, "x", (), (1, 2), np.zeros(8, "<f4"), np.zeros(8, "<f4")[0], object, [1.0]]
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("wrong", NO_ARRAYS, ids=lambda wrong: type(wrong).__name__)
+def test_what_is_no_array_is_told_as_where_arrays_may_overlap(cuda, monkeypatch, wrong):
+    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
+    apart, free = two_arrays(cuda), two_arrays(cuda)
+    for overload in free["overloads"]:
+        overload.pop("apart", None)
+    right = cuda.array(np.zeros(8, "<f4"))
+    said = []
+    for name, record in (("apart", apart), ("free", free)):
+        k = cuda.package(record, name=f"{name}.kernels").k
+        for args in ((wrong, 5, right), (right, 5, wrong), ((right, wrong), 5, right), (wrong, 5, wrong)):
+            with pytest.raises(ArgumentError) as caught:
+                k[1, 1](*args)
+            said.append(str(caught.value).replace(name, "").partition("\n")[0])
+    assert said[:4] == said[4:]
+    assert not any("cannot be read" in each for each in said)
+
+
 def view_of(cuda, memory, start, count, stride=4):
     """An array of `count` elements, `start` bytes into another one."""
     found = cuda.array(0)

@@ -9,7 +9,7 @@ import os
 
 from aotcuda.errors import ArgumentError, CallError, UnreadableError
 from aotcuda.runtime import arguments
-from aotcuda.runtime.arguments import advice, host_arrays, names, parameters
+from aotcuda.runtime.arguments import advice, arrays, host_arrays, names, parameters
 from aotcuda.runtime.arguments.overlap import overlap
 
 TYPE_CHECKING = False
@@ -114,16 +114,17 @@ def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, 
             found.append(
                 (f"argument {number}, {parameter['name']}, {problem}", advice.conversion(parameter, arg, args))
             )
-    problems = _overlaps(overload, args) or ["the arguments could not be packed"]
-    return found or [(problem, None) for problem in problems]
+    if found:  # else what must lie apart are arrays
+        return found
+    return [(problem, None) for problem in _overlaps(overload, args) or ["the arguments could not be packed"]]
 
 
 def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
     """Which arguments overlap that must not."""
     found = []
     for pair in overload.apart:
-        read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := arguments.reader(args[at])) is not None]
-        if len(read) == len(pair) and overlap(*read):
+        read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := arrays.reader(args[at])) is not None]
+        if len(read) == len(pair) and None not in read and overlap(*read):
             first, second = (f"argument {at + 1}, {overload.parameters[at]['name']}," for at in pair)
             found.append(f"{first} and {second} overlap, and the kernel was compiled for arrays that do not")
     return found
