@@ -46,6 +46,7 @@ What is called `ctypes` here is that package where a program has imported it, el
 from __future__ import annotations
 
 import os
+from _operator import index
 from _thread import RLock
 from _weakref import ref
 
@@ -73,9 +74,19 @@ def new_lock() -> RLock:
 
 
 def module_of(kind: type) -> str:
-    """The name of the module that a class is of; empty where the class has something else by that name."""
-    found: object = kind.__module__
+    """The name of the module that a class is of; empty where the class has none, or something else by that name."""
+    found: object = getattr(kind, "__module__", "")
     return found if isinstance(found, str) else ""
+
+
+def integer(value: object) -> int | None:
+    """The number that an integer of any type is, as Python's own int; None of all else, and of what raises."""
+    try:
+        return int.__index__(index(value))  # type: ignore[arg-type]  # which is to be found out
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # noqa: BLE001 (arrays have `__index__`, and raise; so may anybody's)
+        return None
 
 
 def is_begun_by_parent() -> bool:

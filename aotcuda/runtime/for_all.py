@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import aotcuda
+from aotcuda.runtime import integer
 from aotcuda.runtime.launch_config import dimensions
 from aotcuda.runtime.launcher import OfThisProcess, again
 
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
 
 def _number_of_elements(n: object, kernel: Kernel) -> int:
     """What `forall` was given, if it is an integer of another type."""
-    try:
-        number: int = n.__index__()  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):  # the latter from arrays
+    number = integer(n)
+    if number is None:
         message = (
             f"{kernel}.forall({aotcuda.errors.quoted(n)}): the number of elements must be an int; of an array that is "
             "x.size"
         )
-        raise aotcuda.errors.LaunchError(message) from None
+        raise aotcuda.errors.LaunchError(message)
     if number < 0:
         message = f"{kernel}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
         raise aotcuda.errors.LaunchError(message)

@@ -9,8 +9,8 @@ position; with the options (`num_warps` and such) they are arguments like the ot
 from __future__ import annotations
 
 import sys
-from _operator import index
 
+from aotcuda.runtime import integer
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launcher import OfThisProcess
 from aotcuda.runtime.written import are_exact, exact
@@ -184,11 +184,8 @@ class GridKernel(Kernel):
             return GridLauncher(self, None, grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
         parts = key if isinstance(key, tuple) else (key,)
-        try:
-            numbers = [index(part) for part in parts]
-        except TypeError:  # which is for the launcher to say
-            numbers = []
-        if 1 <= len(numbers) <= 3 and 0 in numbers:
+        numbers = [integer(part) for part in parts]  # whether one is none is for the launcher to say
+        if None not in numbers and 1 <= len(numbers) <= 3 and 0 in numbers:
             if stream is not None:
                 from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few programs launch nothing)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _operator import index
+from aotcuda.runtime import integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -332,11 +332,8 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
-        try:
-            number = index(shared)  # type: ignore[arg-type]  # NumPy's ints are none of Python's
-        except TypeError:
-            number = -1
-        if number < 0:
+        number = integer(shared)
+        if number is None or number < 0:
             from aotcuda.errors import quoted  # noqa: PLC0415 (as in launcher)
 
             self._refuse(f"dynamic shared memory is {quoted(shared)} where a number of bytes belongs")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from _operator import le
 
 import aotcuda
+from aotcuda.runtime import integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -209,11 +210,8 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
     if type(value) is int and value > 0:
         return value, 1, 1
     parts = value if isinstance(value, tuple | list) else (value,)
-    try:
-        numbers = [part.__index__() for part in parts]
-    except (AttributeError, TypeError):  # an array has `__index__`, and raises
-        numbers = []
-    if not 1 <= len(numbers) <= 3:
+    numbers = [number for number in map(integer, parts) if number is not None]
+    if not 1 <= len(numbers) <= 3 or len(numbers) < len(parts):
         given = aotcuda.errors.quoted(value)
         message = f"{where} cannot be launched: {what} is {given} where an int or a tuple of one to three belongs"
         raise aotcuda.errors.LaunchError(message)

@@ -23,6 +23,18 @@ class Stream:
         return 0, 77
 
 
+class Odd:
+    """What says that it is an integer, and gives or raises something else."""
+
+    def __init__(self, given):
+        self.given = given
+
+    def __index__(self):
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+
 @pytest.fixture
 def k(cuda):
     """A kernel that takes one int."""
@@ -106,6 +118,24 @@ class TestConfiguration:
         with pytest.raises(LaunchError, match=f"mypkg.kernels.k cannot be launched: {problem}"):
             module.k[configuration]
         assert cuda.calls() == before
+
+    @pytest.mark.parametrize("given", [2.5, "5", None, ValueError("no number")], ids=repr)
+    def test_what_gives_no_integer_is_none(self, cuda, k, given):
+        """Whatever `__index__` gives or raises, wherever a number is wanted."""
+        odd = Odd(given)
+        for configuration in ((odd, 1), (1, odd), ((1, odd), 1), (1, (1, odd))):
+            with pytest.raises(LaunchError, match="where an int or a tuple of one to three belongs"):
+                k[configuration]
+            with pytest.raises(LaunchError, match="where an int or a tuple of one to three belongs"):
+                k.configure(*configuration)
+        for get in (lambda: k[1, 1, 0, odd], lambda: k.configure(1, 1, shared=odd), lambda: k.forall(4, shared=odd)(1)):
+            with pytest.raises(LaunchError, match="where a number of bytes belongs"):
+                get()
+        with pytest.raises(LaunchError, match="the number of elements must be an int"):
+            k.forall(odd)
+        with pytest.raises(LaunchError, match=r"block is .* where an int or a tuple"):
+            k.forall(4, block=odd)
+        assert not cuda.launches()
 
     def test_a_call_without_one_says_how_to_launch(self, k):
         for call in (lambda: k(1), lambda: k(x=1), k):
@@ -494,16 +524,22 @@ def test_an_argument_whose_class_has_no_hash_is_named(cuda, meta, base, second):
 
 
 @pytest.mark.parametrize(
-    "told", [None, 5, [], b"torch", property(lambda self: None)], ids=lambda told: type(told).__name__
+    "told", [None, 5, [], b"torch", property(lambda self: None), ...], ids=lambda told: type(told).__name__
 )
 @pytest.mark.usefixtures("path")
 def test_a_class_need_not_tell_its_module(cuda, told):
+    def made(*args):
+        """A class; where `...` is told it has no module at all, as if made in a scope that has no name."""
+        kind = eval("type(*args)", {"args": (*args, {} if told is ... else {"__module__": told})})
+        assert hasattr(kind, "__module__") == (told is not ...)
+        return kind
+
     k = cuda.package(kernel("k", "void(float32[::1])")).k
-    odd = type("Odd", (Gives,), {"__module__": told})
+    odd = made("Odd", (Gives,))
     for _ in range(3):
         k[1, 1, odd()](odd(cuda.array(8)))
         assert cuda.launches()[-1]["stream"] == 77
-        for wrong in (type("Odd", (), {"__module__": told})(), type("dtype", (), {"__module__": told})()):
+        for wrong in (made("Odd", ())(), made("dtype", ())()):
             with pytest.raises(ArgumentError, match=r"argument 1, \w+, is (Odd|dtype) where"):
                 k[1, 1](wrong)
             with pytest.raises(ArgumentError, match="is no stream"):

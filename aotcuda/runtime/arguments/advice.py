@@ -64,5 +64,5 @@ def _new(name: str, dtype: str, args: Iterable[object]) -> str:
 
 def _library(arg: object) -> str:
     """The top package of an array's class; JAX's arrays are of a package of their own."""
-    top = next((kind.__module__ for kind in type(arg).__mro__ if kind.__module__ == "torch"), module_of(type(arg)))
+    top = next((module_of(kind) for kind in type(arg).__mro__ if module_of(kind) == "torch"), module_of(type(arg)))
     return top.partition(".")[0].replace("jaxlib", "jax")

@@ -24,6 +24,7 @@ from __future__ import annotations
 import sys
 
 import aotcuda
+from aotcuda.runtime import module_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,12 +90,12 @@ def _family_of(kind: type) -> str | None:
     numpy: Any = sys.modules.get("numpy")
     if issubclass(kind, (int, float, complex, tuple)) or (numpy is not None and issubclass(kind, numpy.generic)):
         return ""
-    if kind.__name__ == "DeviceNDArray" and kind.__module__ in _NUMBA and hasattr(kind, "device_ctypes_pointer"):
+    if kind.__name__ == "DeviceNDArray" and module_of(kind) in _NUMBA and hasattr(kind, "device_ctypes_pointer"):
         return "numba"
     for base in kind.__mro__:
-        if base.__name__ == "Tensor" and base.__module__ == "torch":
+        if base.__name__ == "Tensor" and module_of(base) == "torch":
             return "torch"
-        if base.__name__ == "ndarray" and base.__module__ == "cupy" and hasattr(kind, "_c_contiguous"):
+        if base.__name__ == "ndarray" and module_of(base) == "cupy" and hasattr(kind, "_c_contiguous"):
             return "cupy"
     if hasattr(kind, "__cuda_array_interface__"):
         return "interface"
@@ -112,7 +113,7 @@ def reader(array: object) -> Reader | None:
 def inherits(array: object, base: str, *names: str) -> bool:
     """Whether an array's class has these of its library's class `base`: a subclass may have made others of them."""
     bases = type(array).__mro__
-    own = next((kind for kind in bases if kind.__name__ == base and kind.__module__ in ("cupy", "torch")), None)
+    own = next((kind for kind in bases if kind.__name__ == base and module_of(kind) in ("cupy", "torch")), None)
     return own is bases[0] or (
         own is not None and all(_attribute(bases, name) is _attribute(own.__mro__, name) for name in names)
     )
@@ -308,7 +309,7 @@ def numba_owner(kind: type) -> type | None:
 
     It would pass on the question by a method in Python. It is what owns the memory of all arrays that Numba allocates.
     """
-    driver = sys.modules.get(f"{kind.__module__.rpartition('.')[0]}.driver")
+    driver = sys.modules.get(f"{module_of(kind).rpartition('.')[0]}.driver")
     found: type | None = getattr(driver, "OwnedPointer", None)
     return found
 

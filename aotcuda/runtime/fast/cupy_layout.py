@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes  # which CuPy has imported
 import struct
 
+from aotcuda.runtime import module_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +59,7 @@ def find(array: Any) -> tuple[type, type, int, int, int, int, int] | None:
     the first number, and behind it the one where the last ends.
     """
     try:
-        kind = next(base for base in type(array).__mro__ if base.__name__ == "ndarray" and base.__module__ == "cupy")
+        kind = next(base for base in type(array).__mro__ if base.__name__ == "ndarray" and module_of(base) == "cupy")
         base = next(base for base in kind.__mro__ if all(name in base.__dict__ for name in READ))
         made = [  # each over memory of its own, by its address, and none of it is touched
             kind(shape, dtype, array.data + 256 * (at + 1), order=order)

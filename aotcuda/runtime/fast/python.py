@@ -441,7 +441,7 @@ class Writer:
 
     def number(self, name: str, arg: object) -> str:
         """The expression of a number that `scalars.reader` would give, or of one that `struct` takes for the same."""
-        if type(arg) in scalars.PLAIN or (type(arg).__module__ == "numpy" and scalars.kind_of(arg) != "bool"):
+        if type(arg) in scalars.PLAIN or (module_of(type(arg)) == "numpy" and scalars.kind_of(arg) != "bool"):
             return name
         if name not in self._numbers:
             read = self.keep("R", scalars.reader(arg))
