@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import string
+
 import pytest
 
 from aotcuda.arch import Target
 from aotcuda.builder.c_header import header
 from aotcuda.builder.config.model import Options
-from aotcuda.builder.frontends.protocol import CompiledFunction, LinkInput
+from aotcuda.builder.frontends.protocol import CompiledFunction, External, LinkInput
 from aotcuda.builder.link import prototypes
 from aotcuda.errors import LinkError
 
@@ -58,3 +60,18 @@ def test_a_function_of_c_plus_plus_is_not_what_is_exported():
 )
 def test_whatever_agrees_passes(declaration, rest):
     assert check(declaration, rest) is None
+
+
+@pytest.mark.parametrize(
+    "macros", [string.ascii_uppercase, string.ascii_lowercase, ["kind", "kinds", "list", "same", "type", "value"]]
+)
+def test_macros_of_a_source_do_not_change_what_is_found_of_its_functions(macros):
+    code = 'extern "C" __device__ float bump(float x) { return x; }\n' + "\n".join(
+        f"#define {name} 1" for name in macros
+    )
+    source = LinkInput(kind="cu", name="csrc/k.cu", data=code.encode())
+    prototypes.check(source, [External(name="bump", result="float32", parameters=("float32",))], TARGET, Options(), [])
+    with pytest.raises(LinkError, match=r"float bump.*declares it as double bump"):
+        prototypes.check(
+            source, [External(name="bump", result="float64", parameters=("float64",))], TARGET, Options(), []
+        )

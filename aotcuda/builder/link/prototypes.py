@@ -23,22 +23,26 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import CType, External, LinkInput
 
 _CHECKER = """
-namespace aotcuda_check {
-template <class T> struct kind {
-    static const int value = (__is_class(T) || __is_union(T)) ? 300 : 100 + (int)sizeof(T);
+template <class aotcuda_T> struct aotcuda_kind {
+    static const int aotcuda_value =
+        (__is_class(aotcuda_T) || __is_union(aotcuda_T)) ? 300 : 100 + (int)sizeof(aotcuda_T);
 };
-template <> struct kind<void> { static const int value = 0; };
-template <> struct kind<float> { static const int value = 204; };
-template <> struct kind<double> { static const int value = 208; };
-template <class T> struct kind<T *> { static const int value = 400; };
-template <class T> struct kind<T &> { static const int value = 400; };
-template <int... K> struct list {};
-template <class F> struct kinds;
-template <class R, class... A> struct kinds<R(A...)> { typedef list<kind<R>::value, kind<A>::value...> type; };
-template <class A, class B> struct same { static const bool value = false; };
-template <class A> struct same<A, A> { static const bool value = true; };
-}
+template <> struct aotcuda_kind<void> { static const int aotcuda_value = 0; };
+template <> struct aotcuda_kind<float> { static const int aotcuda_value = 204; };
+template <> struct aotcuda_kind<double> { static const int aotcuda_value = 208; };
+template <class aotcuda_T> struct aotcuda_kind<aotcuda_T *> { static const int aotcuda_value = 400; };
+template <class aotcuda_T> struct aotcuda_kind<aotcuda_T &> { static const int aotcuda_value = 400; };
+template <int... aotcuda_K> struct aotcuda_list {};
+template <class aotcuda_F> struct aotcuda_kinds;
+template <class aotcuda_R, class... aotcuda_A> struct aotcuda_kinds<aotcuda_R(aotcuda_A...)> {
+    typedef aotcuda_list<aotcuda_kind<aotcuda_R>::aotcuda_value, aotcuda_kind<aotcuda_A>::aotcuda_value...>
+        aotcuda_type;
+};
+template <class aotcuda_A, class aotcuda_B> struct aotcuda_same { static const bool aotcuda_value = false; };
+template <class aotcuda_A> struct aotcuda_same<aotcuda_A, aotcuda_A> { static const bool aotcuda_value = true; };
 """
+"""It stands behind a source whose macros hold there too (`#define T float`), so all of its names are its own."""
+
 _KINDS = {
     "void": 0,
     "int8": 101,
@@ -65,8 +69,9 @@ def check(
     if not plain:
         return  # a mangled name holds the parameters' types itself
     lines = [
-        f"static_assert(aotcuda_check::same<aotcuda_check::kinds<decltype({external.name})>::type, "
-        f"aotcuda_check::list<{', '.join(str(_KINDS[ty]) for ty in (external.result, *external.parameters))}>>::value, "
+        f"static_assert(aotcuda_same<aotcuda_kinds<decltype({external.name})>::aotcuda_type, "
+        f"aotcuda_list<{', '.join(str(_KINDS[ty]) for ty in (external.result, *external.parameters))}>"
+        ">::aotcuda_value, "
         f'"aotcuda: {external.name};");'
         for external in plain
     ]
