@@ -68,7 +68,7 @@ class Options:
     nvrtc_options: tuple[str, ...] = field(
         default=(),
         metadata=setting(
-            _STRINGS,
+            ListOf(item=rules.NVRTC_OPTION, expected="a list of strings that are not empty"),
             "More options for NVRTC, which compiles `.cu` files.",
             '["--std=c++17"]',
         ),
