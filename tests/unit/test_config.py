@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 
 import pytest
@@ -11,6 +12,7 @@ from aotcuda.arch import parse as target
 from aotcuda.builder.config.model import Config, LinkItem, Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.numba.tables import Function, Kernel
+from aotcuda.errors import ConfigError
 
 FULL = """
 arch = ["sm_90", "compute_75", "sm_75", "sm_90", "sm_90a", "compute_120f"]
@@ -189,3 +191,9 @@ def test_an_alias_may_have_the_name_of_what_it_stands_for_elsewhere() -> None:
         "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void(particles)"}}},
     }
     assert dict(parse(table, environ={}).types)["particle"] == "mypkg.dtypes:particle"
+
+
+def test_errors_have_the_name_of_a_module_whole() -> None:
+    name = ".".join(["package", *["subpackage"] * 8, "kernels"])
+    with pytest.raises(ConfigError, match=re.escape(f'modules."{name}".source: this key is missing')):
+        read(f'arch = ["sm_90"]\n[modules."{name}"]')

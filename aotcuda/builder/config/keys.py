@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST = 60
+_LONGEST_KEY = 250
+"""Who reads of a key searches for it, and modules' names have more than sixty characters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,13 +68,13 @@ ROOT = Key("tool.aotcuda", "aotcuda")
 
 def quoted(name: str) -> str:
     """`name` as TOML writes it in a key: bare if it can be, quoted otherwise."""
-    return name if _BARE.fullmatch(name) else string(name)
+    return name if _BARE.fullmatch(name) else string(name, _LONGEST_KEY)
 
 
-def string(text: str) -> str:
+def string(text: str, longest: int = _LONGEST) -> str:
     """`text` as a TOML string on one line, shortened if it is long."""
-    if len(text) > _LONGEST:
-        text = text[: _LONGEST - 3] + "..."
+    if len(text) > longest:
+        text = text[: longest - 3] + "..."
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
