@@ -46,6 +46,9 @@ _PRINTED = (
 )
 
 
+_POINTER = re.compile(r"[A-Za-z_]\w*\s*\*+(?=\s*(?:\w+\s*)?[,)])")
+
+
 def _reason(error: Exception) -> str:
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
     return reason or "it must be made of Numba types, as void(float32[::1], int32)"
@@ -156,7 +159,9 @@ class Notation:
             raise ValueError(message) from error
 
     def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:
-        """What to write for a name in a signature that is no Numba type, but NumPy's or Python's name for one."""
+        """What to write for a name in a signature that is no Numba type, but NumPy's, Python's or C's name for one."""
+        if found := _POINTER.search(text):
+            return f"{found[0]} is C's notation; write an array as float32[::1], a bare pointer as CPointer(float32)"
         for name in rules.names_in_type(text):
             first, *rest = name.split(".")
             if isinstance(getattr(self.types, first, None), self.types.Type | type):
