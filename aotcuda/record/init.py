@@ -261,7 +261,8 @@ def _print_rest(found: list[Source]) -> None:
                 print(f"left out: {where} is made inside {item.inside}(); a build finds it under a name of the module")
     devices = sum(item.device for source in found for item in source.found)
     if devices:
-        print(f"{devices} device function{'s' * (devices != 1)}: they come along with the kernels that call them")
+        they = "1 device function: it comes" if devices == 1 else f"{devices} device functions: they come"
+        print(f"{they} along with the kernels that call {'it' if devices == 1 else 'them'}")
 
 
 def _as_list(value: object) -> list[str]:

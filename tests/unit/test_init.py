@@ -72,7 +72,7 @@ def test_a_project_gains_all_that_a_build_needs(tmp_path: Path, capsys: pytest.C
     said = capsys.readouterr().out
     assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in said
     assert "aotcuda record --write -- python -m pytest" in said
-    assert "1 device function: they come along" in said
+    assert "1 device function: it comes along" in said
 
 
 BEGUN = {
@@ -365,7 +365,7 @@ def test_a_project_with_tritons_kernels_gains_what_a_build_needs_and_is_told_how
     assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in said
     assert "  TRITON_INTERPRET=1 aotcuda record --write -- python -m pytest    # without a GPU; triton only" in said
     assert "NUMBA" not in said
-    assert "1 device function: they come along" in said
+    assert "1 device function: it comes along" in said
 
 
 def test_tritons_kernels_that_were_recorded_have_signatures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
