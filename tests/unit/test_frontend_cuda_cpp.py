@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import tomllib
@@ -378,6 +379,10 @@ def test_an_error_is_the_compilers_with_its_words(settle):
             "#include <iostream>",
             "that is for host code, which NVRTC does not compile: move the kernels into a file without host code",
         ),
+        (
+            "#include <cupy/complex.cuh>",
+            "write <cuda/std/complex>, and below it: using cuda::std::complex;",
+        ),
         ('#include "mine.h"', "name its folder in options.include-dirs"),
         ("#include <curand_kernel.h>", "name its folder in options.include-dirs"),
         ("__device__ int64_t f();", "write #include <cuda/std/cstdint>, which brings int64_t"),
@@ -390,6 +395,37 @@ def test_what_was_written_for_nvcc_is_told_what_to_do(settle, line, advice):
     first = str(caught.value).partition("\n")[0]
     assert first.startswith(f"{KEY}.source: raw.cu does not compile for sm_80: ")
     assert first.endswith(f"(raw.cu:1); {advice}")
+
+
+def test_a_header_of_the_toolkit_that_is_for_nvcc_alone_is_not_the_projects_to_mend(settle):
+    with pytest.raises(AotcudaError) as caught:
+        settle("kernels.plain = {}", f"#include <thrust/complex.h>\n{CODE}")
+    first = str(caught.value).partition("\n")[0]
+    assert first.endswith(
+        "<thrust/complex.h> of the toolkit is for nvcc alone; include what stands for it in <cuda/std/...>, such as "
+        "<cuda/std/complex>"
+    )
+
+
+def test_an_option_that_nvrtc_does_not_know_is_told_with_the_key(settle):
+    with pytest.raises(AotcudaError) as caught:
+        settle('kernels.plain = {}\noptions = { nvrtc-options = ["--nonsense"] }')
+    assert str(caught.value) == (
+        f"{KEY}.source: raw.cu does not compile for sm_80: unrecognized option --nonsense found; correct "
+        "nvrtc-options, each of which is one option"
+    )
+
+
+def test_a_single_instance_is_named_as_cpp_writes_it(settle):
+    code = f"{CODE}\ntemplate <class T, int N> __global__ void brick(T *x) {{ x[0] = N; }}"
+    _, ((unit, _),) = settle('kernels.brick = { function = "brick<float, 16>" }', code)
+    assert unit.expression == "brick<float, 16>"
+
+
+def test_the_step_that_reads_many_files_is_told_in_a_line(settle):
+    _, ((unit, _),) = settle("kernels.plain = {}")
+    many = dataclasses.replace(unit, sources=tuple(f"csrc/{number}.cu" for number in range(54)))
+    assert (unit.loading, many.loading) == ("reading raw.cu", "reading csrc/0.cu and 53 more")
 
 
 def test_of_many_errors_the_first_are_shown(settle):

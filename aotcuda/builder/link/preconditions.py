@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
 _NO_HEADER = re.compile(r'cannot open source file "([^"]+)"')
+_NO_OPTION = re.compile(r"^nvrtc: error: (.+)$", re.MULTILINE)
 _NO_INTEGER = re.compile(r'identifier "(u?int(?:8|16|32|64|ptr)_t)" is undefined')
 _HOST_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h$|[a-z_]+$|std\w+\.h$")
 """Headers of PyTorch and Python, and those of C++ that have no dot."""
@@ -33,6 +34,9 @@ _BUILT_IN = {
     "cassert": "assert",
     "math.h": "the functions of math.h",
 }
+_COMPLEX = {"cupy/complex.cuh", "complex.h"}
+_INSTEAD = "include what stands for it in <cuda/std/...>, such as <cuda/std/complex>"
+_OPTIONS = "correct nvrtc-options, each of which is one option"
 _APART = "move the kernels into a file without host code"
 _MOST_ERRORS = 5
 """Of a file that are printed."""
@@ -83,7 +87,9 @@ def not_compiled(
     found = _CUDA_ERROR.search(log)
     text = found[3].strip().partition(". Consider using")[0] if found else ""
     reason = f"{text} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
-    if advice := _advice(text):
+    if refused := _NO_OPTION.search(log):
+        return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {refused[1]}; {_OPTIONS}")
+    if advice := _advice(text, found[1] if found else ""):
         return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}; {advice}\n{_first(log)}")
     for capability in toolchain.supported_capabilities():
         if capability <= target.capability:
@@ -103,10 +109,10 @@ def not_compiled(
     return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}{remedy}\n{_first(log)}")
 
 
-def _advice(problem: str) -> str:
+def _advice(problem: str, where: str) -> str:
     """What to do about code that was written for nvcc: NVRTC has no headers of the host, and compiles no host code."""
     if found := _NO_HEADER.search(problem):
-        return _on_header(found[1])
+        return _on_header(found[1], where)
     if found := _NO_INTEGER.search(problem):
         return f"write #include <cuda/std/cstdint>, which brings {found[1]}"
     if "host functions are not allowed" in problem or "__host__ function is not allowed" in problem:
@@ -114,7 +120,13 @@ def _advice(problem: str) -> str:
     return ""
 
 
-def _on_header(name: str) -> str:
+def _on_header(name: str, where: str) -> str:
+    folders = [folder for folder in toolchain.include_dirs() if Path(where).is_relative_to(folder)]
+    if folders:
+        header = Path(where).relative_to(max(folders, key=len))
+        return f"<{header}> of the toolkit is for nvcc alone; {_INSTEAD}"
+    if name in _COMPLEX:
+        return "write <cuda/std/complex>, and below it: using cuda::std::complex;"
     if name in _BUILT_IN:
         return f"leave it out: NVRTC has {_BUILT_IN[name]} without it"
     c_name = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name

@@ -94,7 +94,7 @@ def _refuse(text: str, problem: str) -> NoReturn:
     raise ValueError(message)
 
 
-_FUNCTION = Text('the name of a kernel as C++ calls it, or "csrc/file.cu:name"', r"^[^\s;{}]+$")
+_FUNCTION = Text('the name of a kernel as C++ calls it, or "csrc/file.cu:name"', r"^[^\s;{}]+(?:<[^;{}]*>)?$")
 _INSTANCE = Text("an instance of a template, as C++ writes it", r"^[^;{}]*<[^;{}]*>\s*$")
 _OF_PARAMETER = TableOf(
     name=Text("the name of a parameter as the key", r"^[A-Za-z_]\w*$"),
@@ -200,7 +200,8 @@ class CppUnit(Unit):
     @property
     def loading(self) -> str:
         """See Unit."""
-        return f"reading {', '.join(self.sources)}"
+        first, *more = self.sources
+        return f"reading {first}{f' and {len(more)} more' if more else ''}"
 
 
 def check(module: Module) -> None:
