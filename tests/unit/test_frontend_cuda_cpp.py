@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda.arch import Target
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends.cuda_cpp import parameters, tables
+from aotcuda.builder.frontends.cuda_cpp import compiler, parameters, tables
 from aotcuda.builder.frontends.cuda_cpp.compiler import FrontEnd, _kernel
 from aotcuda.errors import AotcudaError
 
@@ -420,6 +420,20 @@ def test_a_single_instance_is_named_as_cpp_writes_it(settle):
     code = f"{CODE}\ntemplate <class T, int N> __global__ void brick(T *x) {{ x[0] = N; }}"
     _, ((unit, _),) = settle('kernels.brick = { function = "brick<float, 16>" }', code)
     assert unit.expression == "brick<float, 16>"
+
+
+def test_files_that_do_not_compile_are_compiled_once_for_all_kernels(settle, monkeypatch, tmp_path):
+    _, ((unit, _),) = settle("kernels.plain = {}")
+    (tmp_path / "raw.cu").write_text("no code")
+    front = FrontEnd()
+    calls = []
+    loaded = compiler._loaded
+    monkeypatch.setattr(compiler, "_loaded", lambda *args: (calls.append(args), loaded(*args))[1])
+    with front.importing(TARGET):
+        for _ in range(3):
+            with pytest.raises(AotcudaError, match=r"raw\.cu does not compile"):
+                front.load(unit, str(tmp_path))
+    assert len(calls) == 1
 
 
 def test_the_step_that_reads_many_files_is_told_in_a_line(settle):

@@ -18,7 +18,7 @@ from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import nvrtc, preconditions
 from aotcuda.builder.worker import pool
-from aotcuda.errors import CompileError, SourceError
+from aotcuda.errors import AotcudaError, CompileError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,6 +61,7 @@ class FrontEnd:
         self._root = ""
         self._target: Target | None = None
         self._modules: dict[str, tuple[File, ...]] = {}
+        self._refused: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
@@ -82,9 +83,15 @@ class FrontEnd:
             SourceError: A file cannot be read, or none has the kernel.
             CompileError: A file does not compile.
         """
+        if unit.module in self._refused:
+            raise self._refused[unit.module]
         if unit.module not in self._modules:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
-            self._modules[unit.module] = _loaded(unit, root, self._target)
+            try:
+                self._modules[unit.module] = _loaded(unit, root, self._target)
+            except AotcudaError as error:  # of each of the module's kernels the same, after as long
+                self._refused[unit.module] = error
+                raise
         files = self._modules[unit.module]
         if unit.kind == "kernel":
             _file_of(unit, files)
