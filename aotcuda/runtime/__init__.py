@@ -46,7 +46,6 @@ What is called `ctypes` here is that package where a program has imported it, el
 from __future__ import annotations
 
 import os
-from _operator import index
 from _thread import RLock
 from _weakref import ref
 
@@ -81,6 +80,8 @@ def module_of(kind: type) -> str:
 
 def integer(value: object) -> int | None:
     """The number that an integer of any type is, as Python's own int; None of all else, and of what raises."""
+    from _operator import index  # noqa: PLC0415 (an import of a package needs none)
+
     try:
         return int.__index__(index(value))  # type: ignore[arg-type]  # which is to be found out
     except (MemoryError, RecursionError):
