@@ -36,8 +36,11 @@ def quoted(value: object) -> str:
     try:
         if hasattr(type(value), "__cuda_array_interface__"):
             return describe(value)
-        if type(value) is tuple and len(value) <= _SHORT:
-            text = f"({', '.join(map(quoted, value))}{',' * (len(value) == 1)})"
+        if isinstance(value, tuple | list):
+            if len(value) > _SHORT:
+                return describe(value)
+            items = ", ".join(map(quoted, value))
+            text = f"[{items}]" if isinstance(value, list) else f"({items}{',' * (len(value) == 1)})"
         else:
             text = shown(value)
     except Exception:  # noqa: BLE001 (any code may run here)

@@ -225,7 +225,8 @@ class Module:
 
     def forget_names(self) -> None:
         """Remove what `attribute` kept, because the module is being executed again."""
-        for name in self._stored:  # the manifest, which would tell of all, may be another one by now
+        # A copy, since another thread may add to it; the manifest, which would tell of all, may be another one by now.
+        for name in [*self._stored]:
             self._namespace.pop(name, None)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:

@@ -472,6 +472,13 @@ class OnAGpu:
         return "copied"
 
 
+class Pair(NamedTuple):
+    """A tuple of a class of its own."""
+
+    first: object
+    second: object
+
+
 LONG = [
     np.zeros((100, 100)),
     Unshown(),
@@ -482,6 +489,9 @@ LONG = [
     10**5000,
     -(10**5000),
     (0.5,) * 99,
+    [OnAGpu()],
+    [[OnAGpu()] * 9] * 99,
+    Pair(OnAGpu(), 1),
 ]
 
 
