@@ -52,7 +52,7 @@ def cache_list() -> Iterator[str]:
         yield "  ".join(columns)
     cap = shown_size(entries.size_cap())
     total = sum(entry.bytes for entry in found)
-    yield f"{len(found)} entries, {shown_size(total)} of at most {cap}, in {_root()}"
+    yield f"{counted_entries(len(found))}, {shown_size(total)} of at most {cap}, in {_root()}"
     builds = settings.shown()
     if builds is None:
         return
@@ -61,7 +61,7 @@ def cache_list() -> Iterator[str]:
     total = sum(entry.bytes for entry in listed)
     what = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
     kept = f" ({what})" if what else ""
-    yield f"{len(listed)} entries of builds{kept}, {shown_size(total)} of at most {cap}, in {builds}"
+    yield f"{counted_entries(len(listed))} of builds{kept}, {shown_size(total)} of at most {cap}, in {builds}"
 
 
 def cache_clear() -> Iterator[str]:
@@ -73,10 +73,10 @@ def cache_clear() -> Iterator[str]:
     """
     builds = settings.shown()
     count, size = entries.clear(_cache())
-    yield f"{count} entries, {shown_size(size)}, removed from {_root()}"
+    yield f"{counted_entries(count)}, {shown_size(size)}, removed from {_root()}"
     if builds is not None:
         count, size = entries.clear(_files(builds))
-        yield f"{count} entries of builds, {shown_size(size)}, removed from {builds}"
+        yield f"{counted_entries(count)} of builds, {shown_size(size)}, removed from {builds}"
 
 
 def totals() -> dict[str, dict[str, Any]]:
@@ -130,6 +130,11 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     if record["kernel"] is not None:
         kernel = f"{record['module']}.{record['kernel']} {record['signature']}"
     return shown_size(entry.bytes), _age(entry.used), record["target"], kernel, entry.key
+
+
+def counted_entries(count: int) -> str:
+    """So many entries, in words."""
+    return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
 def shown_size(count: float) -> str:

@@ -269,6 +269,12 @@ OF_THE_LINK: dict[str, Case] = {
         'link = ["f.cu"]',
         f"{MODULE}.link[0]: f.cu does not compile for sm_80: A namespace scope variable without ",
     ),
+    "LTOIR that is none": (
+        SOURCE,
+        {"f.ltoir": b"hello"},
+        'link = ["f.ltoir"]',
+        "pkg.k: linking for sm_80 failed: f.ltoir does not hold what its suffix says; make it again",
+    ),
     "a header that is not there": (
         SOURCE,
         {"f.cu": NO_INCLUDE + CU},
@@ -332,7 +338,7 @@ OF_THE_LINK: dict[str, Case] = {
         SOURCE + "\nnumber = 3\n",
         {"f.cu": CU},
         'link = [{ path = "f.cu", teardown = "pkg._k:number" }]',
-        f"{MODULE}.link[0].teardown: pkg._k:number is a int, which cannot be called",
+        f"{MODULE}.link[0].teardown: pkg._k:number is of type int, which cannot be called; name a function",
     ),
 }
 

@@ -510,8 +510,26 @@ UNDERSTANDING = {
     "a_sized_array": Mistake(
         "def sized(x):\n    x[0] = 1",
         'functions.sized = { signature = "void(float32[3])" }',
-        """{M}.functions.sized.signature: 'void(float32[3])' is no signature in Numba's notation: Can only index numba
-        types with slices with no start or stop, got 3.""",
+        """{M}.functions.sized.signature: 'void(float32[3])' is no signature in Numba's notation: float32[3] is no type,
+        since arrays have no sizes here; write float32[::1], or float32[:, ::1] in 2D""",
+    ),
+    "an_array_without_a_size": Mistake(
+        "def unsized(x):\n    x[0] = 1",
+        'kernels.unsized = "void(float32[])"',
+        """{M}.kernels.unsized: 'void(float32[])' is no signature in Numba's notation: float32[] is no type,
+        since arrays have no sizes here; write float32[::1], or float32[:, ::1] in 2D""",
+    ),
+    "a_semicolon": Mistake(
+        "def apart(x, y):\n    x[0] = y",
+        'kernels.apart = "void(float32[:]; float32)"',
+        """{M}.kernels.apart: 'void(float32[:]; float32)' is no signature in Numba's notation: it has a semicolon; write
+        commas between types, and nothing after the last bracket""",
+    ),
+    "a_bracketed_type": Mistake(
+        "def alone(x):\n    return x",
+        'functions.alone = "(float32)"',
+        """{M}.functions.alone: '(float32)' is no signature in Numba's notation: brackets around one type are no list of
+        arguments; write (float32,) or void(float32)""",
     ),
     **{
         f"a_type_of_{whose}": Mistake(
@@ -579,8 +597,8 @@ UNDERSTANDING = {
     "no_function": Mistake(
         "TABLE = {}",
         'kernels.TABLE = "void(float32[:])"',
-        """{M}.kernels.TABLE: pkg._k.TABLE is a dict, not a function; name a Python function, plain or decorated with
-        @cuda.jit, or what holds one""",
+        """{M}.kernels.TABLE: pkg._k.TABLE is of type dict, and no function; name a Python function, plain or
+        decorated with @cuda.jit, or what holds one""",
     ),
     "a_generator": Mistake(
         "def generator(x):  # a_generator\n    yield 1",

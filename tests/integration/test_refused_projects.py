@@ -344,7 +344,8 @@ def f(x):
     x[i] = tile[x.size - i]
 """
     assert refused(write(tmp_path / "project", source, module='kernels.f = "void(float64[::1])"')).said == (
-        "pkg.k: linking for sm_80 failed: Entry function 'f' uses too much shared data (0x13880 bytes, 0xc000 max)"
+        "pkg.k: linking for sm_80 failed: f has 80000 bytes of shared memory of a fixed size, and 49152 are the most; "
+        "make it smaller, or give it no size in the source and its bytes at the launch"
     )
 
 

@@ -121,7 +121,7 @@ LEADS_NOWHERE = {
     "several": "pkg._k.several holds several kernels: forward (pkg/_k.py:",
     "several.forwards": "pkg._k.several has no attribute forwards; did you mean forward?",
     "sevral": "pkg._k has no function sevral; did you mean Several?",
-    "bound": "pkg._k.bound is a partial, not a function; name a Python function, plain or decorated with ",
+    "bound": "pkg._k.bound is of type partial, and no function; name a Python function, plain or decorated with ",
 }
 
 

@@ -59,7 +59,7 @@ def test_list_shows_damaged_entries(cache, capsys):
 def test_clear_empties_it(cache, capsys):
     put(cache, "ab" + "0" * 62, 0)
     assert cli.main(["cache", "clear"]) == 0
-    assert capsys.readouterr().out.startswith("1 entries, ")
+    assert capsys.readouterr().out.startswith("1 entry, ")
     assert cli.main(["cache", "list"]) == 0
     assert capsys.readouterr().out == f"0 entries, 0 B of at most 1.0 GiB, in {cache.root}\n"
 

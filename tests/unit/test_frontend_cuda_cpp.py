@@ -39,7 +39,7 @@ extern "C" __device__ void taking(Point p) {}
 def _settle(folder, keys, code=CODE, **others):
     """The units of a module whose files are these, as the sources make them, with the front end."""
     for name, text in {"raw.cu": code, **others}.items():
-        (folder / name.replace("_cu", ".cu")).write_text(text)
+        (folder / name.replace("_cu", ".cu")).write_bytes(text if isinstance(text, bytes) else text.encode())
     source = "" if re.search("^source", keys) else 'source = "raw.cu"'
     text = f'arch = ["sm_80"]\nfrontend = "cuda-cpp"\n[modules."pkg.raw"]\n{source}\n{keys}'
     (module,) = parse(tomllib.loads(text), environ={}).modules
@@ -282,6 +282,10 @@ REFUSED = {
         'kernels.scale = "ns::scale<const float>"',
         ".source: raw.cu does not compile for sm_80: expression must be a modifiable lvalue (raw.cu:3)",
     ),
+    "one instance by two names": (
+        'kernels.tile = "tile<float, 1>"\nkernels.brick = "tile< float, 1 >"',
+        ".kernels.brick.instances[0]: tile< float, 1 > is packaged already, as tile<float, 1> of ",
+    ),
     "instances that launches cannot tell apart": (
         'kernels.tile = ["tile<float, 1>", "tile<float, 2>"]',
         ".kernels.tile.instances[1]: tile<float, 2> takes void(float, float *, int) as tile<float, 1> does",
@@ -402,8 +406,23 @@ def test_a_header_of_the_toolkit_that_is_for_nvcc_alone_is_not_the_projects_to_m
         settle("kernels.plain = {}", f"#include <thrust/complex.h>\n{CODE}")
     first = str(caught.value).partition("\n")[0]
     assert first.endswith(
-        "<thrust/complex.h> of the toolkit is for nvcc alone; include what stands for it in <cuda/std/...>, such as "
-        "<cuda/std/complex>"
+        "<thrust/complex.h> of the toolkit is for nvcc alone; write <cuda/std/complex>, and below it: using "
+        "cuda::std::complex;"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (f"// {CODE}".encode("utf-16"), 1),  # as editors of Windows save it
+        (b"// caf\xe9\n// \xff\n" + CODE.encode(), 2),
+    ],
+)
+def test_a_file_that_nvrtc_would_read_a_part_of_is_refused(settle, data, line):
+    with pytest.raises(AotcudaError) as caught:
+        settle("kernels.plain = {}", data)
+    assert str(caught.value).partition("\n")[0] == (
+        f"{KEY}.source: raw.cu does not compile for sm_80: line {line} is not UTF-8; save the file as UTF-8"
     )
 
 

@@ -242,8 +242,8 @@ class Config:
         default=(),
         metadata=setting(
             _STRINGS,
-            "Globs, relative to the project's folder, of more files that the kernels depend on; `**` is any number of "
-            "folders. For what builds cannot see being read: see [the fallback](fallback.md#the-cache).",
+            "Globs, relative to the project's folder or absolute, of more files that the kernels depend on; `**` is "
+            "any number of folders. For what builds cannot see being read: see [the fallback](fallback.md#the-cache).",
             '["data/*.h5"]',
         ),
     )

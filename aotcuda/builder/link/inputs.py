@@ -178,6 +178,6 @@ def _find(name: str, key: str) -> FunctionType:
         message = f"{key}: {module} has no {attribute}; name a function as 'package.module:function'"
         raise SourceError(message) from None
     if not callable(found):
-        message = f"{key}: {name} is a {type(found).__name__}, which cannot be called"
+        message = f"{key}: {name} is of type {type(found).__name__}, which cannot be called; name a function"
         raise SourceError(message)
     return cast("FunctionType", found)

@@ -218,6 +218,9 @@ def spilled(log: str) -> dict[str, int]:
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
 
 
+_SHARED = re.compile(r"Entry function '([^']+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
+
+
 _ERROR = re.compile(r"^(?:ptxas )?error\s*:\s*(.*)", re.MULTILINE | re.IGNORECASE)
 
 
@@ -237,6 +240,15 @@ def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], 
             f"{head}: nothing defines {found[1]}, which is called or declared with declare_device; link the file that "
             f"defines it\n{_indented(log)}"
         )
+    if found := _SHARED.search(log):
+        size, most = int(found[2], 16), int(found[3], 16)
+        return (
+            f"{head}: {found[1]} has {size} bytes of shared memory of a fixed size, and {most} are the most; make it "
+            f"smaller, or give it no size in the source and its bytes at the launch\n{_indented(log)}"
+        )
+    for item in items:
+        if re.search(rf"does not match type NVJITLINK_INPUT_[A-Z]+{re.escape(item.name)}$", log, re.MULTILINE):
+            return f"{head}: {item.name} does not hold what its suffix says; make it again\n{_indented(log)}"
     reason = f": {found[1]}" if (found := _ERROR.search(log)) else ""
     return f"{head}{reason}\n{_indented(log)}"
 

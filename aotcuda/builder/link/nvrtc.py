@@ -67,6 +67,11 @@ def _compile(
     arguments: list[str],
     names: Sequence[str],
 ) -> tuple[bytes, dict[str, str]]:
+    if b"\xff" in source.data:
+        # NVRTC takes the byte for the end of the file, and reports success.
+        line = source.data[: source.data.index(b"\xff")].count(b"\n") + 1
+        message = f"{source.name} does not compile for {target}: line {line} is not UTF-8; save the file as UTF-8"
+        raise CompileError(message)
     lto = "--dlink-time-opt" in arguments
     arguments = [*arguments, "--relocatable-device-code=true"]
     folders = [source.folder] if source.folder else []

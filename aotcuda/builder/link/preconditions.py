@@ -34,7 +34,8 @@ _BUILT_IN = {
     "cassert": "assert",
     "math.h": "the functions of math.h",
 }
-_COMPLEX = {"cupy/complex.cuh", "complex.h"}
+_COMPLEX = {"cupy/complex.cuh", "complex.h", "thrust/complex.h"}
+_COMPLEX_INSTEAD = "write <cuda/std/complex>, and below it: using cuda::std::complex;"
 _INSTEAD = "include what stands for it in <cuda/std/...>, such as <cuda/std/complex>"
 _OPTIONS = "correct nvrtc-options, each of which is one option"
 _APART = "move the kernels into a file without host code"
@@ -124,9 +125,10 @@ def _on_header(name: str, where: str) -> str:
     folders = [folder for folder in toolchain.include_dirs() if Path(where).is_relative_to(folder)]
     if folders:
         header = Path(where).relative_to(max(folders, key=len))
-        return f"<{header}> of the toolkit is for nvcc alone; {_INSTEAD}"
+        instead = _COMPLEX_INSTEAD if str(header) in _COMPLEX else _INSTEAD
+        return f"<{header}> of the toolkit is for nvcc alone; {instead}"
     if name in _COMPLEX:
-        return "write <cuda/std/complex>, and below it: using cuda::std::complex;"
+        return _COMPLEX_INSTEAD
     if name in _BUILT_IN:
         return f"leave it out: NVRTC has {_BUILT_IN[name]} without it"
     c_name = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name

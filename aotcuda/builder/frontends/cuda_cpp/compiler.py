@@ -63,6 +63,7 @@ class FrontEnd:
         self._modules: dict[str, tuple[File, ...]] = {}
         self._refused: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}
+        self._named: dict[tuple[str, str], CppUnit] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
         """See FrontEnd: there is nothing to warm up."""
@@ -104,6 +105,13 @@ class FrontEnd:
             return [replace(unit, origin=f"{file.item.name}:{unit.name}")]
         file, name = _file_of(unit, files)
         origin = f"{file.item.name}:{name.partition('<')[0]}"
+        known = self._named.setdefault((unit.module, file.symbols[name]), unit)
+        if known.signature_key != unit.signature_key:
+            message = (
+                f"{unit.signature_key}: {unit.expression} is packaged already, as {known.expression} of "
+                f"{known.signature_key}; remove one of them"
+            )
+            raise SourceError(message)
         return [replace(unit, origin=origin, symbol=file.symbols[name], batch=unit.module)]
 
     def sources(self, unit: CppUnit, files: tuple[File, ...], root: str) -> tuple[LinkInput, ...]:

@@ -84,7 +84,7 @@ def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any)
     python = value.py_func if isinstance(value, dispatcher) else value
     if not isinstance(python, FunctionType):
         message = (
-            f"{unit.key}: {name} is a {type(value).__name__}, not a function; name a Python function, plain or "
+            f"{unit.key}: {name} is of type {type(value).__name__}, and no function; name a Python function, plain or "
             "decorated with @cuda.jit, or what holds one"
         )
         raise SourceError(message)

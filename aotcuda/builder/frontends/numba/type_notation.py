@@ -49,7 +49,19 @@ _PRINTED = (
 _POINTER = re.compile(r"[A-Za-z_]\w*\s*\*+(?=\s*(?:\w+\s*)?[,)])")
 
 
-def _reason(error: Exception) -> str:
+_SIZED = re.compile(r"[A-Za-z_]\w*\[\s*\d*\s*\]")
+_ONE_TYPE = re.compile(r"\(([^(),]*)\)")
+
+
+def _reason(error: Exception, text: str) -> str:
+    """What is wrong with `text`, of which evaluation says `error`: in words of the notation, if these can say it."""
+    if ";" in text:
+        return "it has a semicolon; write commas between types, and nothing after the last bracket"
+    if found := _SIZED.search(text):
+        name = found[0].partition("[")[0]
+        return f"{found[0]} is no type, since arrays have no sizes here; write {name}[::1], or {name}[:, ::1] in 2D"
+    if found := _ONE_TYPE.fullmatch(text.strip()):
+        return f"brackets around one type are no list of arguments; write ({found[1]},) or void({found[1]})"
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
     return reason or "it must be made of Numba types, as void(float32[::1], int32)"
 
@@ -105,7 +117,7 @@ class Notation:
         except ValueError:
             raise
         except Exception as error:
-            raise ValueError(_reason(error)) from error
+            raise ValueError(_reason(error, text)) from error
         return tuple(args), result
 
     def _in_order(self, text: str, names: Mapping[str, str]) -> list[str]:
@@ -131,7 +143,7 @@ class Notation:
             else:
                 value = self._evaluate(text, namespace, known, names)
         except Exception as error:
-            message = f"{where}, {text!r}: {_reason(error)}"
+            message = f"{where}, {text!r}: {_reason(error, text)}"
             raise ValueError(message) from error
         if not isinstance(value, self.types.Type):
             message = f"{where}: {text!r} is no type but {type(value).__name__}; write one, as in float32[::1]"
