@@ -212,6 +212,12 @@ def test_a_kernel_is_found_in_the_file_that_has_it(settle):
     assert found[1][0].symbol == "_Z5plainPKfPfi"
 
 
+def test_bounds_on_launches_are_not_taken_for_a_kernels_name(settle):
+    other = "__global__ void __launch_bounds__(128, 2)\n    bounded(int n) {}\n"
+    _, found = settle('source = ["raw.cu", "b.cu"]\nkernels.bounded = {}', b_cu=other)
+    assert [unit.origin for unit, _ in found] == ["b.cu:bounded"]
+
+
 INSTANCE = ".kernels.plain: expected an instance of a template, as C++ writes it, "
 REFUSED = {
     "a Python module": ('source = "pkg._raw"\nkernels.plain = {}', ".source: expected the path of a .cu file"),

@@ -289,7 +289,7 @@ def _plain(expression: str) -> str:
 
 def _kernels_in(text: bytes) -> list[str]:
     """The names that a text seems to declare as kernels, to choose and to suggest from."""
-    return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(\w+)\s*\(", text)]
+    return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(?!__)(\w+)\s*\(", text)]
 
 
 # What NVRTC says of names is said of a file that it makes of them; all else is the file's own, or a header's.
