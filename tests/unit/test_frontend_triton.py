@@ -360,7 +360,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.parametrize(
     ("kernel", "error", "said"),
     [
-        ({"python": "plain"}, SourceError, "add: triton_sources.plain is function, and no function with @triton.jit"),
+        ({"python": "plain"}, SourceError, "add: triton_sources.plain is of type function, and no function with @tri"),
         ({"python": "hooked"}, SourceError, "add: triton_sources.hooked has launch hooks (add_pre_run_hook)"),
         ({"python": "guessed"}, SourceError, "add: triton_sources.guessed is wrapped in @triton.heuristics"),
         (

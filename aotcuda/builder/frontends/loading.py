@@ -43,9 +43,28 @@ def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
         imported = importlib.import_module(module)
         return cast("FrontEnd", getattr(imported, attribute) if attribute else imported)
     except (ImportError, AttributeError) as error:
-        wanted = [found.requirement(jit=jit), *_beside(found)]
-        message = f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {_quoted(wanted)}"
-        raise ToolchainError(message) from error
+        raise _not_installed(found, name, asker, error, jit=jit) from error
+
+
+def prepared(front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = False) -> dict[str, str]:
+    """The versions of a front end's compilers, which it imports now; the arguments are those of `compiler`.
+
+    Raises:
+        ToolchainError: They are not installed, or are not such as it takes.
+    """
+    try:
+        return front.prepare(root)
+    except ImportError as error:
+        raise _not_installed(_find(name), name, asker, error, jit=jit) from error
+
+
+def _not_installed(
+    found: frontends.Registration, name: str, asker: str, error: Exception, *, jit: bool
+) -> ToolchainError:
+    wanted = [found.requirement(jit=jit), *_beside(found)]
+    return ToolchainError(
+        f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {_quoted(wanted)}"
+    )
 
 
 def _beside(found: frontends.Registration) -> list[str]:

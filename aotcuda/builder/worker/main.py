@@ -106,7 +106,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     with _lasting(), _one_thread():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
-        versions = front.prepare(job.root)
+        versions = loading.prepared(front, job.root, job.frontend, _askers(job), jit=job.product == "jit")
     if hasattr(front, "check_target"):
         for target in dict.fromkeys(target for item in job.plans for target in item.targets):
             front.check_target(target, job.arch_key)

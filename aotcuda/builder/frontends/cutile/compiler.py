@@ -119,7 +119,7 @@ class CutileFrontEnd:
         name, value = python_source.find(unit, unit.sources, root)
         if isinstance(value, cuda.tile.kernel):
             return value
-        kind = type(value).__qualname__
+        kind = f"of type {type(value).__qualname__}"
         message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
         raise SourceError(message)
 

@@ -289,7 +289,7 @@ def _function(unit: TritonUnit, name: str, value: Any, path: str) -> Any:
         _check_configs(unit, name, value, function)
         return function
     if not isinstance(value, JITFunction) or value.is_gluon():
-        kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"{type(value).__qualname__}"
+        kind = "a kernel of Gluon" if isinstance(value, JITFunction) else f"of type {type(value).__qualname__}"
         message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
         raise SourceError(message)
     if getattr(value, "pre_run_hooks", None):

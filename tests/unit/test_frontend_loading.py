@@ -1,0 +1,24 @@
+"""Front ends whose compilers are not installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotcuda.builder.frontends import loading
+from aotcuda.errors import ToolchainError
+
+
+class _Needy:
+    def prepare(self, root):
+        message = f"No module named {root!r}"
+        raise ModuleNotFoundError(message)
+
+
+@pytest.mark.parametrize("name", ["triton", "cutile"])
+def test_a_compiler_that_is_imported_late_and_is_not_there_is_told_with_its_extra(name):
+    with pytest.raises(ToolchainError) as caught:
+        loading.prepared(_Needy(), "it", name, "tool.aotcuda.frontend: the front end of pkg.k")
+    assert str(caught.value) == (
+        f"tool.aotcuda.frontend: the front end of pkg.k, {name}, cannot be imported (No module named 'it'); install it "
+        f"with: pip install 'aotcuda[{name}]'"
+    )
