@@ -40,22 +40,29 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 
 @contextmanager
-def written(files: Mapping[str, bytes], folder: Path, since: int | None = None) -> Iterator[list[Path]]:
+def written(
+    files: Mapping[str, bytes], folder: Path, since: int | None = None, gone: Iterable[Path] = ()
+) -> Iterator[list[Path]]:
     """`write` for a block that may fail: then everything is as it was.
 
-    What is new gets the time `since`, in nanoseconds as `now` tells it; by default that of now.
+    What is new gets the time `since`, in nanoseconds as `now` tells it; by default that of now. The files and folders
+    `gone` are removed.
 
     Raises:
         BuildError: As for `write`.
     """
-    with _alone(folder), _written(files, folder, since) as paths:
+    with _alone(folder), _written(files, folder, since, gone) as paths:
         yield paths
 
 
 @contextmanager
-def _written(files: Mapping[str, bytes], folder: Path, since: int | None = None) -> Iterator[list[Path]]:
+def _written(
+    files: Mapping[str, bytes], folder: Path, since: int | None = None, gone: Iterable[Path] = ()
+) -> Iterator[list[Path]]:
     change = _Change(since)
     try:
+        for path in gone:
+            change.remove(path)
         for target, content in _targets(files).items():
             if _is_there(folder / target, content):
                 temporary.sweep((folder / target).parent)
@@ -194,7 +201,7 @@ class _Change:
         if not missing:
             temporary.sweep(target.parent)
         self._new[target] = new = target.with_name(temporary.name(f".{target.name}."))
-        self._old[target] = target.with_name(temporary.name(f".{target.name}."))
+        self.remove(target)
         for name, data in content.items():
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -205,16 +212,19 @@ class _Change:
         if self._since is not None:
             os.utime(new, ns=(self._since, self._since))
 
+    def remove(self, target: Path) -> None:
+        """Have nothing at `target`."""
+        self._old[target] = target.with_name(temporary.name(f".{target.name}."))
+
     def make(self) -> None:
         """Put everything in its place."""
-        order = sorted(self._new, key=lambda path: path.suffix == ".py")
-        for target in reversed(order):
+        for target in sorted(self._old, key=lambda path: path.suffix != ".py"):
             if target.is_file() or target.is_dir() or target.is_symlink():
                 self._move(target, self._old[target])
             elif target.exists():
                 message = f"{target} is a pipe or a device, where a file is to be written; remove it"
                 raise BuildError(message)
-        for target in order:
+        for target in sorted(self._new, key=lambda path: path.suffix == ".py"):
             self._move(self._new[target], target)
 
     def undo(self) -> None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest
-from aotcuda.builder import output, wheel_files
+from aotcuda import dependencies, manifest, project_file
+from aotcuda.builder import output, temporary, wheel_files
 from aotcuda.errors import ManifestError
 
 if TYPE_CHECKING:
@@ -27,8 +27,14 @@ def install(built: api.Output, root: Path) -> list[str]:
 
 @contextmanager
 def installed(built: api.Output, root: Path) -> Iterator[list[str]]:
-    """`install` for a block that may fail: then the source tree is as it was."""
-    with output.written(built.files, root / built.package_root) as written:
+    """`install` for a block that may fail: then the source tree is as it was.
+
+    What builds of the project before wrote, and this one did not, is removed: a module that was renamed, or taken out
+    of the table, would be imported as before, and its launches would ask for another build, which has it no more.
+    """
+    folder = root / built.package_root
+    kept = {path for name in built.files for path in (folder / name, (folder / name).parent)}
+    with output.written(built.files, folder, gone=_of_editable_builds(root) - kept) as written:
         yield _not_ignored(written, root)
 
 
@@ -56,6 +62,8 @@ def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()
             data = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
             if (data / manifest.FILE_NAME).is_file():
                 shutil.rmtree(data)
+    for path in _of_editable_builds(root):  # whose tables named other modules
+        temporary.remove(path)
     for name in leftovers(root):  # beside sources that no table names, which import what packages them in place
         if name.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}"):
             shutil.rmtree((root / name).parent)
@@ -103,6 +111,33 @@ def _generated(root: Path, is_wanted: Callable[[Path], bool]) -> list[str]:
                 modules = (base.with_suffix(".py"), base.with_suffix(".pyi"))
                 found |= {path for path in modules if path.is_file() and wheel_files.is_generated(path)}
     return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def _of_editable_builds(root: Path) -> set[Path]:
+    """The modules and data folders of editable builds of the project at `root`, less those of projects in it."""
+    written = [root / name for name in _generated(root, lambda path: path.suffix != ".py" and _is_editable(path))]
+    own = {path.parent: name for path in written if path.name == manifest.FILE_NAME and (name := _module(path, root))}
+    marks = {path for path in written if path.name == manifest.IN_PLACE and _named(path) & {*own.values()}}
+    return {path for path in written if path.with_suffix(manifest.FOLDER_SUFFIX) in own}.union(
+        own, (path.parent for path in marks)
+    )
+
+
+def _module(path: Path, root: Path) -> str | None:
+    """The module that a manifest describes, if it was built by the table of the project at `root`."""
+    try:
+        found = manifest.read(str(path))
+    except ManifestError:
+        return None
+    folder = path.parent.parents[found["module"].count(".")]  # which holds the package
+    table = Path(os.path.relpath(root / project_file.FILE_NAME, folder)).as_posix() + dependencies.TABLE
+    return found["module"] if any(source["path"] == table for source in found["sources"]) else None
+
+
+def _named(mark: Path) -> set[str]:
+    """The modules that a mark beside a source names."""
+    lines = mark.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+    return {line.partition(" ")[0] for line in lines}
 
 
 def _is_editable(path: Path) -> bool:

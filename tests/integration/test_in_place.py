@@ -251,6 +251,16 @@ def test_what_an_editable_install_leaves_is_no_part_of_a_wheel_and_can_be_remove
     assert projects.tree(project) == before
 
 
+def test_an_editable_build_leaves_no_mark_beside_a_source_whose_kernels_no_table_names_any_more(tmp_path: Path) -> None:
+    """It would name a manifest that is gone, and what the source launches would be refused."""
+    project = projects.copy("inplace", tmp_path / "project")
+    projects.back_end(project, editable=True)
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace('fill = "void(int32[:], int64)"\n', ""))
+    projects.back_end(project, editable=True)
+    assert sorted(path.name for path in project.rglob("*.aotcuda")) == ["__init__.aotcuda", "solver.aotcuda"]
+
+
 def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> None:
     if not front_ends.installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")

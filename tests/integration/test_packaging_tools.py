@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -343,6 +344,51 @@ def test_an_editable_build_replaces_the_files_of_the_one_before(flat: Path) -> N
         "flat/kernels.py",
         "flat/kernels.pyi",
     ]
+
+
+def renamed(project: Path) -> None:
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace("flat.kernels", "flat.other"))
+
+
+@pytest.fixture
+def inner(flat: Path) -> dict[str, bytes]:
+    """The files of another project, installed as editable, in a folder of `flat`."""
+    shutil.copytree(flat, flat.parent / "inner")
+    editable(flat.parent / "inner")
+    (flat.parent / "inner").rename(flat / "inner")
+    return projects.tree(flat / "inner")
+
+
+def test_an_editable_build_removes_the_module_of_the_one_before_that_was_renamed(
+    flat: Path, inner: dict[str, bytes]
+) -> None:
+    """It would be imported still, and ask at each launch for the build that was just made."""
+    editable(flat)
+    before = projects.tree(flat)
+    renamed(flat)
+    pipe = flat / "flat" / "other.pyi"
+    os.mkfifo(pipe)
+    with pytest.raises(AssertionError, match="is a pipe"):
+        editable(flat)
+    pipe.unlink()
+    assert {name: data for name, data in projects.tree(flat).items() if name.startswith("flat/")} == {
+        name: data for name, data in before.items() if name.startswith("flat/")
+    }
+    editable(flat)
+    assert sorted(path.name for path in (flat / "flat").glob("*.*")) == [
+        *("__init__.py", "_kernels.py", "other.aotcuda", "other.py", "other.pyi")
+    ]
+    assert projects.tree(flat / "inner") == inner
+
+
+def test_hatch_clean_removes_the_module_that_was_renamed_since(flat: Path, inner: dict[str, bytes]) -> None:
+    before = projects.tree(flat).keys()
+    editable(flat)
+    renamed(flat)
+    succeed(flat, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "--clean-only")
+    assert {name for name in projects.tree(flat) if not name.startswith("dist/")} == before
+    assert projects.tree(flat / "inner") == inner
 
 
 def test_hatch_clean_removes_what_was_generated_and_nothing_else(flat: Path) -> None:
