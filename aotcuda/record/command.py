@@ -45,7 +45,9 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
     if write:
         _check_writable(owner)
     path = out or owner.root / records.FILE_NAME
-    records.load(path)  # a file that cannot be added to is to be known now, and not after an hour of tests
+    keep = write or not check or out is not None
+    if keep:
+        records.check(path)  # to be known now, and not after an hour of tests
     with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
         try:
             status = process.run(command, Path(folder), project_file.table(owner.aotcuda, "types"))
@@ -54,7 +56,7 @@ def run(command: Sequence[str], *, write: bool = False, check: bool = False, out
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         done = collect.read(Path(folder), owner.root)
     every, runs = list(done.records), 1
-    keep = bool(done.records) and (write or not check or out is not None)
+    keep = keep and bool(done.records)
     if keep:
         every, runs = records.add(path, done.records)
     report.summary(done, owner, f"; {runs} run{'s' * (runs != 1)} in {path}" if keep else "")

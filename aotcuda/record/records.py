@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,9 @@ def load(path: Path) -> tuple[list[Record], int]:
         ConfigError: It is not one that `aotcuda record` wrote.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, and of /dev/zero there is no end
+            message = f"{path} is no file; name another one with --out"
+            raise ConfigError(message)
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != _VERSION:
             message = f"{path} is of version {data['version']}, which this aotcuda does not read; update aotcuda"
@@ -106,9 +110,23 @@ def load(path: Path) -> tuple[list[Record], int]:
         return [Record(**_known(item)) for item in data["functions"]], int(data["runs"])
     except FileNotFoundError:
         return [], 0
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         message = f"{path} cannot be read as a record ({error}); remove it, or name another file with --out"
         raise ConfigError(message) from None
+
+
+def check(path: Path) -> None:
+    """Refuse a file that `add` could not add to.
+
+    Raises:
+        ConfigError: It is such a file.
+    """
+    load(path)
+    folder = path.absolute().parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        what = "cannot be written in" if folder.exists() else "does not exist"
+        message = f"{path} cannot be written: the folder {folder} {what}; name another file with --out"
+        raise ConfigError(message)
 
 
 def add(path: Path, records: Iterable[Record]) -> tuple[list[Record], int]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import pytest
 
 from aotcuda.errors import ConfigError
-from aotcuda.record import records
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from aotcuda.record import command, records
 
 
 def one(count: int, **more: object) -> records.Record:
@@ -29,7 +27,15 @@ def test_launches_add_up_and_the_rest_is_the_last_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"version": 1}', '{"version": 1, "runs": 1, "functions": [{}]}', "\0"]
+    "text",
+    [
+        *("", "{", "[]", "\0", "[" * 100_000),
+        *(
+            '{"version": 1}',
+            '{"version": 1, "runs": 1, "functions": [{}]}',
+            '{"version": 1, "runs": 1, "functions": [3]}',
+        ),
+    ],
 )
 def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
@@ -38,6 +44,24 @@ def test_a_file_of_something_else_is_left_alone(text: str, tmp_path: Path) -> No
         records.add(path, [one(1)])
     assert path.read_text() == text
     assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder", "/dev/zero"])
+def test_what_is_no_file_is_refused_and_not_waited_for(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match=f"^{tmp_path / name} is no file; name another one with --out$"):
+        records.check(tmp_path / name)
+
+
+def test_a_folder_that_is_not_there_is_known_before_a_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot be written: the folder /.*/there does not exist; name another file"):
+        command.run(["touch", "ran"], out=Path("there/record.json"))
+    assert not list(tmp_path.iterdir())
+    assert command.run(["touch", "ran"]) == 0
 
 
 def test_a_newer_file_says_so(tmp_path: Path) -> None:
