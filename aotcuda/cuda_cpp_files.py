@@ -19,6 +19,7 @@ _FRONT_END = next(item for item in frontends.BUILT_IN.values() if item.suffix)
 _KERNEL = re.compile(rb"\b__global__\b")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _OUTPUT = {"build", "dist", "node_modules", "__pycache__"}
+_RUN_TIME = re.compile(r"\s*aotcuda(?![\w.-])", re.IGNORECASE)
 _EXTRAS = re.compile(r"\s*aotcuda\s*\[([^\]]*)\]", re.IGNORECASE)
 
 
@@ -38,6 +39,10 @@ def report(folder: Path) -> list[str]:
     system = project_file.table(owner.data, "build-system")
     if not any(map(_brings_compilers, project_file.strings(system.get("requires")))):
         lines.append(f'to do: their compiler: add "{_FRONT_END.requirement()}" to build-system.requires')
+    metadata = project_file.table(owner.data, "project")
+    is_static = bool(metadata) and "dependencies" not in project_file.strings(metadata.get("dynamic"))
+    if is_static and not any(map(_RUN_TIME.match, project_file.strings(metadata.get("dependencies")))):
+        lines.append('to do: the run time: add "aotcuda" to project.dependencies')
     if str(system.get("build-backend", "")).startswith("hatchling") and missing_hook.table(str(owner.root)) is None:
         lines.append(f"to do: the hook: add an empty table {missing_hook.to_add(str(owner.root))}")
     return lines

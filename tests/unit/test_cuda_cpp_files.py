@@ -38,6 +38,7 @@ def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixtur
         "1 file with kernels in CUDA C++, for a table (docs/cuda-cpp.md):",
         "  csrc/raw.cu",
         'to do: their compiler: add "aotcuda[cpp-cu13]" to build-system.requires',
+        'to do: the run time: add "aotcuda" to project.dependencies',
         "to do: the hook: add an empty table [tool.hatch.build.targets.wheel.hooks.aotcuda]",
     ]
 
@@ -56,6 +57,23 @@ def test_compilers_of_any_toolkit_will_do(requires: str, project: Path, capsys: 
     (project / "raw.cu").write_text("__global__ void k() {}\n")
     (project / "pyproject.toml").write_text(HATCHLING.replace('"hatchling"]', f'"hatchling", "{requires}"]'))
     assert not [line for line in said(project, capsys) if "their compiler" in line]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        ('dependencies = ["numpy", "aotcuda-extra", "aotcuda.x"]', True),
+        ('dependencies = ["numpy", "Aotcuda[numpy] >= 0.1"]', False),
+        ('dependencies = ["aotcuda>=0.1"]', False),
+        ('dynamic = ["dependencies"]', False),  # nobody can tell
+    ],
+)
+def test_the_run_time_is_missed_where_the_dependencies_lack_it(
+    metadata: str, told: bool, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "raw.cu").write_text("__global__ void k() {}\n")
+    (project / "pyproject.toml").write_text(HATCHLING + metadata)
+    assert told == any("the run time" in line for line in said(project, capsys))
 
 
 @pytest.mark.parametrize("requires", ["aotcuda", "aotcuda[cu13]", "other[cpp-cu13]", "aotcuda[cpp-cu13x]"])
