@@ -10,11 +10,13 @@ it is handed what a user of the wheel would link.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.worker import dependency_trace, pool, process
+from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -56,6 +58,8 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
     Raises:
         AotcudaError: What is wrong with the modules; those of several stages are told together.
     """
+    for folder in (job.root, *job.import_roots):
+        _check_text(folder)
     results: dict[str, Result] = {}
     found: list[Result] = []
     wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked(plan, job.plans)}))
@@ -74,6 +78,14 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
                 found.append(_joined(result, list(needed.values())))
                 results |= dict.fromkeys((plan.config.name for plan in plans), found[-1])
     return found
+
+
+def _check_text(folder: str) -> None:
+    """Refuse a folder whose name is no text: every compiler puts the paths of sources into UTF-8 somewhere."""
+    shown = os.fsencode(folder).decode(errors="backslashreplace")
+    if shown != folder:
+        message = f"{shown} has a name that is not UTF-8, which no compiler takes; rename that folder"
+        raise BuildError(message)
 
 
 def _joined(result: Result, earlier: Sequence[Result]) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from aotcuda.builder import plan, stages
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job, Result
-from aotcuda.errors import AotcudaError, CompileError
+from aotcuda.errors import AotcudaError, BuildError, CompileError
 
 OLD, NEW = "numba-cuda", "numba-cuda-mlir"
 
@@ -135,3 +136,17 @@ def test_what_is_handed_to_a_job_and_wanted_of_it_is_so_of_every_stage(monkeypat
     stages.run(job)
     assert all(given.items() <= dict(item.linkable).items() for item in workers.jobs)
     assert all("a" in item.wanted for item in workers.jobs)
+
+
+@pytest.mark.parametrize("key", ["root", "import_roots"])
+def test_a_folder_whose_name_is_no_text_is_refused_before_a_compiler_stumbles_over_it(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages.process, "run", Workers())
+    plans = project(a=("", []))
+    job = Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1)
+    path = "/na\udcefve/ü"
+    given = replace(job, root=path) if key == "root" else replace(job, import_roots=("/", path))
+    with pytest.raises(BuildError, match=r"^/na\\xefve/ü has a name that is not UTF-8, .*; rename that folder$"):
+        stages.run(given)
+    assert stages.run(replace(job, root="/ü/\\xef"))
