@@ -198,7 +198,7 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     said = build.add_mutually_exclusive_group()
     said.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
     said.add_argument("-v", "--verbose", action="store_true", help="end with the steps that took the most time")
-    build.set_defaults(run=_build)
+    build.set_defaults(run=_build, usage=build.error)
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
@@ -289,6 +289,8 @@ def _config(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
+    if arguments.rebuild_missing and None in (arguments.depfile, arguments.stamp):
+        arguments.usage("--rebuild-missing is for the rule of --depfile, and that for --stamp; name both files")
     from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
     # On during the imports too: an exception that rises in the midst of one may be lost.

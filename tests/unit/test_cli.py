@@ -134,7 +134,10 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
             ["build", "--depfile", "k.d", "--stamp", "k.s"],
             (Path(), None, {"depfile": Path("k.d"), "stamp": Path("k.s")}),
         ),
-        (["build", "--rebuild-missing"], (Path(), None, {"rebuild_missing": True})),
+        (
+            ["build", "--rebuild-missing", "--depfile", "k.d", "--stamp", "k.s"],
+            (Path(), None, {"rebuild_missing": True, "depfile": Path("k.d"), "stamp": Path("k.s")}),
+        ),
         (["build", "--expect", "a.k", "--expect", "b"], (Path(), None, {"expected": ["a.k", "b"]})),
     ],
 )
@@ -156,6 +159,13 @@ def test_build_builds_the_project_and_lists_what_it_wrote(
     assert capsys.readouterr().out.splitlines() == ["there/kernels.py", "there/kernels.pyi"]
     assert main([*arguments, "--quiet"]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("files", [[], ["--depfile", "k.d"], ["--stamp", "k.s"]])
+def test_an_option_that_would_do_nothing_is_wrong_usage(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["build", "nowhere", "--rebuild-missing", *files])
+    assert "--rebuild-missing is for the rule of --depfile" in capsys.readouterr().err
 
 
 def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
