@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
+from aotcuda.builder import excess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,22 +38,15 @@ def warnings(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
 
 
 def _warning(key: str, variants: Sequence[CompiledKernel]) -> list[str]:
-    worst: dict[str, int] = {}
-    concerned = 0
-    for built in variants:
-        over = {target: launch["shared"] for target, launch in built.launches if launch["shared"] > _most(target)}
-        concerned += bool(over)
-        worst |= {target: max(shared, worst.get(target, 0)) for target, shared in over.items()}
-    if not worst:
+    needs = [{target: launch["shared"] for target, launch in built.launches} for built in variants]
+    found = excess.find(needs, _most, "variants")
+    if found is None:
         return []
-    places = (f"{shared} bytes for {target}, which has {_most(target)}" for target, shared in sorted(worst.items()))
-    found = ", ".join(places)
-    one = len(variants) == 1
-    which = "it needs" if one else f"{concerned} of its {len(variants)} variants need{'s' * (concerned == 1)}"
+    which, worst = found
+    sizes = ", ".join(f"{size} bytes for {target}, which has {_most(target)}" for target, size in worst)
     problem = f"{which} more shared memory for a block than there is, and cannot be launched there"
-    return [f"{key}: {problem}: {found}; have smaller tiles or fewer stages"]
+    return [f"{key}: {problem}: {sizes}; have smaller tiles or fewer stages"]
 
 
 def _most(target: str) -> int:
-    found = arch.parse(target)
-    return MOST.get(found.capability, 1 << 31)
+    return MOST.get(arch.parse(target).capability, 1 << 31)
