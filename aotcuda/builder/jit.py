@@ -21,7 +21,7 @@ from aotcuda.errors import ToolchainError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from aotcuda.builder.config.model import Config, Module
     from aotcuda.builder.toolkits import Toolkit
@@ -80,13 +80,13 @@ def build(request: Request) -> Built:
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
     whole = plan.make(settings)
-    settings = replace(settings, modules=_wanted(settings.modules, settings.frontend, request))
+    settings = replace(settings, modules=_wanted(settings, request))
     root = ahead.folder(request.root, request.package_root)
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
     linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, ahead.FALLBACK)
     names = dict(request.names or plan.names(whole))
-    cache = build_settings.find([item.frontend or settings.frontend for item in settings.modules], toolkits.installed())
+    cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed())
     results = stages.run(
         jit_older.job(
             settings,
@@ -129,7 +129,7 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
     installed = toolkits.installed()
     usable = toolkits.loaded_by(request.driver, installed)
     if installed and not usable:
-        front_end = settings.modules[0].frontend or settings.frontend
+        front_end = settings.frontend_of(settings.modules[0])
         have, known = installed[0].linker[0], frontends.requirement(front_end, jit=True, cuda=request.driver[0])
         message = (
             f"the compilers that are installed are CUDA {have}'s, and the driver supports CUDA "
@@ -139,15 +139,15 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
     return toolkits.choose(settings.arch[0], usable)
 
 
-def _wanted(modules: Sequence[Module], front_end: str, request: Request) -> tuple[Module, ...]:
+def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
     """What has to be built: the module with what is wanted of it, and the functions of those of the project it links.
 
     A wheel has the modules that it links beside it, as they were built; the project's own may have been edited since.
     """
-    (module,) = [item for item in modules if item.name == request.module]
-    linked = checks.all_linked(module, modules) if request.project else []
+    (module,) = [item for item in settings.modules if item.name == request.module]
+    linked = checks.all_linked(module, settings.modules) if request.project else []
     if request.kernel is not None:
-        tables = loading.tables(module.frontend or front_end)
+        tables = loading.tables(settings.frontend_of(module))
         kernels = tuple(
             tables.widened(kernel, request.signature) if request.signature else kernel
             for kernel in module.kernels
@@ -162,5 +162,5 @@ def _tops(settings: Config) -> frozenset[str]:
     found = [module.name for module in settings.modules]
     found += [settings.prelude] if settings.prelude else []
     for module in settings.modules:
-        found += loading.tables(module.frontend or settings.frontend).modules(module)
+        found += loading.tables(settings.frontend_of(module)).modules(module)
     return frozenset(name.partition(".")[0] for name in found)

@@ -115,7 +115,7 @@ def check_symbols(units: Iterable[Unit]) -> None:
 
 
 def _plan_module(config: Config, module: Module) -> ModulePlan:
-    frontend = module.frontend or config.frontend
+    frontend = config.frontend_of(module)
     tables = loading.tables(frontend)
     units = tables.units(module)
     check_symbols(units)

@@ -28,8 +28,8 @@ def check(config: Config) -> None:
         _check_options(f"{module.key}.options", module.options)
         _check_content(module)
         _check_links(module)
-        loading.tables(module.frontend or config.frontend).check(module)
-        if is_in_place(module, module.frontend or config.frontend):
+        loading.tables(config.frontend_of(module)).check(module)
+        if is_in_place(module, config.frontend_of(module)):
             _check_in_place(module)
     _check_module_names(config)
     _check_linked_modules(config)
@@ -105,9 +105,9 @@ def is_in_place(module: Module, front_end: str) -> bool:
 
 def _check_module_names(config: Config) -> None:
     """A generated module is a file: it is nobody's source, and no package that could hold another module."""
-    generated = [module for module in config.modules if not is_in_place(module, module.frontend or config.frontend)]
+    generated = [module for module in config.modules if not is_in_place(module, config.frontend_of(module))]
     for module in config.modules:
-        sources = loading.tables(module.frontend or config.frontend).modules(module)
+        sources = loading.tables(config.frontend_of(module)).modules(module)
         for other in generated:
             if other.name in sources:
                 whose = "this very module" if other is module else f"the module of {other.key}"
@@ -155,7 +155,7 @@ def _check_linked_modules(config: Config) -> None:
                 )
                 raise ConfigError(message)
             if not other.functions:
-                front_end = other.frontend or config.frontend
+                front_end = config.frontend_of(other)
                 message = (
                     f"{item.key}: {other.name} exports no device functions, so there is nothing to link; list them in "
                     f"{other.key}.functions, or remove the item"

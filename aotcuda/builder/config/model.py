@@ -277,3 +277,7 @@ class Config:
     )
     arch_key: str = "tool.aotcuda.arch"
     frontend_key: str = "tool.aotcuda.frontend"
+
+    def frontend_of(self, module: Module) -> str:
+        """The name of the front end that compiles a module: the module's own, or that of all."""
+        return module.frontend or self.frontend

@@ -51,7 +51,7 @@ def _settled(options: Options) -> Options:
 
 
 def _read_by_front_end(module: Module, config: Config) -> Module:
-    name = module.frontend or config.frontend
+    name = config.frontend_of(module)
     try:
         read = _read(module, name)
     except ConfigError as error:
