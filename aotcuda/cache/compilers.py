@@ -35,18 +35,18 @@ def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
 
 def toolkit() -> list[object]:
     """A toolkit that is no Python package: where it is looked for, and what its own file of versions is."""
-    found: list[object] = []
-    for folder in (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda"):
-        path = os.path.realpath(folder) if folder else ""
-        found.append([path, digest(os.path.join(path, "version.json")) if path else None])
-    return found
+    return [[path, digest(os.path.join(path, "version.json")) if path else None] for path in _toolkit_folders()]
 
 
 def machine_toolkits() -> list[str]:
     """The folders of toolkits that are no Python packages, as far as they are there."""
+    return [path for path in dict.fromkeys(_toolkit_folders()) if os.path.isdir(path)]
+
+
+def _toolkit_folders() -> list[str]:
+    """Where a toolkit that is no Python package is looked for; empty for a variable that is not set."""
     folders = (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda")
-    paths = (os.path.realpath(folder) for folder in folders if folder)
-    return [path for path in dict.fromkeys(paths) if os.path.isdir(path)]
+    return [os.path.realpath(folder) if folder else "" for folder in folders]
 
 
 def digest(path: str) -> str | None:
