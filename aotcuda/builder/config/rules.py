@@ -179,7 +179,6 @@ C_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", 
 KERNEL_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", attribute)
 NVRTC_OPTION = Text(check=nvrtc_option)
 MACRO_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$")
-PYTHON_NAME = Text("the name of a Python function", r"^[^\s.:]+$", python_name)
 PYTHON_PATH = Text(
     'the name of a Python function, or "package.module:name", with dots before the attribute of an object',
     r"^([^\s.:]+(\.[^\s.:]+)*:)?[^\s.:]+(\.[^\s.:]+)*$",
