@@ -11,8 +11,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest
+from aotcuda import dependencies
 from aotcuda.builder.worker import dependency_trace
+from aotcuda.cache import compilers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,10 +76,4 @@ class Places:
         return digest if not exact or name.startswith(_PROJECT) else f"{digest} {found[0]} {found[1]}"
 
 
-def digest_of(path: str) -> str | None:
-    """The digest of a file's content; None if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return manifest.digest(file.read())
-    except OSError:
-        return None
+digest_of = compilers.digest
