@@ -74,7 +74,7 @@ def fallback(root: str, package_root: str, front_end: str, target: str, driver: 
         yield
 
 
-def folder(root: str, package_root: str) -> Path:
+def folder(root: str | Path, package_root: str | Path) -> Path:
     """The folder that a JIT build works in: an absolute path."""
     return Path(root if Path(root).is_dir() else package_root).resolve()
 

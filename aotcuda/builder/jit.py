@@ -95,7 +95,7 @@ def build(request: Request) -> Built:
             names=names,
             toolkit=toolkit,
             watched=manifest_dependencies.patterns(settings.watch, root if request.project else package_root),
-            linkable={name: item for result in linked for name, item in result.linkable.items()},
+            linked=linked,
             cache=cache,
         ),
         ahead.FALLBACK,

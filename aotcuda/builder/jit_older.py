@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import arch, dependencies, manifest
 from aotcuda.binary import targets
-from aotcuda.builder import capacity, plan, stages
+from aotcuda.builder import ahead, capacity, plan, stages
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.config.model import Config, Module
-    from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Result
 
@@ -38,11 +37,14 @@ def job(
     names: Mapping[str, tuple[str, ...]],
     toolkit: Toolkit | None,
     watched: tuple[str, ...] = (),
-    linkable: Mapping[str, Linked],
+    linked: Iterable[Result],
     wanted: tuple[str, ...] = (),
     cache: Settings | None = None,
 ) -> Job:
-    """The job of a JIT build; arguments as in `Job`, and `package_root`, the folder that holds the package."""
+    """The job of a JIT build; arguments as in `Job`, but for two.
+
+    `package_root` is the folder that holds the package, and `linked` what was compiled for this build to link.
+    """
     # Beside a wheel's package lies what its prelude needs, which is imported from the folder that has come along.
     beside = settings.prelude is not None or not root.is_relative_to(package_root)
     roots = dict.fromkeys([package_root, root] if beside else [package_root])
@@ -59,7 +61,7 @@ def job(
         trace=True,
         watched=watched,
         prelude=settings.prelude,
-        linkable=linkable,
+        linkable={name: item for result in linked for name, item in result.linkable.items()},
         wanted=wanted,
         cache=cache,
     )
@@ -104,10 +106,8 @@ def _again(
         return []  # the build will say so
     path = folder / manifest.FILE_NAME
     described = manifest.read(str(path))
-    if any(_links(image["arch"], target) for image in described["ltoir"]):
-        return []
-    if not described["ltoir"]:
-        return []  # likewise
+    if not described["ltoir"] or any(_links(image["arch"], target) for image in described["ltoir"]):
+        return []  # of what has none the build will say so, too
     has = described["ltoir"][0]["arch"]
     before = f"{asker} links {name}, whose packaged code is for {has} and later GPUs"
     rebuild = described.get("rebuild")
@@ -121,17 +121,16 @@ def _again(
     (module,) = settings.modules
     settings = replace(settings, modules=(replace(module, kernels=()),))
     own_root = folder.parents[name.count(".")]
-    root = Path(own_root, rebuild["root"])
     try:
         linked = compiled(settings.modules, target, own_root, toolkit, variables)
         results = stages.run(
             job(
                 settings,
-                root=(root if root.is_dir() else own_root).resolve(),
+                root=ahead.folder(Path(own_root, rebuild["root"]), own_root),
                 package_root=own_root,
                 toolkit=toolkit,
                 names={module: tuple(found) for module, found in rebuild["names"].items()},
-                linkable={name: item for result in linked for name, item in result.linkable.items()},
+                linked=linked,
                 wanted=(name,),
             ),
             variables,
