@@ -55,9 +55,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
         AotcudaError: What the worker found wrong.
         BuildError: The worker died, or a source got at what it talks over.
     """
-    extra = frontends.requirement(job.frontend, jit=job.product == "jit")
-    environ = {**environment(os.environ, job.frontend, toolkit=job.toolkit), **variables}
-    with closing(_taken(_Kind(job.root, _paths(), environ, extra, _owner()))) as worker:
+    with closing(_taken(_kind(job.root, job.frontend, job.toolkit, variables, jit=job.product == "jit"))) as worker:
         with suppress(BrokenPipeError), worker.jobs as stream:  # a dead one is told below
             pickle.dump(job, stream)
         end = _follow(worker.messages, worker.token, watcher or progress.line(sys.stderr))
@@ -106,11 +104,9 @@ def ahead(
         variables: More environment variables, as for `run`.
         jit: Whether the job will be a JIT build's.
     """
-    environ = {**environment(os.environ, front_end, toolkit=toolkit), **variables}
-    kind = _Kind(root, _paths(), environ, frontends.requirement(front_end, jit=jit), _owner())
     try:
         with suppress(BuildError):
-            _ready.append(_Worker(kind))
+            _ready.append(_Worker(_kind(root, front_end, toolkit, variables, jit=jit)))
         yield
     finally:
         for worker in _waiting():
@@ -120,11 +116,6 @@ def ahead(
 def _owner() -> tuple[int, int]:
     """This process and this thread."""
     return os.getpid(), threading.get_ident()
-
-
-def _paths() -> tuple[str, ...]:
-    """Where this process finds modules."""
-    return tuple(path for path in sys.path if path)
 
 
 class _Kind(NamedTuple):
@@ -143,6 +134,17 @@ class _Kind(NamedTuple):
     environ: dict[str, str]
     extra: str
     owner: tuple[int, int]
+
+
+def _kind(root: str, front_end: str, toolkit: Toolkit | None, variables: Mapping[str, str], *, jit: bool) -> _Kind:
+    """The kind of worker that a job wants, as things are now."""
+    return _Kind(
+        root=root,
+        paths=tuple(path for path in sys.path if path),
+        environ={**environment(os.environ, front_end, toolkit=toolkit), **variables},
+        extra=frontends.requirement(front_end, jit=jit),
+        owner=_owner(),
+    )
 
 
 class _Worker:
