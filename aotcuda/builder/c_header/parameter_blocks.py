@@ -49,13 +49,9 @@ def _reserved(overload: Overload, scope: c_types.Scope) -> Iterator[str]:
     """What a kernel that says its launch takes besides: pointers to memory that it has no need of."""
     if "launches" not in overload:
         return
-    ends = [0]
-    for parameter in overload["parameters"]:
-        if parameter["kind"] == "elements":
-            ends.append(parameter["offset"] + 8)
-        elif parameter["kind"] == "number":
-            ends.append(parameter["offset"] + struct.calcsize(parameter["format"]))
-    count = overload["parameter_bytes"] // 8 - -(-max(ends) // 8)
+    given = [item for item in overload["parameters"] if item["kind"] in ("elements", "number")]
+    end = max((item["offset"] + _bytes(item) for item in given), default=0)
+    count = overload["parameter_bytes"] // 8 - -(-end // 8)
     if count:
         yield f"void *{scope.own('reserved')}[{count}]; /* null */"
 
@@ -109,7 +105,7 @@ def _bytes(parameter: Parameter) -> int:
     kind = parameter["kind"]
     if kind == "struct":
         return parameter["bytes"]
-    if kind in ("scalar", "complex"):
+    if kind in ("scalar", "number", "complex"):
         return struct.calcsize(parameter["format"]) * (2 if kind == "complex" else 1)
     return 8 * len(parameter.get("words", "1"))
 
@@ -136,7 +132,7 @@ _WORDS = {8: "Q", 4: "I", 2: "H", 1: "B"}
 
 def _type(parameter: Parameter) -> str:
     kind = parameter["kind"]
-    if kind == "elements":
+    if kind in ("elements", "buffer"):
         return f"{'const ' if parameter.get('readonly') else ''}{c_types.element(parameter['dtype'])} *"
     if kind in ("scalar", "number"):
         return c_types.SCALARS[parameter["format"]]
@@ -144,8 +140,6 @@ def _type(parameter: Parameter) -> str:
         return c_types.COMPLEX[parameter["format"]]
     if kind == "type" and "words" not in parameter:
         return c_types.element(parameter["dtype"])
-    if kind == "buffer":
-        return f"{'const ' if parameter.get('readonly') else ''}{c_types.element(parameter['dtype'])} *"
     return "long long" if kind == "datetime" else "void *"
 
 
