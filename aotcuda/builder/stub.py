@@ -82,14 +82,13 @@ def _kernel(kernel: manifest.Kernel, names: _Names) -> list[str]:
     t, boolean, integer = names.t, names.builtin("bool"), names.builtin("int")
     index = f"{names.typing}.SupportsIndex"
     calls = _calls(kernel["overloads"], names)
-    told = [*kernel.get("doc", "").splitlines(), *[item["signature"] for item in kernel["overloads"]]]
     return [
         f"class {launcher}(aotcuda.Launcher):",
         *calls,
         f"class {over}(aotcuda.ForAll):",
         *calls,
         f"class {own}(aotcuda.Kernel):",
-        *(f"    {line}" if line else "" for line in _docstring(told)),
+        *_told(kernel),
         f"    def __getitem__(self, configuration: {t}.Configuration) -> {launcher}: ...",
         "    def forall(",
         f"        self, n: {index}, block: {integer} | None = ..., stream: {t}.Stream = ..., shared: {integer} = ...",
@@ -118,7 +117,6 @@ def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
     name = kernel["name"]
     launcher, own = (names.own(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
     t = names.t
-    told = [*kernel.get("doc", "").splitlines(), *[item["signature"] for item in kernel["overloads"]]]
     parameters = ["self"]
     for at, argument in enumerate(kernel["arguments"]):
         types = dict.fromkeys(_type(overload["parameters"][at], names) for overload in kernel["overloads"])
@@ -129,7 +127,7 @@ def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
         f"class {launcher}(aotcuda.GridLauncher):",
         f"    def __call__({', '.join(parameters)}) -> None: ...",
         f"class {own}(aotcuda.GridKernel):",
-        *(f"    {line}" if line else "" for line in _docstring(told)),
+        *_told(kernel),
         # Its brackets hold something else than a Kernel's, which it is in all other ways.
         f"    def __getitem__(self, grid: {t}.Grid) -> {launcher}: ...  # type: ignore[override]",
         "    def configure(  # type: ignore[override]",
@@ -197,6 +195,12 @@ def _takes(wide: str, narrow: str) -> bool:
     if all(family in _FAMILIES for family in families):
         return _FAMILIES.index(families[0]) >= _FAMILIES.index(families[1])
     return wide == narrow
+
+
+def _told(kernel: manifest.Kernel) -> list[str]:
+    """The docstring of a kernel's class: what its source says of it, and its signatures."""
+    lines = _docstring([*kernel.get("doc", "").splitlines(), *(item["signature"] for item in kernel["overloads"])])
+    return [f"    {line}" if line else "" for line in lines]
 
 
 def _docstring(lines: Sequence[str]) -> list[str]:
