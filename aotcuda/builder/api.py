@@ -148,6 +148,8 @@ def build(
         return _unpacked(found, time.monotonic() - start)
     if cache is not None and kept is not None and not kept.store.answers:
         cache = replace(cache, url=None, sends=False)  # a worker need not wait for what does not answer, nor warn again
+    carry = settings.fallback == "jit" and not editable
+    trace = editable or followed or kept is not None
     job = Job(
         root=str(root),
         import_roots=tuple(map(str, roots)),
@@ -155,11 +157,9 @@ def build(
         plans=plans,
         names=plan.names(plans),
         jobs=capacity.processes(),
-        carry=settings.fallback == "jit" and not editable,
-        trace=editable or followed or kept is not None,
-        watched=manifest_dependencies.patterns(settings.watch, root)
-        if editable or followed or kept is not None
-        else (),
+        carry=carry,
+        trace=trace,
+        watched=manifest_dependencies.patterns(settings.watch, root) if trace else (),
         prelude=settings.prelude,
         extensions={name: str(path.resolve()) for name, path in extensions.items()},
         cache=cache,
@@ -174,7 +174,7 @@ def build(
     }
     for name, parts in made.items():
         dependent = _dependencies(name, [result for result, _ in parts], table, project, editable=editable)
-        if settings.fallback == "jit" and not editable:
+        if carry:
             needed |= _needed(name, dependent, carried, project)
         files |= wheel_files.files(
             settings,
