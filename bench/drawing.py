@@ -68,10 +68,10 @@ class Picture:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polyline points="{path}" class="{kind}" fill="none"/>')
 
-    def arrow(self, points: list[tuple[float, float]], kind: str = "arrow") -> None:
+    def arrow(self, points: list[tuple[float, float]]) -> None:
         """A line with a head at its last point, where it runs straight across or straight down."""
         (x0, y0), (x, y) = points[-2:]
-        self.line(points, kind)
+        self.line(points, "arrow")
         across = abs(x - x0) > abs(y - y0)
         back = 7 if (x > x0 if across else y > y0) else -7
         head = (
@@ -113,9 +113,9 @@ class Bar:
     start: float = 0.0
 
 
-def bars(title: str, rows: list[Bar], notes: list[str], *, unit: str, digits: int = 1, label: int = 250) -> str:
+def bars(title: str, rows: list[Bar], notes: list[str], *, unit: str, digits: int) -> str:
     """Horizontal bars, and notes below them."""
-    width, height, gap, top = 860, 18, 8, 40
+    width, height, gap, top, label = 860, 18, 8, 40, 250
     notes = [line for note in notes for line in textwrap.wrap(note, _NOTE)]
     picture = Picture(width, top + len(rows) * (height + gap) + 18 * len(notes) + 16, title)
     picture.text(12, 24, title, "strong")

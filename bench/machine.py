@@ -66,7 +66,7 @@ def host_time(launch: Callable[[], object], synchronize: Callable[[], object], l
     return taken / launches * 1e6
 
 
-def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int = 256) -> dict[str, float]:
+def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int) -> dict[str, float]:
     """Microseconds of the GPU's for a launch by each way, in turns, and the median of the first's ratios to the second.
 
     Args:
