@@ -90,48 +90,40 @@ def build(folder: Path) -> None:
 def build_triton(folder: Path) -> None:
     """Build the wheels of Triton's kernels, if Triton is installed."""
     if find_spec("triton") is not None:
-        for name, (project, arch) in TRITON_WHEELS.items():
-            build_one(project, folder / name, arch)
+        build_each(TRITON_WHEELS, folder)
 
 
 def build_cutile(folder: Path) -> None:
     """Build the wheels of cuTile's kernels."""
-    for name, (project, arch) in CUTILE_WHEELS.items():
-        build_one(project, folder / name, arch)
+    build_each(CUTILE_WHEELS, folder)
 
 
 def build_nvmath(folder: Path) -> None:
     """Build the wheel with nvmath-python's device functions."""
-    for name, (project, arch) in NVMATH_WHEELS.items():
-        build_one(project, folder / name, arch)
+    build_each(NVMATH_WHEELS, folder)
 
 
 def build_without(folder: Path, left_out: str) -> None:
     """Build the first front end's wheels but one."""
-    for name, (project, arch) in WHEELS.items():
-        if name != left_out:
-            build_one(project, folder / name, arch)
+    build_each({name: one for name, one in WHEELS.items() if name != left_out}, folder)
 
 
 def build_mixed(folder: Path) -> None:
     """Build the wheels with modules of both front ends; nothing where one of them is not installed."""
     if front_ends.installed() and find_spec("numba_cuda") is not None:
-        for name, (project, arch) in MIXED_WHEELS.items():
-            build_one(project, folder / name, arch)
+        build_each(MIXED_WHEELS, folder)
 
 
 def build_cpp(folder: Path) -> None:
     """Build the wheels with kernels in CUDA C++; nothing where what they need is not installed."""
     if find_spec("elftools") is not None and find_spec("numba_cuda") is not None:
-        for name, (project, arch) in CPP_WHEELS.items():
-            build_one(project, folder / name, arch)
+        build_each(CPP_WHEELS, folder)
 
 
 def build_all(folder: Path) -> None:
     """Build the wheels with modules of every front end; nothing where one of the compilers is not installed."""
     if front_ends.installed() and all(find_spec(package) for package in ("numba_cuda", "triton", "elftools")):
-        for name, (project, arch) in ALL_WHEELS.items():
-            build_one(project, folder / name, arch)
+        build_each(ALL_WHEELS, folder)
 
 
 def build_mlir(folder: Path) -> None:
@@ -145,6 +137,12 @@ def build_mlir(folder: Path) -> None:
             ignored = shutil.ignore_patterns("__pycache__", "dist", "kernels.aotcuda", "kernels.py*")
             copy = Path(shutil.copytree(project, Path(temporary, original), ignore=ignored))
             build_one(front_ends.port(copy, front_ends.absent(original)), folder / name, arch)
+
+
+def build_each(wheels: dict[str, tuple[Path, str]], folder: Path) -> None:
+    """Build wheels, each into the folder of its name below `folder`."""
+    for name, (project, arch) in wheels.items():
+        build_one(project, folder / name, arch)
 
 
 def build_one(project: Path, folder: Path, arch: str) -> None:
