@@ -325,10 +325,11 @@ def _answer(pipe: Owned, mark: bytes) -> tuple[Any] | AotcudaError:
         if not chunk:
             break
         data += chunk
-    if data[:16] != mark or data[16:48] != hashlib.sha256(data[_HEAD:]).digest():
+    content = _content(data, mark)
+    if content is None:
         message = "the process that imports the sources for each target ended without a result"
         raise BuildError(message)
-    return _received(data[_HEAD:])
+    return _received(content)
 
 
 def _ended(running: dict[int, _Child], seconds: float) -> list[_Child]:
@@ -369,16 +370,14 @@ def _work(task: Task, pipe: Owned, mark: bytes) -> NoReturn:
         try:
             with nullcontext() if task.notes_steps else observations.step(task.title):
                 outcome: Any = (task.run(),)
-        except AotcudaError as error:
-            outcome = error
-            if os.environ.get("AOTCUDA_DEBUG") == "1":
-                traceback.print_exc()
         except BaseException as error:  # noqa: BLE001 (a child reports everything; nobody else would)
             if os.environ.get("AOTCUDA_DEBUG") == "1":
                 traceback.print_exc()
-            outcome = BuildError(
-                f"{task.where}: {type(error).__name__}: {text_of(error)} (AOTCUDA_DEBUG=1 shows where)"
-            )
+            outcome = error
+            if not isinstance(error, AotcudaError):
+                outcome = BuildError(
+                    f"{task.where}: {type(error).__name__}: {text_of(error)} (AOTCUDA_DEBUG=1 shows where)"
+                )
         data = pickle.dumps((outcome, observations.take()))
         pipe.write(mark + hashlib.sha256(data).digest() + len(data).to_bytes(8, "big") + data)
         _flush()
@@ -401,9 +400,9 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
             "linker. Simplify that function, or report it with its source"
         )
         return BuildError(message)
-    mark, digest, data = (bytes(child.data[start:end]) for start, end in ((0, 16), (16, 48), (_HEAD, None)))
-    if mark == child.mark and digest == hashlib.sha256(data).digest():
-        return _received(data)
+    content = _content(bytes(child.data), child.mark)
+    if content is not None:
+        return _received(content)
     if code == FULL:
         return BuildError(f"{task.where}: {NO_ROOM}")
     if child.data or code == LOST:
@@ -413,6 +412,12 @@ def _finish(child: _Child, task: Task) -> tuple[Any] | AotcudaError:
         )
         return BuildError(message)
     return BuildError(f"{task.where}: the compiler ended without a result (exit status {code})")
+
+
+def _content(data: bytes, mark: bytes) -> bytes | None:
+    """What stands behind the head of a child's answer; None if others wrote any of it, or it is not all there."""
+    content = data[_HEAD:]
+    return content if data[:48] == mark + hashlib.sha256(content).digest() else None
 
 
 def _received(data: bytes) -> tuple[Any] | AotcudaError:
