@@ -62,7 +62,7 @@ class Project:
     calls: Calls | None = field(default_factory=Calls)
 
     def kept(self) -> Kept:
-        found = Settings(folder=str(self.cache), url=None, reads=True, writes=True, sends=False, facts=self.facts)
+        found = Settings(folder=str(self.cache), url=None, writes=True, sends=False, facts=self.facts)
         return Kept(found, str(self.root), ())
 
     def names(
@@ -295,7 +295,7 @@ def test_nothing_is_kept_that_came_with_a_warning(project: Project) -> None:
 
 def test_what_a_cache_elsewhere_may_have_is_not_absent(project: Project, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/elsewhere"
-    settings = Settings(folder=str(project.cache), url=url, reads=True, writes=True, sends=False, facts="")
+    settings = Settings(folder=str(project.cache), url=url, writes=True, sends=False, facts="")
     kept = Kept(settings, str(project.root), ())
     assert kept.absent({"a": kept.name("unit", "a"), "b": ()}) == {"b"}
 

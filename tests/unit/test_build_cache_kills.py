@@ -23,7 +23,7 @@ STEPS = ("open", "mkdir", "write", "close", "rename", "unlink", "rmdir")
 
 
 def store(folder: Path) -> Store:
-    found = Settings(folder=str(folder), url=None, reads=True, writes=True, sends=False, facts="")
+    found = Settings(folder=str(folder), url=None, writes=True, sends=False, facts="")
     return Store(found, remote.fetch, remote.send)
 
 

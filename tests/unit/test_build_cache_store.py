@@ -29,7 +29,7 @@ VALUE = {"kernels.cubin": b"\x7fELF", "about": (1, "two", [3])}
 
 def where(folder: Path | None, url: str | None = None, *, writes: bool = True, sends: bool = False) -> Settings:
     base = str(folder) if folder is not None else None
-    return Settings(folder=base, url=url, reads=True, writes=writes, sends=sends, facts="")
+    return Settings(folder=base, url=url, writes=writes, sends=sends, facts="")
 
 
 def opened(found: Settings) -> Store:

@@ -42,7 +42,7 @@ def whole(tmp_path: Path) -> Callable[..., Whole]:
         root: Path, *known: object, exact: bool = False, facts: str = "", cache: str = "cache", url: str | None = None
     ) -> Whole:
         folder = str(tmp_path / cache)
-        found = Settings(folder=folder, url=url, reads=True, writes=True, sends=url is not None, facts=facts)
+        found = Settings(folder=folder, url=url, writes=True, sends=url is not None, facts=facts)
         store = Store(found, remote.fetch, remote.send)
         return Whole(store, found, str(root), known, exact=exact, is_generated=lambda path: path.endswith("/k.py"))
 

@@ -51,7 +51,6 @@ class Settings:
     Attributes:
         folder: The folder of the cache on this machine; None if there is none.
         url: That of the one that it is filled from; None if there is none.
-        reads: What is kept is taken.
         writes: What is made is kept in the folder.
         sends: It is kept at the URL, too.
         facts: A digest of what all entries depend on.
@@ -59,7 +58,6 @@ class Settings:
 
     folder: str | None
     url: str | None
-    reads: bool
     writes: bool
     sends: bool
     facts: str
@@ -89,7 +87,6 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | N
     return Settings(
         folder=base,
         url=given if is_url else None,
-        reads=True,
         writes=is_url or access != READ,
         sends=is_url and access == READ_WRITE,
         facts=_facts(front_ends, toolkits),

@@ -55,8 +55,6 @@ class Store:
 
     def get(self, wanted: Iterable[str]) -> dict[str, Any]:
         """The values of those of the entries that are there, by name."""
-        if not self._settings.reads:
-            return {}
         found: dict[str, Any] = {}
         missing = []
         for name in dict.fromkeys(wanted):
@@ -72,7 +70,7 @@ class Store:
     def get_elsewhere(self, name: str) -> Any | None:
         """The value of an entry at the URL, whatever the folder has by this name; None where that was asked before."""
         found: dict[str, Any] = {}
-        if self._settings.reads and name not in self._asked:
+        if name not in self._asked:
             for packed in self._elsewhere([name]).values():
                 _take(found, name, packed)
         return found.get(name)
@@ -88,8 +86,6 @@ class Store:
 
     def lacks(self, name: str) -> bool:
         """Whether `get` would find no such entry; what a URL has is not known before it is asked."""
-        if not self._settings.reads:
-            return True
         is_here = self._usable and os.path.lexists(self._files.path(name))
         return not is_here and (self._settings.url is None or not self.answers)
 
