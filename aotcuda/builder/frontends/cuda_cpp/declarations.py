@@ -36,7 +36,6 @@ class CppType:
         element: Of a pointer: what it points to.
         leaves: Of what it is made of: the type strings of the numbers.
         constant: It is const.
-        is_struct: It is a struct, a class or a union.
     """
 
     text: str
@@ -47,7 +46,6 @@ class CppType:
     element: CppType | None = None
     leaves: tuple[str, ...] = ()
     constant: bool = False
-    is_struct: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +272,6 @@ class _Types:
             text=_text(die, "DW_AT_name") or ("a function" if "subroutine" in die.tag else "a type"),
             size=size,
             dtype=f"|V{size}" if size else "",
-            is_struct=die.tag == "DW_TAG_union_type",
         )
 
     def _array(self, die: Any) -> CppType:
@@ -298,9 +295,7 @@ class _Types:
         text = name if name and not name.startswith("_Z") else "struct"
         if name in _HALVES:
             form = "e" if name == "__half" else ""
-            return CppType(
-                text=text, size=2, form=form, dtype=_HALVES[name], leaves=(_HALVES[name],), is_struct=not form
-            )
+            return CppType(text=text, size=2, form=form, dtype=_HALVES[name], leaves=(_HALVES[name],))
         if found := _COMPLEX.fullmatch(name):
             part = "f" if found[1] == "float" else "d"
             width = struct.calcsize(part)
@@ -308,12 +303,12 @@ class _Types:
                 text=text, size=2 * width, form=part, dtype=f"<c{2 * width}", is_complex=True, leaves=(f"<f{width}",)
             )
         if name in ("CUtensorMap_st", "CUtensorMap") and size == 128:
-            return CppType(text="CUtensorMap", size=size, dtype=TENSOR_MAP, leaves=("<u8",), is_struct=True)
+            return CppType(text="CUtensorMap", size=size, dtype=TENSOR_MAP, leaves=("<u8",))
         if not size:
-            return CppType(text=text, size=0, is_struct=True)
+            return CppType(text=text, size=0)
         fields, leaves = self._fields(die)
         dtype = f"|V{size}" + (f"{{{','.join(fields)}}}" if fields else "")
-        return CppType(text=text, size=size, dtype=dtype, leaves=leaves, is_struct=True)
+        return CppType(text=text, size=size, dtype=dtype, leaves=leaves)
 
     def _fields(self, die: Any) -> tuple[list[str], tuple[str, ...]]:
         """The members as `aotcuda.dtypes` writes fields; none where NumPy cannot have them, as bit-fields."""
