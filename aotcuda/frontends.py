@@ -73,6 +73,8 @@ class Registration:
             imported is not what the sources ask.
         imports: What sources import it from.
         variables: The environment variables that concern its compiler.
+        waiting: Its decorators, `module.name`, that run nothing of the function below them: for that, something has to
+            name what they make.
         caller: The package whose code asks a device function for its type; empty if kernels cannot call any.
         interop: The module that answers.
         kernel_abi: What inspection calls the way in which its kernels take arguments.
@@ -104,6 +106,7 @@ class Registration:
         "tables",
         "tested",
         "variables",
+        "waiting",
         "widens",
     )
 
@@ -126,6 +129,7 @@ class Registration:
         interop: str = "",
         kernel_abi: str = "",
         variables: Variables = Variables(),  # noqa: B008 (it is never changed)
+        waiting: tuple[str, ...] = (),
         widens: bool = True,
         in_place: str = "",
         assembles: bool = False,
@@ -149,6 +153,7 @@ class Registration:
         self.interop = interop
         self.kernel_abi = kernel_abi or name
         self.variables = variables
+        self.waiting = waiting
         self.widens = widens
         self.in_place = in_place
         self.assembles = assembles
@@ -170,6 +175,20 @@ _NUMBA = Variables(
     given=(("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1"),),
 )
 """Both of Numba's compilers read the same ones."""
+
+_OF_TRITON = (
+    "ALLOW_LHS_TMEM_LAYOUT_CONVERSION",
+    "DISABLE_LLVM_OPT",
+    "DISABLE_MMA_",
+    "DISABLE_PTXAS_OPT",
+    "LLVM_EXTRACT_DI_LOCAL_VARIABLES",
+    "LLVM_IR_ENABLE_DUMP",
+    "LLVM_PASS_PLUGIN_PATH",
+    "NVPTX_ENABLE_DUMP",
+    "PTXAS_OPTIONS",
+    "USE_IR_LOC",
+)
+"""What Triton reads besides those that begin with its name; `triton/knobs.py` and `GetEnv.hpp` have them."""
 
 BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda": Registration(
@@ -217,7 +236,8 @@ BUILT_IN: Mapping[str, Registration] = {
         packages=("triton",),
         internals=("triton",),
         imports="triton",
-        variables=Variables(prefixes=("TRITON_", "MLIR_")),
+        variables=Variables(prefixes=("TRITON_", "MLIR_", *_OF_TRITON)),
+        waiting=("triton.jit", "triton.autotune", "triton.heuristics"),
         widens=False,
         assembles=True,
     ),
@@ -243,6 +263,7 @@ BUILT_IN: Mapping[str, Registration] = {
         internals=("cutile_cache",),
         imports="cuda.tile",
         variables=Variables(prefixes=("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_")),
+        waiting=("cuda.tile.kernel", "cuda.tile.function"),
         widens=False,
         assembles=True,
         host_code=True,

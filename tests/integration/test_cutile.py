@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ import pytest
 from aotcuda.binary import cubin, fatbin
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
+from aotcuda.builder import api
 from aotcuda.errors import ArgumentError, FallbackWarning
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import ModuleType
+
+    from aotcuda.builder.output import Output
 
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed (extra cutile)")
 
@@ -144,6 +148,34 @@ export("add__1_0", _kernels.add, [array(ct.float32, 1, 16, 16)] * 3 + [1024])
 export("add__0_2", _kernels.add, [array(ct.float32, 1, 1, 1)] * 3 + [256])
 export("softmax__0_1", _kernels.softmax, [array(ct.float32, 2, 16, 1, several=False)] * 2 + [1024])
 """
+
+
+EDITS = {
+    # What stands there, what is to stand there, and how many of 26 results are made: 11 variants for 2 targets, and
+    # the images of 2 modules for each.
+    "a comment": ("@ct.kernel\ndef scale", "# a comment\n\n@ct.kernel\ndef scale", 0),
+    "a kernel": ("factor * ct.load", "factor + ct.load", 2 + 2),
+    "the level of all": ("@ct.kernel\n", "@ct.kernel(opt_level=1)\n", 26),
+}
+
+
+def test_an_edit_makes_what_it_concerns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One build after the other, each with what those before it have kept, and beside one without the cache."""
+    root = projects.copy("cutilekernels", tmp_path.resolve() / "project")
+    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    source = root / "cutilekernels" / "_kernels.py"
+
+    def build(cache: str) -> Output:
+        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+        return api.build(table, root)
+
+    assert build(str(tmp_path / "cache")).reuse.made == 26
+    for what, (before, after, made) in EDITS.items():
+        assert before in source.read_text()
+        source.write_text(source.read_text().replace(before, after))
+        built = build(str(tmp_path / "cache"))
+        assert build("0").files == built.files, what
+        assert (built.reuse.made, built.reuse.steps) == (made, 26 - made), what
 
 
 @pytest.fixture(params=["9.0"])

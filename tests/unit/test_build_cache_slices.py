@@ -143,6 +143,51 @@ def test_cuda_jit_is_a_decorator_like_any_other_where_cuda_is_not_the_compilers(
     assert slice_of(source, "k") != slice_of(source.replace("other(x[0])", "other(x[1])"), "k")
 
 
+COMPILERS = {
+    "import triton": ["triton.jit", "triton.jit(debug=True)", "triton.autotune([], [])\n@triton.jit"],
+    "import triton as t": ["t.jit", "t.heuristics({})\n@t.jit"],
+    "from triton import jit, autotune as tuned": ["jit", "tuned([], key=[])\n@jit"],
+    "import cuda.tile as ct": ["ct.kernel", "ct.kernel(opt_level=2)", "ct.function"],
+    "from cuda import tile": ["tile.kernel"],
+    "from cuda.tile import kernel": ["kernel"],
+    "import cuda.tile": ["cuda.tile.kernel"],
+}
+DECORATED = [(head, decorator) for head, decorators in COMPILERS.items() for decorator in decorators]
+
+
+def of_compiler(head: str, decorator: str, more: str = "") -> str:
+    return f"{head}\n{more}\n@{decorator}\ndef k(x):\n    return helper(x)\n@{decorator}\ndef other(x):\n    return 1\n"
+
+
+@pytest.mark.parametrize(("head", "decorator"), DECORATED)
+def test_decorators_of_other_compilers_wait_too(head: str, decorator: str) -> None:
+    helper = f"@{decorator}\ndef helper(x):\n    return 2\n"
+    source = of_compiler(head, decorator, helper)
+    assert slice_of(source, "k") is not None
+    assert slice_of(source, "k") == slice_of(source.replace("return 1", "return 3"), "k")
+    assert slice_of(source, "k") != slice_of(source.replace("return 2", "return 3"), "k")
+
+
+@pytest.mark.parametrize(
+    "again", ["{0} = print", "from fake import {0}", "from numba import x as {0}", "from fake import *"]
+)
+@pytest.mark.parametrize(("head", "decorator"), DECORATED)
+def test_but_not_where_their_names_may_stand_for_something_else(head: str, decorator: str, again: str) -> None:
+    source = of_compiler(head, decorator, again.format(decorator.partition(".")[0].partition("(")[0]))
+    assert slice_of(source, "k") != slice_of(source.replace("return 1", "return 3"), "k")
+
+
+@pytest.mark.parametrize(("head", "decorator"), [item for item in DECORATED if "." in item[1] and "(" not in item[1]])
+def test_a_compiler_may_have_another_decorator_from_any_file(head: str, decorator: str) -> None:
+    assert slice_of(of_compiler(head, decorator), "k", other=f"{head}\n{decorator} = print\n") is None
+
+
+@pytest.mark.parametrize("decorator", ["triton.constexpr_function", "triton.other", "triton.jit.more", "ct.kernel"])
+def test_what_else_a_compiler_has_may_run_what_it_decorates(decorator: str) -> None:
+    source = of_compiler("import triton", decorator)
+    assert slice_of(source, "k") != slice_of(source.replace("return 1", "return 3"), "k")
+
+
 def test_a_compilers_cuda_may_have_another_jit_from_any_file() -> None:
     patched = {"other": "import numba.cuda\nnumba.cuda.jit = print\n"}
     assert slice_of(BASE, "k", **patched) is None

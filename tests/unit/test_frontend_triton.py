@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aotcuda.arch import parse as target_of
-from aotcuda.builder import plan
+from aotcuda.builder import api, plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.triton import ptx, tables
 from aotcuda.builder.frontends.triton.tables import parse_signature
+from aotcuda.builder.worker import process
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 
 KEY = 'tool.aotcuda.modules."pkg.k"'
@@ -596,3 +598,33 @@ def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(s
         r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; leave it out, or",
         str(caught.value),
     )
+
+
+_OF_OTHERS = re.compile(r"CC$|AMDGCN_")
+"""What Triton reads that no code for NVIDIA's GPUs depends on: a C compiler for launchers, settings for AMD's."""
+
+
+def test_no_variable_that_triton_reads_reaches_a_build() -> None:
+    """`triton/knobs.py` declares them; those that its C++ alone reads are in its `GetEnv.hpp`."""
+    triton = pytest.importorskip("triton")
+    text = Path(triton.__file__).with_name("knobs.py").read_text()
+    declared = {*re.findall(r"\benv_\w+\(\s*\"([A-Z]\w+)\"", text)}
+    assert {"TRITON_DEBUG", "DISABLE_PTXAS_OPT", "NVPTX_ENABLE_DUMP"} <= declared
+    in_cpp = {"ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "LLVM_PASS_PLUGIN_PATH"}
+    names = {name for name in declared | in_cpp if not _OF_OTHERS.match(name)}
+    assert names.intersection(process.environment(dict.fromkeys(names, "1"), "triton")) == set()
+
+
+@pytest.mark.parametrize("variable", ["DISABLE_PTXAS_OPT=1", "PTXAS_OPTIONS=--opt-level=0", "DISABLE_LLVM_OPT=1"])
+def test_a_build_gives_the_same_whatever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "_k.py").write_text(SOURCE)
+    given = table({"signature": ADD, "specialise": "exact", "constexprs": {"BLOCK": 64}})
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    before = api.build(given, tmp_path).files
+    monkeypatch.setenv(*variable.split("=", 1))
+    assert api.build(given, tmp_path).files == before

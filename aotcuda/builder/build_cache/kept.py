@@ -304,14 +304,25 @@ def _has_lines(unit: Unit) -> bool:
     return unit.options.lineinfo or unit.options.debug
 
 
+_KEYS = ("key", "signature_key")
+"""The fields of units, and of what is in them, that say where in the configuration they stand."""
+
+
 def _texts(unit: Unit) -> list[str]:
     """What a unit is called, and whatever else it says of itself, but for the keys that it comes from."""
-    found = []
-    for name in type(unit).__dataclass_fields__:
-        value = getattr(unit, name)
-        if name not in ("key", "signature_key"):
-            found += [value] if isinstance(value, str) else [repr(value)] if isinstance(value, tuple) else []
-    return found
+    found = (getattr(unit, name) for name in _fields(unit))
+    return [text for value in found if isinstance(value, str | tuple) for text in _texts_in(value)]
+
+
+def _texts_in(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts: Iterable[object] = value if isinstance(value, tuple) else (getattr(value, name) for name in _fields(value))
+    return [text for part in parts for text in _texts_in(part)]
+
+
+def _fields(value: object) -> list[str]:
+    return [name for name in getattr(type(value), "__dataclass_fields__", ()) if name not in _KEYS]
 
 
 def _fetched(url: str, wanted: list[str]) -> Any:

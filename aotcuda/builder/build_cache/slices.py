@@ -5,8 +5,8 @@ nothing until the function is called or compiled, and for that something has to 
 names it that is not left out itself, in any file of the project, starting from what runs when the files are imported
 and from the unit's own name. Every other statement counts, wherever it stands, and so does all of a class.
 
-- A decorator may call what it decorates, so a decorated function has its body left out only under `cuda.jit` of a
-  compiler, which waits.
+- A decorator may call what it decorates, so a decorated function has its body left out only under those of compilers,
+  `cuda.jit`, `triton.jit`, which wait.
 - Python itself calls `__getattr__` of a module, and its like, with nobody naming them: `__x__` always counts.
 - A name is a name in any role: a variable, an attribute, a word in a string. Imports alone are none, but aliases stand
   for what they rename.
@@ -26,6 +26,7 @@ import unicodedata
 import warnings
 from typing import TYPE_CHECKING
 
+from aotcuda import frontends
 from aotcuda.builder.build_cache import names
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMPILERS = re.compile(r"(?:numba|numba_cuda|numba_cuda_mlir|aotcuda)(?:\.|$)")
+
+_WAITING: dict[str, list[str]] = {}
+"""The decorators of other compilers that wait, by the module that has them."""
+for _decorator in (name for item in frontends.BUILT_IN.values() for name in item.waiting):
+    _WAITING.setdefault(_decorator.rpartition(".")[0], []).append(_decorator.rpartition(".")[2])
 
 _BINDING = (
     ast.FunctionDef,
@@ -203,8 +209,9 @@ class Slices:
 
     def _add(self, file: str, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))  # as long as to parse it
-        self._whole = self._whole or any(_is_own_jit(node) for node in nodes)
-        compilers = _compilers(tree, nodes)
+        imported = _imported(tree.body)
+        self._whole = self._whole or any(_is_own_jit(node, imported) for node in nodes)
+        decorators = _decorators(imported, nodes)
         for number, statement in enumerate(tree.body):
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 of_sys = isinstance(statement, ast.ImportFrom) and statement.module == "sys"
@@ -216,7 +223,7 @@ class Slices:
                     self._always.append(statement)
             elif (
                 isinstance(statement, ast.FunctionDef)
-                and _waits(statement, compilers)
+                and _waits(statement, decorators)
                 and self._ran.get(file, set()).isdisjoint(_lines(statement))
             ):
                 self._hidden.setdefault(statement.name, {})[f"{file}:{number}"] = statement
@@ -254,49 +261,75 @@ def _lines(function: ast.FunctionDef) -> range:
     return range(first, (function.end_lineno or first) + 1)
 
 
-def _waits(function: ast.FunctionDef, compilers: frozenset[str]) -> bool:
-    """Whether nothing runs a function's body before somebody names it."""
+def _waits(function: ast.FunctionDef, decorators: frozenset[str]) -> bool:
+    """Whether nothing runs a function's body before somebody names it; `decorators` are those that wait."""
     if function.name.startswith("__") and function.name.endswith("__"):
         return False
-    for decorator in function.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if not (
-            isinstance(called, ast.Attribute)
-            and called.attr == "jit"
-            and isinstance(called.value, ast.Name)
-            and called.value.id in compilers
-        ):
-            return False
-    return True
+    return all(
+        _dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in decorators
+        for decorator in function.decorator_list
+    )
 
 
-def _compilers(tree: ast.Module, nodes: Sequence[ast.AST]) -> frozenset[str]:
-    """The names by which a module has a compiler's `cuda`, and nothing else.
+def _imported(body: Iterable[ast.stmt]) -> set[str]:
+    """The decorators that wait as statements import them, by the names that a module has them under."""
+    imports = (node for node in body if isinstance(node, ast.Import | ast.ImportFrom))
+    return {decorator for node in imports for alias in node.names for decorator in _brought(node, alias)}
 
-    None where it takes all names of a module of unknown content: `cuda` may be among them.
+
+def _brought(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> list[str]:
+    """The same of one name that a statement imports."""
+    name = alias.asname or alias.name
+    if isinstance(node, ast.Import):
+        return [f"{name}.{decorator}" for decorator in _WAITING.get(alias.name, ())]
+    if node.level:
+        return []
+    module = node.module or ""
+    if _is_of_compiler(node):
+        return [f"{name}.jit"] if alias.name == "cuda" else []
+    if alias.name in _WAITING.get(module, ()):
+        return [name]
+    return [f"{name}.{decorator}" for decorator in _WAITING.get(f"{module}.{alias.name}", ())]
+
+
+def _is_of_compiler(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether it imports from one of those that have a `cuda`."""
+    return isinstance(node, ast.ImportFrom) and not node.level and bool(_COMPILERS.match(node.module or ""))
+
+
+def _decorators(imported: set[str], nodes: Sequence[ast.AST]) -> frozenset[str]:
+    """Those whose names stand for nothing else anywhere in the module.
+
+    None where it takes all names of a module of unknown content: theirs may be among them.
     """
-    found = {
-        alias.asname or alias.name
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and not node.level and _COMPILERS.match(node.module or "")
-        for alias in node.names
-        if alias.name == "cuda"
-    }
     used = [node for node in nodes if isinstance(node, ast.Name)]
     bound: list[str | None] = [node.id for node in used if not isinstance(node.ctx, ast.Load)]
     bound += [node.name for node in nodes if isinstance(node, _BINDING)]
     bound += [node.rest for node in nodes if isinstance(node, ast.MatchMapping)]
     for node in nodes:
-        if isinstance(node, ast.ImportFrom) and not node.level and _COMPILERS.match(node.module or ""):
-            continue
         if isinstance(node, ast.Import | ast.ImportFrom):
-            bound += [alias.asname or alias.name for alias in node.names]
-    return frozenset() if "*" in bound else frozenset(found.difference(bound))
+            others = [alias.asname or alias.name for alias in node.names if not _brought(node, alias)]
+            bound += [name for name in others if name != "*" or not _is_of_compiler(node)]
+    return frozenset() if "*" in bound else frozenset({name for name in imported if _root(name) not in bound})
 
 
-def _is_own_jit(node: ast.AST) -> bool:
-    """Whether it gives something another `jit`, the compilers' `cuda` perhaps."""
-    return isinstance(node, ast.Attribute) and node.attr == "jit" and not isinstance(node.ctx, ast.Load)
+def _dotted(node: ast.AST) -> str:
+    """`a.b.c`, if that is all that an expression is; else nothing."""
+    if isinstance(node, ast.Attribute):
+        value = _dotted(node.value)
+        return f"{value}.{node.attr}" if value else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _root(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _is_own_jit(node: ast.AST, imported: set[str]) -> bool:
+    """Whether it gives something another `jit`, the compilers' `cuda` perhaps, or a compiler another decorator."""
+    if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load):
+        return False
+    return node.attr == "jit" or _dotted(node) in imported
 
 
 def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:

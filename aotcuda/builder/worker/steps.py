@@ -257,7 +257,7 @@ class Steps:
 
     def _unit_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[Unit, Target], Sequence[str]]:
         """The names of units in the build cache; none where sources were imported for each target, or are no Python."""
-        if self.units is None or self.elsewhere or self._assemble is not None:
+        if self.units is None or self.elsewhere:
             return {}
         return {
             (unit, target): names
@@ -306,7 +306,7 @@ class Steps:
     ) -> tuple[str, ...]:
         """The name of a module's `"functions"` or `"image"` in the build cache, by what it is made from."""
         options = plan.config.options
-        if not self.kept.is_on or self._assemble is not None:
+        if not self.kept.is_on:
             return ()
         if kind == "functions":
             functions = [compiled[unit, code_target(target)] for unit in plan.functions]

@@ -12,7 +12,8 @@ from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, read_functions, target_questions, units
+from aotcuda.builder.frontends import read_functions
+from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel

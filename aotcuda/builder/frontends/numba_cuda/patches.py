@@ -33,13 +33,13 @@ from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
 from numba.cuda.typing import typeof
 
+from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
     foreign,
     found,
     gpu,
     patches,
     private_parts,
-    read_functions,
     target_questions,
     toolkit_paths,
 )

@@ -35,12 +35,12 @@ from numba_cuda_mlir.numba_cuda.core import config, sigutils
 from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
+from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import (
     found,
     gpu,
     patches,
     private_parts,
-    read_functions,
     target_questions,
     toolkit_paths,
 )

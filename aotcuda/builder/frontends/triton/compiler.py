@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.arch import Target
 from aotcuda.builder import toolchain
 from aotcuda.builder.config import keys
-from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends import python_source, read_functions
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.triton import gpu, ptx, tables
 from aotcuda.builder.link import images
@@ -196,7 +196,8 @@ class TritonFrontEnd:
         Raises:
             CompileError: Triton refuses it, or it needs what a packaged kernel cannot have.
         """
-        compiled = _compiled(unit, loaded.function, target, self._root)
+        with _reading() as read:
+            compiled = _compiled(unit, loaded.function, target, self._root)
         text = compiled.asm["ptx"]
         fields = ptx.fields(text)
         return CompiledKernel(
@@ -211,6 +212,7 @@ class TritonFrontEnd:
             carveout=None,
             launch=_launch(unit, compiled.metadata, target),
             arguments=tuple(_arguments(unit, loaded)),
+            read=tuple(sorted(read)),
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
@@ -446,6 +448,25 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
     with _quiet_cache(), _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
         source = ASTSource(function, signature, values, attributes)
         return triton.compile(source, target=own, options=_options(unit))
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[set[tuple[str, int]]]:
+    """Gather what Triton compiles in the block: functions of `@triton.jit`, and what it runs to have constants."""
+    from triton.runtime.jit import JITCallable  # noqa: PLC0415 (as in prepare)
+
+    original = JITCallable.parse
+
+    def parse(function: Any) -> Any:
+        read_functions.note(function.fn)
+        return original(function)
+
+    JITCallable.parse = parse
+    try:
+        with read_functions.watching() as read, read_functions.running():
+            yield read
+    finally:
+        JITCallable.parse = original
 
 
 def _warm() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder.worker.calls import Calls
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,6 +23,15 @@ def note(function: Any) -> None:
     code = getattr(getattr(function, "py_func", function), "__code__", None)
     if code is not None and _read:
         _read[-1].add((code.co_filename, code.co_firstlineno))
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """Note what runs in the block, too: some compilers run functions of the project to have constants of them."""
+    calls = Calls()
+    with calls.watching():
+        yield
+    _read[-1].update(calls.places)
 
 
 @contextmanager

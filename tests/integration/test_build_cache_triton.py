@@ -1,0 +1,185 @@
+"""Triton's kernels in the build cache: an edit makes what it concerns, and gives what a build without it gives."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.builder import api
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aotcuda.builder.output import Output
+
+pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+FILES = {
+    "pyproject.toml": """\
+[tool.aotcuda]
+arch = ["sm_80", "sm_90"]
+frontend = "triton"
+fallback = "error"
+[tool.aotcuda.modules."pkg.k"]
+source = "pkg._k"
+[tool.aotcuda.modules."pkg.k".kernels]
+first = { signature = "*fp32", specialise = "exact", constexprs = { BLOCK = 64 } }
+second = { signature = "*fp32", specialise = "exact", constexprs = { BLOCK = 64 } }
+third = { signature = "*fp32", specialise = "exact", configs = [{ constexprs = { BLOCK = 64 }, num-warps = 2 }] }
+fourth = { signature = "*fp32", specialise = "exact", constexprs = { BLOCK = 64 } }
+fifth = { signature = "*fp32", specialise = "exact", constexprs = { BLOCK = 64 } }
+""",
+    "pkg/__init__.py": "",
+    "pkg/_k.py": """\
+from pathlib import Path
+
+import finding
+import triton
+import triton.language as tl
+from pkg import _h
+from pkg._h import doubled
+
+SCALE = tl.constexpr(3)
+helper = finding.find(Path(__file__).with_name("helper.txt").read_text())
+
+
+@triton.jit
+def first(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, doubled(tl.load(x + at)) * SCALE)
+
+
+@triton.jit
+def second(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) + _h.offset(BLOCK))
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2)], key=[])
+@triton.jit
+def third(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) - 11)
+
+
+@triton.jit
+def fourth(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, helper(tl.load(x + at)))
+
+
+@triton.jit
+def fifth(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) + finding.constant(BLOCK))
+""",
+    "pkg/_h.py": """\
+import triton
+
+
+@triton.jit
+def doubled(x):
+    return x * 2.0
+
+
+@triton.jit
+def scaled(x):
+    return x * 5.0
+
+
+@triton.jit
+def unused(x):
+    return x * 6.0
+
+
+@triton.constexpr_function
+def added(n):
+    return n + 7
+
+
+def computed(n):
+    return n + 8
+
+
+@triton.constexpr_function
+def offset(n):
+    return added(n)
+""",
+    "pkg/helper.txt": "pkg._h:scaled",
+    "../lib/finding.py": """\
+import pkgutil
+
+import triton
+
+find = pkgutil.resolve_name
+
+
+class Functions(dict):
+    def __missing__(self, name):
+        return find(name)
+
+
+FUNCTIONS = Functions()
+
+
+@triton.constexpr_function
+def constant(n):
+    return FUNCTIONS["pkg._h:computed"](n)
+""",
+}
+
+UNKNOWN = 4
+"""The units of `fourth` and `fifth`, which are made each time: nobody names what a library finds for them."""
+
+EDITS: dict[str, tuple[str, str, str, int]] = {
+    # The file, what stands there, what is to stand there, and how many of 12 results are made: 5 units for 2 targets
+    # and 2 images.
+    "a comment": ("_k.py", "@triton.jit\ndef second", "# a comment\n\n\n@triton.jit\ndef second", 0),
+    "what nobody calls": ("_h.py", "x * 6.0", "x * 7.0", 0),
+    "a kernel": ("_k.py", "* SCALE", "/ SCALE", 2 + 2),
+    "an autotuned kernel": ("_k.py", "- 11", "- 12", 2 + 2),
+    "a helper": ("_h.py", "x * 2.0", "x * 3.0", 2 + 2),
+    "a helper that a library finds": ("_h.py", "x * 5.0", "x * 4.0", 2),
+    "what a library runs to have a constant": ("_h.py", "n + 8", "n + 9", 2),
+    "a constant": ("_k.py", "constexpr(3)", "constexpr(4)", 6 + 2),
+    "what a constant is computed by": ("_h.py", "n + 7", "n + 9", 6 + 2),
+}
+_HARMLESS = ("a comment", "what nobody calls")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    root = tmp_path.resolve() / "project"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def build(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+    return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)
+
+
+def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One build after the other, each with what those before it have kept."""
+    cache = str(tmp_path / "cache")
+    before = build(project, cache, monkeypatch)
+    assert (before.reuse.made, before.reuse.steps) == (12, 0)
+    assert build(project, "0", monkeypatch).files == before.files
+    said = {}
+    for what, (file, old, new, _) in EDITS.items():
+        path = project / "pkg" / file
+        assert path.read_text().count(old) == 1, what
+        path.write_text(path.read_text().replace(old, new))
+        built, plain = build(project, cache, monkeypatch), build(project, "0", monkeypatch)
+        assert (built.files, built.warnings) == (plain.files, plain.warnings), what
+        is_same = built.files["pkg/k.aotcuda/kernels.fatbin"] == before.files["pkg/k.aotcuda/kernels.fatbin"]
+        assert is_same is (what in _HARMLESS), what
+        said[what] = built.reuse.made - UNKNOWN, built.reuse.steps
+        before = built
+    assert said == {what: (made, 12 - made - UNKNOWN) for what, (*_, made) in EDITS.items()}
