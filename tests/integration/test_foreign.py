@@ -506,3 +506,18 @@ def test_ltoir_newer_than_the_linker_is_named(tmp_path):
     done = refused(build(tmp_path, files={"f.ltoir": newer}, module=KERNEL + 'link = ["f.ltoir"]'))
     assert "f.ltoir" in done.said
     assert "newer" in done.said
+
+
+def test_two_files_of_one_text_are_linked_with_the_headers_of_each(tmp_path: Path) -> None:
+    source = SOURCE.replace("twice = ", 'half = cuda.declare_device("half", "float32(float32)", abi="c")\ntwice = ')
+    function = 'extern "C" __device__ float {}(float x) {{ return x * {}; }}\n'
+    files: dict[str, bytes | str] = {
+        "a/f.cu": '#include "f.h"\n',
+        "b/f.cu": '#include "f.h"\n',
+        "a/f.h": function.format("twice", "2.0f"),
+        "b/f.h": function.format("half", "0.5f"),
+    }
+    module = 'link = [{ path = "a/f.cu" }, { path = "b/f.cu" }]\n' + KERNEL
+    project = build(tmp_path, source.replace("twice(x[i])", "twice(x[i]) + half(x[i])"), files, module=module)
+    code = kernel_code(sass(projects.content(projects.build_wheel(project)), "pkg/k"), "k")
+    assert re.search(r"FMUL R\d+, R\d+, 0.5 ;", code)

@@ -275,7 +275,11 @@ REFUSED = [
         f"{KEY}.kernels.add.overlap: one array alone overlaps no other; name two or more of its arrays (x, out), or",
     ),
     ({"python": "ad", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source has no function ad; did you"),
-    ({"python": "plain", "signature": ADD}, SourceError, f"{KEY}.kernels.add: tiles_source.plain is of type function, and no"),
+    (
+        {"python": "plain", "signature": ADD},
+        SourceError,
+        f"{KEY}.kernels.add: tiles_source.plain is of type function, and no",
+    ),
     ({"python": "pairs", "signature": ADD}, CompileError, f"{KEY}.kernels.add: pairs takes a tuple, x; packaged"),
     ({"python": "static", "signature": ADD}, CompileError, f"{KEY}.kernels.add: x of static has static_shape_dims or"),
     (

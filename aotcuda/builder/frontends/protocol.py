@@ -105,9 +105,9 @@ class LinkInput:
     header: bytes = b""
 
     @property
-    def identity(self) -> tuple[str, bytes]:
-        """Equal for inputs that are to be linked once."""
-        return (self.kind, self.data)
+    def identity(self) -> tuple[str, bytes, str]:
+        """Equal for inputs that are to be linked once; two files of one text may include headers of their own."""
+        return (self.kind, self.data, self.folder if self.kind == "cu" else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,6 +353,13 @@ class FrontEnd(Protocol):
         """The files that `unit` is compiled from beside imported Python modules, as link inputs with their `folder`.
 
         The build depends on them and on the headers that they include, and carries both to the JIT fallback.
+        """
+
+    def declared(self, unit: Any, loaded: Any) -> object:
+        """What beside the content of `sources` and their headers a unit of a batch is made of.
+
+        It is of what `aotcuda.builder.build_cache.names` can name. With this the build cache keeps batches, which must
+        depend on no Python module.
         """
 
     def resolve(self, unit: Any, loaded: Any) -> str:

@@ -161,8 +161,8 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
     """Each input once; those that differ in their pieces alone become one, with each piece once."""
-    first: dict[tuple[str, bytes], LinkInput] = {}
-    pieces: dict[tuple[str, bytes], dict[str, bytes]] = {}
+    first: dict[tuple[str, bytes, str], LinkInput] = {}
+    pieces: dict[tuple[str, bytes, str], dict[str, bytes]] = {}
     for item in inputs:
         first.setdefault(item.identity, item)
         pieces.setdefault(item.identity, {}).update(item.pieces)

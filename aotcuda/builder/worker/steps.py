@@ -28,6 +28,7 @@ from aotcuda.builder.worker.job import LinkedItem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    Names = tuple[str, ...]
     Pack = Callable[[Target, bytes], bytes] | None
 
     from aotcuda.builder.build_cache.kept import UnitNames
@@ -228,17 +229,25 @@ class Steps:
         here = source_loading.targets(self.job)[: 1 if self.elsewhere else None]
         own = [target for found in here for target in found]
         named = self._unit_names(plan, own)
+        batches = self._batch_names(plan, own)
         have: Compiled = {}
 
         def read() -> Compiled:
             have.update(self.kept.find(expected))
+            for (units, target), built in self.kept.find(batches).items():
+                have.update({(unit, target): one for unit, one in zip(units, built, strict=True)})
             self.done += sum(all((unit, target) in have for target in plan.compiled_for(unit)) for unit in plan.units)
             return have
 
         absent = self.kept.absent(named)
         expected = {key: names for key, names in named.items() if key not in absent}
-        compiled = yield from source_loading.compiling(self.job, self.front, plan, self.functions, own, expected, read)
+        missing = self.kept.absent(batches)
+        there = {(unit, target) for units, target in batches.keys() - missing for unit in units}
+        compiled = yield from source_loading.compiling(
+            self.job, self.front, plan, self.functions, own, expected.keys() | there, read
+        )
         made = {key: built for key, built in compiled.items() if key not in have}
+        made = self._without_batches(plan, batches, made)
         titles = {(unit, target): f"{unit.title} for {target}" for unit, target in made}
         compiled = {key: _less_what_was_read(built) for key, built in compiled.items()}
         if self.units is not None and self.units.is_current():
@@ -266,6 +275,35 @@ class Steps:
             for target in plan.compiled_for(unit)
             if target in own and (names := self.units.of(unit, target))
         }
+
+    def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Names]:
+        """The names of what units share that are compiled from files, and no Python: those of a batch for a target."""
+        if not hasattr(self.front, "declared") or self.elsewhere:
+            return {}
+        found: dict[tuple[str, Target], list[Unit]] = {}
+        for unit in plan.units:
+            for target in plan.compiled_for(unit) if unit.batch else ():
+                if target in own:
+                    found.setdefault((unit.batch, target), []).append(unit)
+        named = {}
+        for (_, target), units in found.items():
+            declared = [self.front.declared(unit, self.functions[unit]) for unit in units]
+            names = self._name_with(plan, self._sources_of(units), "batch", plan.frontend, units, target, declared)
+            named[tuple(units), target] = names
+        return named
+
+    def _without_batches(
+        self, plan: ModulePlan, named: Mapping[tuple[tuple[Unit, ...], Target], Names], made: Compiled
+    ) -> Compiled:
+        """What was made, less batches, which are kept as a whole: all of their kernels are in the same code."""
+        whole = {
+            (units, target): [made[unit, target] for unit in units]
+            for units, target in named
+            if (units[0], target) in made
+        }
+        titles = {key: f"{key[0][0].batch}, {len(key[0])} kernels, for {key[1]}" for key in whole}
+        self.kept.keep(whole, {} if self._edited(plan) else named, titles, "unit")
+        return {(unit, target): built for (unit, target), built in made.items() if not unit.batch or not named}
 
     def _kept_round(
         self,
@@ -309,8 +347,10 @@ class Steps:
         if not self.kept.is_on:
             return ()
         if kind == "functions":
-            functions = [compiled[unit, code_target(target)] for unit in plan.functions]
-            return self.kept.name("functions", plan.frontend, functions, target.kind, code_target(target), options)
+            code = code_target(target)
+            functions = [compiled[unit, code] for unit in plan.functions]
+            made_from = ("functions", plan.frontend, functions, target.kind, code, options)
+            return self._name_with(plan, self._sources_of(plan.functions), *made_from)
         inputs = _objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
         return self._link_name(plan, "image", inputs, target)
 
@@ -318,15 +358,18 @@ class Steps:
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
     ) -> tuple[str, ...]:
         """The name of what is linked of `inputs`."""
-        options, root = plan.config.options, Path(self.job.root)
+        return self._name_with(plan, inputs, kind, plan.config.name, target, plan.config.options)
+
+    def _name_with(self, plan: ModulePlan, inputs: Sequence[LinkInput], *made_from: object) -> tuple[str, ...]:
+        """The name of what is made from `inputs`, from the headers of those that are CUDA C++, and from more."""
+        options = plan.config.options
         if not self.kept.is_on:
             return ()
-        arguments = (inputs, root, options.include_dirs)
+        arguments = (inputs, Path(self.job.root), options.include_dirs)
         if included_headers.hidden(*arguments, options.nvrtc_options):
             return ()
-        items = [self.kept.item(item) for item in inputs]
         headers = self.kept.files(included_headers.files(*arguments))
-        return self.kept.name(kind, plan.config.name, items, target, options, headers)
+        return self.kept.name(*made_from, [self.kept.item(item) for item in inputs], headers)
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
@@ -363,12 +406,7 @@ class Steps:
         self, plan: ModulePlan, asked_by: Mapping[LinkInput, str], target: Target
     ) -> dict[tuple[LinkInput, LinkInput], pool.Task]:
         """Tasks that hold what a module's own CUDA C++ declares of other modules' functions against their headers."""
-        sources = nvjitlink.unique(
-            item
-            for unit in plan.units
-            for item in self.front.sources(unit, self.functions[unit], self.job.root)
-            if item.kind == "cu"
-        )
+        sources = [item for item in self._sources_of(plan.units) if item.kind == "cu"]
         tasks = {}
         for source in sources:
             for item, key in asked_by.items():
@@ -523,8 +561,12 @@ class Steps:
         return included_headers.project_files(self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
 
     def _files(self, plan: ModulePlan) -> list[LinkInput]:
-        own = [item for unit in plan.units for item in self.front.sources(unit, self.functions[unit], self.job.root)]
-        return [*self.surveyed.get(plan.config.name, {}), *own]
+        return [*self.surveyed.get(plan.config.name, {}), *self._sources_of(plan.units)]
+
+    def _sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
+        """The files that units are compiled from beside Python modules, each once."""
+        found = (item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root))
+        return nvjitlink.unique(found)
 
     def _folders(self, plan: ModulePlan) -> list[str]:
         given = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
@@ -638,7 +680,7 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
     return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
 
 
-def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes]]:
+def _identities(built: CompiledKernel | CompiledFunction) -> list[tuple[str, bytes, str]]:
     return [item.identity for item in built.needed]
 
 

@@ -119,6 +119,11 @@ class FrontEnd:
         del unit, root
         return tuple(file.item for file in files)
 
+    def declared(self, unit: CppUnit, files: tuple[File, ...]) -> object:
+        """See FrontEnd: what the files declare, for the target that they were read for."""
+        del unit
+        return [(file.names, file.symbols, file.declared) for file in files]
+
     def resolve(self, unit: CppUnit, files: tuple[File, ...]) -> str:
         """The signature; a kernel's has the C++ types.
 

@@ -1,0 +1,92 @@
+"""CUDA C++ in the build cache: an edit makes what it concerns, and gives what a build without the cache gives."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.builder import api
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aotcuda.builder.output import Output
+
+FILES = {
+    "pyproject.toml": """\
+[tool.aotcuda]
+arch = ["sm_80", "sm_90"]
+frontend = "cuda-cpp"
+fallback = "error"
+[tool.aotcuda.modules."pkg.first"]
+source = ["csrc/a.cu", "csrc/b.cu"]
+options = { include-dirs = ["include"] }
+kernels = { one = {}, two = {} }
+[tool.aotcuda.modules."pkg.second"]
+source = "csrc/c.cu"
+options = { include-dirs = ["include"] }
+kernels = { three = {} }
+[tool.aotcuda.modules."pkg.functions"]
+source = "csrc/f.cu"
+options = { include-dirs = ["include"] }
+functions = { scaled = {} }
+""",
+    "pkg/__init__.py": "",
+    "csrc/a.cu": '#include "a.h"\nextern "C" __global__ void one(float *x) { x[0] = A; }\n',
+    "csrc/b.cu": 'extern "C" __global__ void two(float *x) { x[0] = 2.0f; }\n',
+    "csrc/c.cu": '#include <c.h>\nextern "C" __global__ void three(float *x) { x[0] = C; }\n',
+    "csrc/f.cu": '#include <f.h>\nextern "C" __device__ float scaled(float x) { return 4.0f * x * F; }\n',
+    "include/a.h": "#define A 1.0f\n",
+    "include/c.h": "#define C 3.0f\n",
+    "include/f.h": "#define F 5.0f\n",
+}
+
+FIRST, SECOND, FUNCTIONS = 2 + 2, 2 + 2, 2 + 1
+"""What is made of each module: the code of all its kernels and the image, for each of two targets; the functions
+for each, and as PTX."""
+
+EDITS: dict[str, tuple[str, str, int]] = {
+    # The file, what it has then, and how much is made.
+    "one of two files": ("csrc/b.cu", FILES["csrc/b.cu"].replace("2.0f", "12.0f"), FIRST),
+    "a header": ("include/c.h", "#define C 13.0f\n", SECOND),
+    "a header beside the file, which is found before the other": ("csrc/a.h", "#define A 11.0f\n", FIRST),
+    "a function": ("csrc/f.cu", FILES["csrc/f.cu"].replace("4.0f", "14.0f"), FUNCTIONS),
+    "a function's header": ("include/f.h", "#define F 15.0f\n", FUNCTIONS),
+    "an option": (
+        "pyproject.toml",
+        FILES["pyproject.toml"].replace(
+            '["include"] }\nkernels = { three', '["include"], fastmath = true }\nkernels = { three'
+        ),
+        SECOND,
+    ),
+    "what no file includes": ("include/other.h", "#define O\n", 0),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path.resolve() / "project"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def build(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+    return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)
+
+
+def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One build after the other, each with what those before it have kept."""
+    cache = str(tmp_path / "cache")
+    declared = build(project, cache, monkeypatch).reuse.made - FIRST - SECOND - FUNCTIONS
+    said = {}
+    for what, (file, text, made) in EDITS.items():
+        (project / file).write_text(text)
+        built, plain = build(project, cache, monkeypatch), build(project, "0", monkeypatch)
+        assert (built.files, built.warnings) == (plain.files, plain.warnings), what
+        said[what] = 0 if built.reuse.whole else built.reuse.made - declared
+        assert said[what] == made, what
