@@ -27,7 +27,7 @@ kernels = { one = {}, two = {} }
 [tool.aotcuda.modules."pkg.second"]
 source = "csrc/c.cu"
 options = { include-dirs = ["include"] }
-kernels = { three = {} }
+kernels = { three = { instances = ["three<float>"] } }
 [tool.aotcuda.modules."pkg.functions"]
 source = "csrc/f.cu"
 options = { include-dirs = ["include"] }
@@ -36,7 +36,9 @@ functions = { scaled = {} }
     "pkg/__init__.py": "",
     "csrc/a.cu": '#include "a.h"\nextern "C" __global__ void one(float *x) { x[0] = A; }\n',
     "csrc/b.cu": 'extern "C" __global__ void two(float *x) { x[0] = 2.0f; }\n',
-    "csrc/c.cu": '#include <c.h>\nextern "C" __global__ void three(float *x) { x[0] = C; }\n',
+    # Nothing of it has a name that others see, so NVRTC has to make one up for `held`.
+    "csrc/c.cu": "#include <c.h>\nstatic __device__ float held;\n"
+    "template <class T> __global__ void three(T *x) { x[0] = C + held++; }\n",
     "csrc/f.cu": '#include <f.h>\nextern "C" __device__ float scaled(float x) { return 4.0f * x * F; }\n',
     "include/a.h": "#define A 1.0f\n",
     "include/c.h": "#define C 3.0f\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,7 @@ def _compile(
     arguments += ["--use_fast_math"] if options.fastmath else []
     arguments += ["--generate-line-info"] if options.lineinfo and not source.internal else []
     arguments += ["--device-debug"] if options.debug and not source.internal else []
+    arguments += _seed(source)
     arguments += list(options.nvrtc_options)
     _, program = nvrtc.nvrtcCreateProgram(source.data, source.name.encode(), 0, [], [])
     try:
@@ -103,6 +105,20 @@ def _compile(
         return code[:size], symbols
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+_SEEDED = (12, 9)
+"""The first NVRTC that was seen to have the option; the JIT fallback takes older ones, too."""
+
+
+def _seed(source: LinkInput) -> list[str]:
+    """The option by which NVRTC names what is internal to a file: without it, by the number of the process.
+
+    In what is linked no two files may have the same, or one would take the other's variables.
+    """
+    _, *version = nvrtc.nvrtcVersion()
+    seed = hashlib.sha256(source.name.encode() + b"\n" + source.data).hexdigest()[:8]
+    return [f"--frandom-seed=0x{seed}"] if tuple(version) >= _SEEDED else []
 
 
 def _room(size: int) -> bytes:
