@@ -37,7 +37,7 @@ functions = { scaled = {} }
     "csrc/a.cu": '#include "a.h"\nextern "C" __global__ void one(float *x) { x[0] = A; }\n',
     "csrc/b.cu": 'extern "C" __global__ void two(float *x) { x[0] = 2.0f; }\n',
     # Nothing of it has a name that others see, so NVRTC has to make one up for `held`.
-    "csrc/c.cu": "#include <c.h>\nstatic __device__ float held;\n"
+    "csrc/c.cu": "#include <c.h>\nnamespace { __device__ float held; }\n"
     "template <class T> __global__ void three(T *x) { x[0] = C + held++; }\n",
     "csrc/f.cu": '#include <f.h>\nextern "C" __device__ float scaled(float x) { return 4.0f * x * F; }\n',
     "include/a.h": "#define A 1.0f\n",
