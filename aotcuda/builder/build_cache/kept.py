@@ -21,6 +21,7 @@ from aotcuda.builder.build_cache.places import TELLING, Places, digest_of
 from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
+from aotcuda.builder.link import included_headers
 from aotcuda.builder.worker import observations, pool
 from aotcuda.errors import AotcudaError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.settings import Settings
+    from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import LinkInput, Question, Unit
     from aotcuda.builder.worker.calls import Calls
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
@@ -53,6 +55,7 @@ class Kept:
         """`root` is the project's folder; `tools` are the versions of what the worker has loaded."""
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._places = Places(root)
+        self._root = Path(root)
         self._base = _base(settings, tools)
         self._warned = observations.warned()
         self._unwritten: list[tuple[dict[str, Any], str, dict[str, str]]] = []
@@ -145,13 +148,23 @@ class Kept:
         except NamelessError:
             return ()
 
-    def item(self, item: LinkInput) -> LinkInput:
-        """A link input as names have it: with its folder by a name that means the same elsewhere."""
-        return replace(item, folder=self._places.name(item.folder) if item.kind == "cu" and item.folder else "")
+    def name_with(self, inputs: Sequence[LinkInput], options: Options, *made_from: object) -> tuple[str, ...]:
+        """The name of what is made from `inputs`, the headers of those that are CUDA C++, options, and more.
 
-    def files(self, paths: Iterable[Path | str]) -> list[tuple[str, str | None]]:
-        """Files by name and content."""
-        return [(self._places.name(str(path)), digest_of(str(path))) for path in paths]
+        Nothing where files may be read of which nobody knows.
+        """
+        if not self.is_on:
+            return ()
+        arguments = (inputs, self._root, options.include_dirs)
+        if included_headers.hidden(*arguments, options.nvrtc_options):
+            return ()
+        items = [replace(item, folder=self._place(item)) for item in inputs]
+        headers = [(self._places.name(str(path)), digest_of(str(path))) for path in included_headers.files(*arguments)]
+        return self.name(*made_from, options, items, headers)
+
+    def _place(self, item: LinkInput) -> str:
+        """The folder of a link input, by a name that means the same elsewhere."""
+        return self._places.name(item.folder) if item.kind == "cu" and item.folder else ""
 
 
 def _base(settings: Settings | None, tools: Sequence[object]) -> str | None:

@@ -329,6 +329,12 @@ class FrontEnd(Protocol):
         `root` is the project's folder; no path below it may get into the code in absolute form.
         """
 
+    def keep_in(self, kept: Any) -> None:
+        """Gives an `aotcuda.builder.build_cache.kept.Kept` for what `load` finds out and has to be asked again.
+
+        A front end that loads quickly has no need of it.
+        """
+
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
         """The block in which sources are imported for `target`; gives what they ask of a GPU meanwhile.
 

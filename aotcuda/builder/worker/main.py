@@ -114,6 +114,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     finisher = finish.make(job)
     tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
     kept = Kept(job.cache, job.root, tools)
+    getattr(front, "keep_in", lambda _: None)(kept)
     first, *others = source_loading.targets(job)
     again = partial(source_loading.elsewhere, job, front, others)
     with ExitStack() as stack:

@@ -288,7 +288,8 @@ class Steps:
         named = {}
         for (_, target), units in found.items():
             declared = [self.front.declared(unit, self.functions[unit]) for unit in units]
-            names = self._name_with(plan, self._sources_of(units), "batch", plan.frontend, units, target, declared)
+            made_from = ("batch", plan.frontend, units, target, declared)
+            names = self.kept.name_with(self._sources_of(units), plan.config.options, *made_from)
             named[tuple(units), target] = names
         return named
 
@@ -343,14 +344,13 @@ class Steps:
         self, plan: ModulePlan, kind: str, target: Target, compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> tuple[str, ...]:
         """The name of a module's `"functions"` or `"image"` in the build cache, by what it is made from."""
-        options = plan.config.options
         if not self.kept.is_on:
             return ()
         if kind == "functions":
             code = code_target(target)
             functions = [compiled[unit, code] for unit in plan.functions]
-            made_from = ("functions", plan.frontend, functions, target.kind, code, options)
-            return self._name_with(plan, self._sources_of(plan.functions), *made_from)
+            made_from = ("functions", plan.frontend, functions, target.kind, code)
+            return self.kept.name_with(self._sources_of(plan.functions), plan.config.options, *made_from)
         inputs = _objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
         return self._link_name(plan, "image", inputs, target)
 
@@ -358,18 +358,7 @@ class Steps:
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
     ) -> tuple[str, ...]:
         """The name of what is linked of `inputs`."""
-        return self._name_with(plan, inputs, kind, plan.config.name, target, plan.config.options)
-
-    def _name_with(self, plan: ModulePlan, inputs: Sequence[LinkInput], *made_from: object) -> tuple[str, ...]:
-        """The name of what is made from `inputs`, from the headers of those that are CUDA C++, and from more."""
-        options = plan.config.options
-        if not self.kept.is_on:
-            return ()
-        arguments = (inputs, Path(self.job.root), options.include_dirs)
-        if included_headers.hidden(*arguments, options.nvrtc_options):
-            return ()
-        headers = self.kept.files(included_headers.files(*arguments))
-        return self.kept.name(*made_from, [self.kept.item(item) for item in inputs], headers)
+        return self.kept.name_with(inputs, plan.config.options, kind, plan.config.name, target)
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from cuda.bindings import nvrtc as bindings
 
+from aotcuda.builder.build_cache.kept import Kept
 from aotcuda.builder.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
@@ -60,6 +61,7 @@ class FrontEnd:
     def __init__(self) -> None:
         self._root = ""
         self._target: Target | None = None
+        self._kept = Kept(None, "", ())
         self._modules: dict[str, tuple[File, ...]] = {}
         self._refused: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}
@@ -70,6 +72,10 @@ class FrontEnd:
         self._root = root
         _, major, minor = bindings.nvrtcVersion()
         return {"nvrtc": f"{major}.{minor}"}
+
+    def keep_in(self, kept: Kept) -> None:
+        """See FrontEnd: to compile a file for its debug information takes as long as to compile it for a target."""
+        self._kept = kept
 
     @contextmanager
     def importing(self, target: Target) -> Iterator[Iterable[Question]]:
@@ -89,7 +95,7 @@ class FrontEnd:
         if unit.module not in self._modules:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
-                self._modules[unit.module] = _loaded(unit, root, self._target)
+                self._modules[unit.module] = _loaded(unit, root, self._target, self._kept)
             except AotcudaError as error:  # of each of the module's kernels the same, after as long
                 self._refused[unit.module] = error
                 raise
@@ -248,7 +254,7 @@ def _compiled(file: File, item: LinkInput, target: Target, options: Options, key
 _GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
 
 
-def _loaded(unit: CppUnit, root: str, target: Target) -> tuple[File, ...]:
+def _loaded(unit: CppUnit, root: str, target: Target, kept: Kept) -> tuple[File, ...]:
     """The files of the unit's module, with what they declare."""
     key = _key(unit.module)
     found: dict[str, tuple[LinkInput, list[str]]] = {}
@@ -268,14 +274,30 @@ def _loaded(unit: CppUnit, root: str, target: Target) -> tuple[File, ...]:
         found[path][1].append(name)
         keys.setdefault((path, name), where)
     folders = tuple(str(Path(root, folder)) for folder in unit.options.include_dirs)
+    plain = {
+        path: File(item=item, folders=folders, names=tuple(dict.fromkeys(names)), symbols={}, declared={})
+        for path, (item, names) in found.items()
+    }
+
+    def named() -> dict[str, tuple[str, ...]]:
+        return {
+            path: kept.name_with([file.item], unit.options, "declarations", file.names, target)
+            for path, file in plain.items()
+        }
+
+    before = named()
+    have: dict[str, _Description] = kept.find(before)
     tasks = []
-    for path, (item, names) in found.items():
-        plain = File(item=item, folders=folders, names=tuple(dict.fromkeys(names)), symbols={}, declared={})
-        run = functools.partial(
-            _described, plain, target, unit.options, key, {name: keys[path, name] for name in names}
-        )
+    for path, file in plain.items():
+        of_names = {name: keys[path, name] for name in file.names}
+        run = functools.partial(_described, file, target, unit.options, key, of_names, have.get(path))
         tasks.append(pool.Task(f"what {path} declares", run, key=key))
-    return tuple(pool.run(tasks, os.cpu_count() or 1, lambda _: None))
+    done = dict(zip(plain, pool.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
+    made = {path: description for path, (_, description) in done.items() if path not in have}
+    after = named()  # a header that was edited meanwhile was read nobody knows when
+    same = {path: names for path, names in before.items() if names == after[path]}
+    kept.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
+    return tuple(file for file, _ in done.values())
 
 
 def _placed(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
@@ -303,8 +325,14 @@ _NAME_ERROR = re.compile(r"^__nv_name_map\(\d+\): error: (.*)$", re.MULTILINE)
 _INPUT = re.compile(r'Input name expression was: " ?(.*?)"')
 
 
-def _described(file: File, target: Target, options: Options, key: str, keys: Mapping[str, str]) -> File:
-    """A file with what it declares; `keys` say where the table names each kernel of it.
+_Description = tuple[bytes, dict[str, str]]
+"""PTX with debug information, and the symbols of kernels by their names."""
+
+
+def _described(
+    file: File, target: Target, options: Options, key: str, keys: Mapping[str, str], have: _Description | None
+) -> tuple[File, _Description]:
+    """A file with what it declares; `keys` say where the table names each kernel of it, `have` is what is kept of it.
 
     Raises:
         CompileError: The file does not compile.
@@ -312,7 +340,7 @@ def _described(file: File, target: Target, options: Options, key: str, keys: Map
     """
     os.chdir("/")
     try:
-        ptx, symbols = nvrtc.describe_source(file.item, target, options, file.folders, file.names)
+        described = have or nvrtc.describe_source(file.item, target, options, file.folders, file.names)
     except CompileError as error:
         log = str(error).partition("\n")[2]
         if _FILE_ERROR.search(log) is None and _NAME_ERROR.search(log):
@@ -320,11 +348,12 @@ def _described(file: File, target: Target, options: Options, key: str, keys: Map
         raise preconditions.not_compiled(
             file.item, target, options, file.folders, key, str(error), file.names
         ) from None
+    ptx, symbols = described
     for name, symbol in symbols.items():
         if "_GLOBAL__N__" in symbol:
             message = f"{keys[name]}: {name} of {file.item.name} is in a namespace without a name; take it out of there"
             raise SourceError(message)
-    return replace(file, symbols=symbols, declared=declarations.read(ptx))
+    return replace(file, symbols=symbols, declared=declarations.read(ptx)), described
 
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
