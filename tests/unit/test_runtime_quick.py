@@ -304,6 +304,25 @@ def test_unloading_ends_what_was_quick_and_the_next_launch_loads_again(cuda):
     assert len(cuda.calls("cuLibraryLoadData")) == 2
 
 
+def test_a_launcher_that_outlives_many_unloads_does_not_gather_what_was_learnt_of_them(cuda, path):
+    module = cuda.package(kernel("k", "void(int32)"))
+    run, most = module.k[1, 1], {"extension": 4 * 256, "python": 0}[path]
+    gc.collect()
+    before = marks()
+    for number in range(most + 50):
+        run(number)
+        run(number)
+        module.__aotcuda__.unload()
+    assert [launch["parameters"] for launch in cuda.launches()][-1] == number.to_bytes(4, "little").hex()
+    gc.collect()
+    assert marks() - before < most + 10
+
+
+def marks() -> int:
+    """How many images there is something left of."""
+    return sum(type(each) is driver.Mark for each in gc.get_objects())
+
+
 def test_types_that_were_learnt_before_an_unload_take_no_room(cuda, general):
     """The extension keeps as many as 32 at a time; those of images that are gone come back one by one."""
     module = cuda.package(kernel("k", "void(float32[::1])"))

@@ -1489,7 +1489,12 @@ typedef struct {
     PyObject_HEAD
     SHARED(Table *) table;
     Record *all; /* read and written by who learns alone */
+    int made;    /* how many these are */
 } Records;
+
+/* Records of images that are gone stay, as threads may be reading them, until the last launcher that has them goes. One
+ * that is held while its module is unloaded again and again would gather them for ever. */
+enum { MOST_MADE = 4 * MOST_RECORDS };
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
@@ -2350,6 +2355,8 @@ static int same_shape(const Shape *one, const Shape *other) {
 static int add_record(Records *self, Record *record, const View *views, GetCurrent current) {
     const Table *old = READ(self->table);
     const Record *replaced = NULL;
+    if (self->made == MOST_MADE)
+        return 0;
     for (const Record *other = self->all; other; other = other->next)
         if (other->shape != record->shape && same_shape(other->shape, record->shape))
             return 0; /* another thread was the first to meet these types; there will be another launch */
@@ -2363,6 +2370,7 @@ static int add_record(Records *self, Record *record, const View *views, GetCurre
         return 0;
     record->next = self->all;
     self->all = record;
+    self->made++;
     WRITE(self->table, table);
     return 1;
 }
