@@ -165,14 +165,15 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
         _check_exists(driver, stream, what)
     if is_captured(driver, after):
         _check_in_graph(driver, before, after, what)
-    event = ctypes.c_void_p()
-    driver.check(driver.call["cuEventCreate"](ctypes.byref(event), _NO_TIMING), "no event could be made")
+    event, destroy = ctypes.c_void_p(), driver.call["cuEventDestroy_v2"]
     try:
+        driver.check(driver.call["cuEventCreate"](ctypes.byref(event), _NO_TIMING), "no event could be made")
         problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {what}"
         driver.check(driver.call["cuEventRecord"](event, before), problem)
         driver.check(driver.call["cuStreamWaitEvent"](after, event, 0), problem)
     finally:
-        driver.call["cuEventDestroy_v2"](event)  # the driver keeps it until the wait is over
+        if event.value:
+            destroy(event)  # the driver keeps it until the wait is over
 
 
 def _check_exists(driver: Driver, stream: int, what: str) -> None:
@@ -234,11 +235,13 @@ def launches_wait() -> bool:
 
 def wait(driver: Driver, stream: int) -> int:
     """Wait for a stream, beside captures of other streams too; the driver's code."""
-    mode = ctypes.c_int(_RELAXED)
-    exchange = driver.call["cuThreadExchangeStreamCaptureMode"]
-    exchange(ctypes.byref(mode))
-    code = driver.call["cuStreamSynchronize"](stream)
-    exchange(ctypes.byref(mode))
+    exchange, synchronize = driver.call["cuThreadExchangeStreamCaptureMode"], driver.call["cuStreamSynchronize"]
+    mode = ctypes.byref(ctypes.c_int(_RELAXED))
+    try:  # nothing is called in between that an interrupt could come after
+        exchange(mode)
+        code = synchronize(stream)
+    finally:
+        exchange(mode)
     return code
 
 

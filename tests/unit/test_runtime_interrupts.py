@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import gc
 import sys
@@ -14,7 +15,10 @@ import pytest
 import aotcuda
 from aotcuda.runtime import _locks, driver
 from aotcuda.runtime.images import callbacks
+from support import libraries
+from support.libraries import Array, State
 from support.manifests import kernel
+from support.stand_in import DeviceArray
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -120,6 +124,53 @@ def test_an_interrupt_of_a_launch_leaves_nothing_behind(cuda, work, learnt) -> N
             break
         assert_all_is_free(cuda, module)
     assert at > 3 or "in C" in str(module.__aotcuda__)
+
+
+def after_another_stream(module, _monkeypatch):
+    libraries.CURRENT.update(torch=88)
+    run, x = module.k[1, 32, 77], libraries.make(Array("torch", (State(),)))
+    return lambda: run(2.0, x)
+
+
+def waiting(module, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
+    run = module.k[1, 32]
+    return lambda: run(2.0, DeviceArray(0, np.zeros(0, "<f4")))
+
+
+def with_copies(module, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    run, x, y = module.k[1, 32], np.zeros(4, "<f4"), np.zeros(4, "<f4")
+    return lambda: run(x, y)
+
+
+@pytest.mark.filterwarnings("ignore::aotcuda.errors.HostArrayWarning")
+@pytest.mark.parametrize("learnt", [0, 3], ids=["general", "learnt"])
+@pytest.mark.parametrize("work", [after_another_stream, waiting, with_copies], ids=lambda work: work.__name__)
+def test_an_interrupt_leaves_nothing_of_a_launch_in_the_driver(cuda, path, monkeypatch, work, learnt) -> None:
+    """No event, no memory, and no way to capture streams."""
+    own = kernel("k", "void(float32, float32[::1])", "void(float32[::1], float32[::1])")
+    module, at = cuda.package(own), 0
+    with contextlib.contextmanager(libraries.installed)():
+        run = work(module, monkeypatch)
+        while True:
+            at += 1
+            module.__aotcuda__.preload()
+            for _ in range(learnt):
+                run()
+            if not interrupted(run, at):
+                break
+            mode = driver.ctypes.c_int(0)
+            driver.get().call["cuThreadExchangeStreamCaptureMode"](driver.ctypes.byref(mode))
+            assert mode.value == 0
+            assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree"))
+            kept = sum(cell.value is not None for cells in driver.get().events.values() for cell in cells)
+            there = len(cuda.calls("cuEventCreate")) - len(cuda.calls("cuEventDestroy"))
+            assert there <= kept + (path == "extension")  # which keeps one, too
+            if not learnt:
+                module.__aotcuda__.unload()
+    libraries.CURRENT.update(torch=0)
+    assert at > 10 or (path == "extension" and learnt)
 
 
 @pytest.mark.parametrize("others", ["", "kernels compiled beside", "images kept aside"])

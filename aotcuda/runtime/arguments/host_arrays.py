@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _VARIABLE = "AOTCUDA_HOST_ARRAYS"
 _VALUES = ("error", "copy")
 _ALIGNMENT = 256  # of the driver's memory
+_NOWHERE = ctypes.c_uint64()
 
 
 class _Copy:
@@ -42,12 +43,13 @@ class _Copy:
         self._where = where
         self._packed = array if array.flags.forc else numpy.ascontiguousarray(array)
         self._address = ctypes.c_uint64()
-        self._check(driver.call["cuMemAlloc_v2"](ctypes.byref(self._address), max(array.nbytes, 1)))
-        try:
-            self._check(driver.call["cuMemcpyHtoD_v2"](self._address, self._packed.ctypes.data, array.nbytes))
-        except BaseException:
-            self.free()
-            raise
+        self._free = driver.call["cuMemFree_v2"]
+
+    def make(self) -> None:
+        """Copy the array; who calls this frees the copy, whatever is raised here."""
+        call, size = self._driver.call, self._array.nbytes
+        self._check(call["cuMemAlloc_v2"](ctypes.byref(self._address), max(size, 1)))
+        self._check(call["cuMemcpyHtoD_v2"](self._address, self._packed.ctypes.data, size))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
@@ -63,8 +65,10 @@ class _Copy:
             self._array[...] = packed
 
     def free(self) -> None:
-        """Give the memory back."""
-        self._driver.call["cuMemFree_v2"](self._address)
+        """Give the memory back, if there is any; again after an interrupt."""
+        address, self._address = self._address, _NOWHERE
+        if address.value:
+            self._free(address)
 
     def _check(self, code: int) -> None:
         self._driver.check(code, f"an array in the host's memory could not be copied for {self._where}")
@@ -145,27 +149,29 @@ class Copies:
     """
 
     def __init__(self, args: tuple[object, ...], numbers: list[int], driver: Driver, where: str) -> None:
-        """Copy those of the arguments with these numbers; a context must be current."""
+        """Copy those of the arguments with these numbers where the `with` begins; a context must be current there."""
         numpy = sys.modules["numpy"]
         self._numbers = numbers
         self._driver = driver
         self._where = where
         self._made: list[tuple[object, _Copy]] = []
         given = list(args)
-        try:
-            for number in numbers:
-                array = args[number - 1]
-                copy = next((copy for other, copy in self._made if other is array), None)  # one on the GPU too
-                if copy is None:  # of a record this is an array without dimensions, in the same memory
-                    copy = _Copy(numpy.asarray(array), driver, where)
-                    self._made.append((array, copy))
-                given[number - 1] = copy
-        except BaseException:
-            self.free()
-            raise
+        for number in numbers:
+            array = args[number - 1]
+            copy = next((copy for other, copy in self._made if other is array), None)  # one on the GPU too
+            if copy is None:  # of a record this is an array without dimensions, in the same memory
+                copy = _Copy(numpy.asarray(array), driver, where)
+                self._made.append((array, copy))
+            given[number - 1] = copy
         self.args = tuple(given)
 
     def __enter__(self) -> Self:
+        try:
+            for _, copy in self._made:
+                copy.make()
+        except BaseException:
+            self.free()
+            raise
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -185,8 +191,13 @@ class Copies:
 
     def free(self) -> None:
         """Give the memory back."""
-        for _, copy in self._made:
-            copy.free()
+        try:
+            for _, copy in self._made:
+                copy.free()
+        except BaseException:  # an interrupt; what is left goes all the same
+            for _, copy in self._made:
+                copy.free()
+            raise
 
 
 def _warn(where: str, numbers: list[int]) -> None:

@@ -38,6 +38,7 @@ _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _INT = 0xFFFFFFFF
 """What the driver writes into a cell that has room for an address."""
 _MOST_STREAMS = 64
+_LAST = (-1,)
 
 _TEMPLATE = """
 def bind(launch, targets, stream, context, device):
@@ -134,28 +135,28 @@ def ordering(driver: Driver) -> Callable[..., int]:
     create, destroy, launch = driver.call["cuEventCreate"], driver.call["cuEventDestroy_v2"], driver.launch
     handles = _Handles()
 
-    def made() -> Any:
-        event = ctypes.c_void_p()
-        return None if create(ctypes.byref(event), _NO_TIMING) else ctypes.c_void_p.from_param(event.value)
-
-    def around(ready: int, mutual: int, stream: int, events: list[object], slot: Any, *launched: object) -> int:
+    def around(ready: int, mutual: int, stream: int, events: list[Any], slot: Any, *launched: object) -> int:
         before, own, cell, answer = handles[ready], handles[stream], slot[3], slot[4]
         if is_capturing(before, answer) or cell.value & _INT or is_capturing(own, answer) or cell.value & _INT:
             return DECLINED
+        taken: list[Any] = []  # the event is here or in `events`, whenever an interrupt comes
         try:
-            event = events.pop()  # so it is this launch's alone
-        except IndexError:
-            event = made()
-        if event is None:
-            return DECLINED
-        code = record(event, before) or wait(own, event, 0)
-        if code:  # it may be of another context
-            destroy(event)
-            return DECLINED
-        code = launch(*launched)
-        if mutual and not code:
-            code = record(event, own) or wait(before, event, 0)
-        events.append(event)  # the driver keeps what waits for it
+            try:
+                taken += map(events.pop, _LAST)  # so it is this launch's alone
+            except IndexError:
+                taken.append(ctypes.c_void_p())
+            (event,) = taken
+            if not event.value and create(ctypes.byref(event), _NO_TIMING):
+                return DECLINED
+            if record(event, before) or wait(own, event, 0):  # it may be of another context
+                dead, event.value = event.value, None
+                destroy(dead)
+                return DECLINED
+            code = launch(*launched)
+            if mutual and not code:
+                code = record(event, own) or wait(before, event, 0)
+        finally:
+            events += taken  # the driver keeps what waits for it
         return code
 
     return around
