@@ -251,7 +251,7 @@ class Loader:
             return loaded if other is None else self._launch(*other)
 
     def enter(self, loaded: Loaded, addresses: Sequence[int], stream: int | None = None, where: str = "") -> int:
-        """`LoadedLibrary.enter`; if a setup callback raises, all is unloaded, and the next launch starts anew.
+        """`LoadedLibrary.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
 
         Args:
             loaded: What is launched.
@@ -269,11 +269,12 @@ class Loader:
             launch_problems.check_capture(where, self.source.name, callbacks, loaded.library.driver, stream)
         try:
             return loaded.library.enter(addresses)
-        except aotcuda.errors.CallbackError:
-            with self._lock:
-                if self.current is loaded:
-                    self._retire()
-            self.sweep()  # or, where a launch has come here, that launch at its end
+        except BaseException:
+            if callbacks is not None and callbacks.failed is not None:
+                with self._lock:
+                    if self.current is loaded:
+                        self._retire()
+                self.sweep()  # or, where a launch has come here, that launch at its end
             raise
 
     def preload(self) -> None:

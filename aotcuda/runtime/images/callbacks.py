@@ -44,10 +44,11 @@ class Callbacks:
     """The callbacks of one loaded module.
 
     Attributes:
+        failed: What a setup callback raised that did not end in its context, an interrupt too; None if all ended.
         handle: What they are given.
     """
 
-    __slots__ = ("_done", "_driver", "_failed", "_functions", "_lock", "_running", "_where", "handle")
+    __slots__ = ("_done", "_driver", "_functions", "_lock", "_running", "_where", "failed", "handle")
 
     def __init__(self, manifest: Head, handle: object, driver: Driver) -> None:
         self.handle: object = handle
@@ -57,7 +58,7 @@ class Callbacks:
         self._lock = new_lock()
         self._done: dict[int, None] = {}  # contexts that were set up, in order
         self._running: int | None = None
-        self._failed: CallbackError | None = None
+        self.failed: BaseException | None = None
 
     def has_seen(self, context: int) -> bool:
         """Whether the setup callbacks have ended in a context."""
@@ -76,8 +77,8 @@ class Callbacks:
             # A callback may launch kernels of its own module: its own thread comes here again and goes on.
             if context in self._done or context == self._running:
                 return
-            if self._failed is not None:  # in a thread that this one waited for, and that unloads the module now
-                raise CallbackError(str(self._failed)) from self._failed
+            if self.failed is not None:  # in a thread that this one waited for, and that unloads the module now
+                raise self._of_other_thread(self.failed) from self.failed
             if not self._done:
                 atexit.register(self._at_exit)
             self._running = context
@@ -85,12 +86,17 @@ class Callbacks:
                 for callbacks in self._functions:
                     if callbacks["setup"] is not None:
                         self._call(callbacks["setup"], "setup", callbacks["origin"])
-            except CallbackError as error:
-                self._failed = error
+                self._done[context] = None
+            except BaseException as error:
+                self.failed = error
                 raise
             finally:
                 self._running = None
-            self._done[context] = None
+
+    def _of_other_thread(self, error: BaseException) -> CallbackError:
+        if isinstance(error, CallbackError):
+            return CallbackError(str(error))
+        return CallbackError(f"setting up {self._where} was ended by a {type(error).__name__} in another thread")
 
     def release(self) -> None:
         """Let go of what the callbacks are given: it owns the images."""
