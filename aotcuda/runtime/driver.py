@@ -30,6 +30,9 @@ STUB_LIBRARY = 34
 INVALID_CONTEXT = 201
 INVALID_VALUE = 1
 
+AFTER = 1 << 16
+"""Fast paths add it, in C too, to a code where the launch was made and a stream could not be made to wait for it."""
+
 LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it is of whatever context is current."""
 

@@ -140,13 +140,19 @@ class GeneralPath:
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Say why a launch by a fast path failed; only a thread without a context gets one, and a launch.
 
+        Where it is the streams that wait for the launch which failed, they are made to wait once more.
+
         Raises:
+            ArgumentError: A stream that has to wait for the launch does not exist any more.
             CudaError: The driver reports an error.
             LaunchError: The stream does not exist any more.
             UnloadedError: It was to be launched, and its images were unloaded.
         """
         loaded = self._loader.ready()
         driver = loaded.library.driver
+        if code > drivers.AFTER:
+            self._order_after(loaded, args)
+            return
         current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
             self.submit(loaded, loaded.select(self._name, args, self._configuration.stream))
@@ -157,6 +163,14 @@ class GeneralPath:
             kernel = loaded.device_kernel(loaded.check(self._name, args, stream), current or 0)
             configured = configured.of(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
+
+    def _order_after(self, loaded: Loaded, args: tuple[object, ...]) -> None:
+        """Have the streams wait that a fast path could not make wait for its launch, or say why they do not."""
+        from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+
+        overload, slot, _, pending, stream = loaded.select(self._name, args, self._configuration.stream)
+        overload.slots.append(slot)
+        streams.order_launch(loaded.library.driver, pending, stream, self._where, launched=True)
 
     def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
         """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""

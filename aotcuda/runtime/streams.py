@@ -204,7 +204,7 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
                 found[key] = item
 
     def what(ready: int) -> str:
-        return f"{where}: an argument's data is on stream {ready:#x}"
+        return f"{where}{' was launched, and' if launched else ':'} an argument's data is on stream {ready:#x}"
 
     if len(found) > 1 and not launched:  # all before any: the first may have the launch's stream join a capture
         for ready in found.values():

@@ -381,6 +381,30 @@ def test_a_driver_that_refuses_to_order_streams_is_named(cuda, current, function
     assert [launch["stream"] for launch in cuda.launches()] == [55, 55]
 
 
+@pytest.mark.parametrize("before", [0, 1], ids=["general", "learnt"])
+@pytest.mark.parametrize(("function", "code"), [("cuStreamWaitEvent", 400), ("cuEventRecord", 201)])
+def test_a_launch_that_no_stream_waits_for_is_said_to_have_been_made(cuda, current, before, function, code):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    for _ in range(before):
+        k[1, 1, 55](array("cupy"))
+    cuda.set(fail=";".join(f"{function}={code}@{2 * before + nth}" for nth in (2, 3)[: before + 1]))
+    with pytest.raises(
+        CudaError, match=r"stream 0x4d could not be .* stream 0x37: mypkg\.kernels\.k was launched, and an"
+    ):
+        k[1, 1, 55](array("cupy"))
+    assert len(cuda.launches()) == before + 1
+
+
+@pytest.mark.usefixtures("current")
+def test_a_stream_that_could_not_wait_for_a_fast_launch_is_made_to_wait_once_more(cuda):
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+    k[1, 1, 55](array("cupy"))
+    cuda.set(fail="cuStreamWaitEvent=400@4")
+    k[1, 1, 55](array("cupy"))
+    assert ordered(cuda)[-3:] == [("launch", 55), (CUPY, 55), (CUPY, 55)]
+    assert len(cuda.launches()) == 2
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_configurations_are_told_apart_however_they_follow_each_other(cuda, seed):
     """Those found last are found by the objects that they are written with."""

@@ -1766,7 +1766,10 @@ static void end(const Record *record) { ADD(*cell_of(record), -1); }
 
 /* ------------------------------------------------------------------------------------------------------------ launcher */
 
-enum { DECLINED = -1 };
+enum {
+    DECLINED = -1,
+    AFTER = 1 << 16, /* added to the driver's code where the launch was made, and a stream does not wait for it */
+};
 
 /* How many launches deep this is: an argument that is asked may launch, whose arguments may. A level takes a stack of some
  * hundred bytes for each array, of which Python knows nothing; what is deeper goes the other way, which Python bounds. */
@@ -1860,8 +1863,8 @@ static int quick(Launcher *self, PyObject *const *args, Py_ssize_t count) {
     else if (!ordered)
         code = record->rare.launch(&config, record->choices[number].kernel, each, extra);
     for (int i = 0; i < others && !ordered && !code; i++)
-        if (reading.ready[i].mutual)
-            code = order(record, event, (uintptr_t)stream, reading.ready[i].stream);
+        if (reading.ready[i].mutual && (code = order(record, event, (uintptr_t)stream, reading.ready[i].stream)))
+            code += AFTER;
     Py_END_ALLOW_THREADS
     if (event)
         give_event((Record *)record, event, !ordered && !code);

@@ -19,6 +19,7 @@ from __future__ import annotations
 import aotcuda
 from aotcuda.runtime import ctypes, module_of
 from aotcuda.runtime.arguments import arrays, parameters, scalars, views
+from aotcuda.runtime.driver import AFTER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def ordering(driver: Driver) -> Callable[..., int]:
 
     It takes the handle of the other stream; whether that then has to wait for the launch, too; the launch's stream; the
     events of the current context, of `Driver.events`; the launch's slot; and what `Driver.launch` takes. It gives the
-    driver's code, or `DECLINED` where the general path has more to say: captures have rules of their own.
+    driver's code, with `AFTER` added where that is of no launch but of what follows one; or `DECLINED` where the
+    general path has more to say: captures have rules of their own.
     """
     is_capturing, record, wait = map(
         driver.without_types, ("cuStreamIsCapturing", "cuEventRecord", "cuStreamWaitEvent")
@@ -154,7 +156,8 @@ def ordering(driver: Driver) -> Callable[..., int]:
                 return DECLINED
             code = launch(*launched)
             if mutual and not code:
-                code = record(event, own) or wait(before, event, 0)
+                late = record(event, own) or wait(before, event, 0)
+                code = late and AFTER + late
         finally:
             events += taken  # the driver keeps what waits for it
         return code
