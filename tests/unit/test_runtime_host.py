@@ -144,11 +144,14 @@ def test_where_warnings_are_errors_no_result_is_lost(cuda, k, monkeypatch):
     assert len(back) == len(cuda.calls("cuMemFree")) == 2
 
 
-def test_an_unknown_value_is_refused(cuda, monkeypatch):
+def test_an_unknown_value_is_refused_where_it_matters_whatever_way_a_launch_goes(cuda, monkeypatch):
     monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "yes")
     k = cuda.package(kernel("k", "void(float32[::1])")).k
-    with pytest.raises(ConfigError, match="AOTCUDA_HOST_ARRAYS is 'yes'; write 'error' or 'copy'"):
-        k[1, 1](np.zeros(4, "f4"))
+    for launch in [k[1, 1], k.forall(4)] * 3:
+        launch(cuda.array(4))
+        with pytest.raises(ConfigError, match="AOTCUDA_HOST_ARRAYS is 'yes'; write 'error' or 'copy'"):
+            launch(np.zeros(4, "f4"))
+    assert len(cuda.launches()) == 6
 
 
 RECORD = np.dtype([("x", "f4"), ("id", "i8")], align=True)
