@@ -17,8 +17,8 @@
  *
  * It takes a fatbin or a cubin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
  * is CUDA_ERROR_NO_BINARY_FOR_GPU. fake_reset() forgets everything but the environment. fake_hold(1) keeps launches inside
- * the driver until fake_hold(0), and fake_await(n) returns when n of them are there. fake_destroy(n) is what
- * cuDevicePrimaryCtxReset does to the context of GPU n.
+ * the driver until fake_hold(0), and fake_await() returns when one of them is there. fake_destroy() is what
+ * cuDevicePrimaryCtxReset does to the context of the first GPU.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -218,9 +218,9 @@ EXPORT void fake_hold(int hold) {
     pthread_mutex_unlock(&lock);
 }
 
-EXPORT void fake_await(int count) {
+EXPORT void fake_await(void) {
     pthread_mutex_lock(&lock);
-    while (waiting < count)
+    while (!waiting)
         pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
 }
@@ -235,7 +235,7 @@ static void wait_while_held(void) {
     pthread_mutex_unlock(&lock);
 }
 
-EXPORT void fake_destroy(int device) { destroyed[device] = 1; }
+EXPORT void fake_destroy(void) { destroyed[0] = 1; }
 
 /* Whether a handle is in a list such as "77,78", or "77=1,78=0", whose number is then the result; -1 if it is not. */
 static int listed(const char *text, void *handle) {

@@ -106,17 +106,17 @@ class StandIn:
         """Keep launches inside the driver from now on, or let them go."""
         self._fake.fake_hold(int(hold))
 
-    def await_launches(self, count: int) -> None:
-        """Return when so many launches are kept inside the driver."""
-        self._fake.fake_await(count)
+    def await_launch(self) -> None:
+        """Return when a launch is kept inside the driver."""
+        self._fake.fake_await()
 
     def start(self) -> None:
         """Do to the driver what another library's `cuInit` does."""
         self._fake.cuInit(0)
 
-    def destroy_context(self, device: int = 0) -> None:
-        """Do to a GPU's context what another library's `cuDevicePrimaryCtxReset` does."""
-        self._fake.fake_destroy(device)
+    def destroy_context(self) -> None:
+        """Do to the first GPU's context what another library's `cuDevicePrimaryCtxReset` does."""
+        self._fake.fake_destroy()
 
     def allocate(self, size: int, device: int = 0) -> int:
         """Memory on a GPU."""

@@ -314,7 +314,7 @@ def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
 
     thread = threading.Thread(target=launch)
     thread.start()
-    cuda.await_launches(1)
+    cuda.await_launch()
     import mypkg.kernels
 
     mypkg.kernels.__aotcuda__.unload()

@@ -134,7 +134,7 @@ def test_images_stay_while_a_launch_of_another_thread_is_in_the_driver(cuda, mod
     driver.get()
     cuda.hold(True)
     other = Background(lambda: run(2))
-    cuda.await_launches(1)
+    cuda.await_launch()
     module.__aotcuda__.unload()
     assert cuda.calls("cuLibraryUnload") == []
     cuda.hold(False)
@@ -154,7 +154,7 @@ def test_unloading_waits_for_a_launch_that_ends_soon(cuda, module, monkeypatch):
         run(1)
     cuda.hold(True)
     other = Background(lambda: run(2))
-    cuda.await_launches(1)
+    cuda.await_launch()
 
     def let_go(_seconds):
         cuda.hold(False)
@@ -169,7 +169,7 @@ def test_a_launch_that_goes_the_general_way_takes_out_what_it_kept_in(cuda, modu
     driver.get()
     cuda.hold(True)
     other = Background(lambda: module.k[1, 1](2))
-    cuda.await_launches(1)
+    cuda.await_launch()
     module.__aotcuda__.unload()
     cuda.hold(False)
     other.end()
@@ -183,7 +183,7 @@ def test_launches_of_other_modules_hold_nothing_up(cuda, module):
         other_module.j[1, 1](1)
     cuda.hold(True)
     other = Background(lambda: other_module.j[1, 1](2))
-    cuda.await_launches(1)
+    cuda.await_launch()
     module.__aotcuda__.unload()
     assert len(cuda.calls("cuLibraryUnload")) == 1
     cuda.hold(False)
@@ -429,7 +429,7 @@ class TestCallbacks:
         driver.get()
         cuda.hold(True)
         other = Background(lambda: run(2))
-        cuda.await_launches(1)
+        cuda.await_launch()
         module.__aotcuda__.unload()
         assert hooks.calls == ["up"]
         cuda.hold(False)
