@@ -95,8 +95,11 @@ class ForAll(OfThisProcess):
         if self._n == 0:
             loaded.check(name, args, self._stream)
             return
-        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._launch_copies(loaded, args):
-            return
+        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
+            from aotcuda.runtime.general_path import launch_copies  # noqa: PLC0415 (few programs want it)
+
+            if launch_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch):
+                return
         selection = overload, slot, *_ = loaded.select(name, args, self._stream)
         try:
             best = self._best(loaded, selection)
@@ -115,20 +118,6 @@ class ForAll(OfThisProcess):
         """The configuration for blocks of `best` threads, unless the user has named their number."""
         block = self._block or best
         return -(-self._n // block), block, self._stream, self._shared
-
-    def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
-        """As in GeneralPath: launch with copies of the host's arrays, if there are any and copies are wanted."""
-        from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
-
-        numbers = host_arrays.wanted(args, loaded.table(self._kernel.__name__).overloads)
-        if not numbers:
-            return False
-        where = str(self._kernel)
-        self._loader.enter(loaded, (), loaded.stream(self._kernel.__name__, args, self._stream), where)
-        with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
-            self(*copies.args)
-            copies.bring_back(loaded.stream(self._kernel.__name__, copies.args, self._stream))
-        return True
 
     def _best(self, loaded: Loaded, selection: Selection) -> int:
         """The block size of most occupancy for the selected overload."""

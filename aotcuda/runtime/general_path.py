@@ -14,6 +14,8 @@ from aotcuda.runtime.launch_config import allow_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aotcuda.runtime.arguments.overloads import Group, PackedOverload, Selection
     from aotcuda.runtime.driver import Device, Driver, Mark
     from aotcuda.runtime.fast import Records
@@ -66,8 +68,10 @@ class GeneralPath:
                 self.fail(code, args)
             if code >= 0:
                 return fast
-        if os.environ.get("AOTCUDA_HOST_ARRAYS") and self._launch_copies(loaded, args):
-            return None
+        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
+            kernel, given = (self._name, self._where), self._configuration.stream
+            if launch_copies(loader, loaded, kernel, given, args, self.launch):
+                return None
         selection = loaded.select(self._name, args, self._configuration.stream)
         self.submit(loaded, selection)
         return self.settle(loaded, group, selection[0], args) if fast is None and group is not None else None
@@ -172,19 +176,6 @@ class GeneralPath:
         overload.slots.append(slot)
         streams.order_launch(loaded.library.driver, pending, stream, self._where, launched=True)
 
-    def _launch_copies(self, loaded: Loaded, args: tuple[object, ...]) -> bool:
-        """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted."""
-        from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
-
-        numbers = host_arrays.wanted(args, loaded.table(self._name).overloads)
-        if not numbers:
-            return False
-        self._loader.enter(loaded, (), loaded.stream(self._name, args, self._configuration.stream), self._where)
-        with host_arrays.Copies(args, numbers, loaded.library.driver, self._where) as copies:
-            self.launch(copies.args)
-            copies.bring_back(loaded.stream(self._name, copies.args, self._configuration.stream))
-        return True
-
     def _fast_path(self, loaded: Loaded, group: Group) -> FastPath | None:
         """The fast path for arguments of a group, if this launcher has one or can have it unasked."""
         if self._learnt is None:
@@ -240,3 +231,34 @@ class GeneralPath:
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Whether what a kernel's configuration asks for has to be held against a GPU that is current."""
         return kernel not in self._verified and self._configuration.of(kernel).attributes is not None
+
+
+def launch_copies(
+    loader: Loader,
+    loaded: Loaded,
+    kernel: tuple[str, str],
+    given: int | None,
+    args: tuple[object, ...],
+    launch: Callable[[tuple[object, ...]], object],
+) -> bool:
+    """Launch with copies of the host's arrays and records; False if the arguments have none, or none are wanted.
+
+    Args:
+        loader: The module's.
+        loaded: What it has loaded.
+        kernel: The kernel's name, and the same with its module's.
+        given: The handle of the launch's stream, None for the current one.
+        args: The arguments.
+        launch: What launches with others in their place.
+    """
+    from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+    name, where = kernel
+    numbers = host_arrays.wanted(args, loaded.table(name).overloads)
+    if not numbers:
+        return False
+    loader.enter(loaded, (), loaded.stream(name, args, given), where)
+    with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
+        launch(copies.args)
+        copies.bring_back(loaded.stream(name, copies.args, given))
+    return True
