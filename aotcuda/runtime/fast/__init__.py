@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """Interned names, in order; what each is that is left out, the names themselves if it must not be; how many of them
     may be given by position."""
 
-_VERSION = 19
+_VERSION = 20
 """Of the interface between the two: in an editable install the extension may be older than what is beside it."""
 
 _VARIABLES = ("AOTCUDA_EXTENSION", "AOTCUDA_ACCELERATOR")
@@ -38,9 +38,6 @@ _missing: list[str] = []  # why it is None, then
 _RECORDS = "records"
 _lock = new_lock()
 """Of the making of `Records`: launchers that did not share them would not share what they learn."""
-
-_MOST_NAMED = 64
-"""MOST_ARGUMENTS of launch.c."""
 
 
 def in_use() -> Any:
@@ -131,12 +128,13 @@ def in_front(
 
     One whose calls may name more arguments than the extension takes stays as it is.
     """
-    if named is not None and len(named[0]) > _MOST_NAMED:
+    module = in_use()
+    if named is not None and len(named[0]) > module.MOST_ARGUMENTS:
         return launcher
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
-    return in_use().Launcher(launcher, kept.table, dimensions, configuration.stream, encoded, *(named or ()))
+    return module.Launcher(launcher, kept.table, dimensions, configuration.stream, encoded, *(named or ()))
 
 
 def hold(launcher: object, stream: object) -> Any:

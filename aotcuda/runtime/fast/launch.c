@@ -3222,7 +3222,8 @@ static int execute(PyObject *module) {
            PyModule_AddObjectRef(module, "Configurations", (PyObject *)configurations_type) ||
            PyModule_AddObjectRef(module, "Records", (PyObject *)records_type) ||
            PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
-           PyModule_AddIntConstant(module, "VERSION", 19) ? -1 : 0;
+           PyModule_AddIntConstant(module, "MOST_ARGUMENTS", MOST_ARGUMENTS) ||
+           PyModule_AddIntConstant(module, "VERSION", 20) ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {
