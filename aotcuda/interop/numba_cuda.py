@@ -50,17 +50,10 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
         library.add_linking_file(item)
     signatures = []
     for record in records:
-        args, result = _parse(record)
+        args, result = packaged.signature(record, numpy_support.from_dtype, types, sigutils)
         signatures.append(typing.signature(result, *args))
         descriptor = ExternalFunctionDescriptor(record["name"], result, args, CUDACABICallConv(target_context))
         target_context.insert_user_function(key, descriptor, libs=(library,))
     template = typing.make_concrete_template(name, key, signatures)
     typing_context.insert_user_function(key, template)
     return types.Function(template)
-
-
-def _parse(record: Function) -> tuple[tuple[Any, ...], Any]:
-    text, names = packaged.signature_names(record, numpy_support.from_dtype)
-    # As numba.cuda.core.sigutils does it, with more names; the manifest was checked against its digest.
-    args, result = sigutils.normalize_signature(eval(text, {}, {**vars(types), **names}))  # noqa: S307
-    return tuple(args), result

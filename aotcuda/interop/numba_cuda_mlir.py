@@ -52,7 +52,7 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
     links = tuple(packaged.link_items(module, cuda))
     functions = {}
     for record in records:
-        args, result = _parse(record)
+        args, result = packaged.signature(record, numpy_support.from_dtype, types, sigutils)
         signature = typing.signature(result, *args)
         functions[args] = ExternFunction(record["name"], signature, link=links, abi="c")
     template = typing.make_concrete_template(name, key, [function.sig for function in functions.values()])
@@ -72,12 +72,6 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
     mlir_target.target_context.insert_func_defn([(lower, key, (types.VarArg(types.Any),))])
     mlir_target.typing_context.insert_user_function(key, template)
     return made
-
-
-def _parse(record: Function) -> tuple[tuple[Any, ...], Any]:
-    text, names = packaged.signature_names(record, numpy_support.from_dtype)
-    args, result = sigutils.normalize_signature(eval(text, {}, {**vars(types), **names}))  # noqa: S307 (checked JSON)
-    return tuple(args), result
 
 
 def _call_with_tuples(builder: Any, target: Any, function: ExternFunction, args: Any) -> None:

@@ -142,6 +142,14 @@ def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple
     return re.sub(r"\bbool\b", "boolean", text), types
 
 
+def signature(record: Function, from_dtype: Callable[[Any], Any], types: Any, sigutils: Any) -> tuple[Any, Any]:
+    """The types of a function's arguments and of its result, by the modules that a compiler has for types."""
+    text, names = signature_names(record, from_dtype)
+    # As `sigutils` does it, with more names; the manifest was checked against its digest.
+    args, result = sigutils.normalize_signature(eval(text, {}, {**vars(types), **names}))  # noqa: S307
+    return tuple(args), result
+
+
 def _descr(described: Any) -> Any:
     """NumPy's keyword form of a structured type, from JSON, which has lists for tuples."""
     if isinstance(described, list):
