@@ -248,8 +248,8 @@ class Driver:
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up when they are first asked for.
         launch: `cuLaunchKernelEx`, called with ready-made ctypes values, which no `argtypes` slow down.
-        events: Of launches that wait for a stream, for the next ones, each in a cell that may be empty: by the context
-            that they were made in, if that matters, else by 0. There are never more than launches at once.
+        events: Of launches that wait for a stream, for the next ones: by the context that they were made in, if that
+            matters, else by 0. There are never more than launches at once.
     """
 
     def __init__(self) -> None:
@@ -264,7 +264,7 @@ class Driver:
             )
             raise aotcuda.errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
-        self.events: dict[int, list[ctypes.c_void_p]] = {}
+        self.events: dict[int, list[object]] = {}
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
         self.launch = self.without_types("cuLaunchKernelEx")

@@ -39,13 +39,13 @@ _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _INT = 0xFFFFFFFF
 """What the driver writes into a cell that has room for an address."""
 _MOST_STREAMS = 64
-_LAST = (-1,)
 
 _TEMPLATE = """
 def bind(launch, targets, stream, context, device):
     [{targets}] = targets
     same = stream or 1
-    events = kept_events.setdefault(context, [])
+    kept = kept_events.setdefault(context, [])
+    events = iter(kept.pop, None), kept.append
     {bound}
     def fast(args):
         {shared}
@@ -126,10 +126,10 @@ class _Handles(dict[int, object]):
 def ordering(driver: Driver) -> Callable[..., int]:
     """The function that launches on one stream what has to wait for another one.
 
-    It takes the handle of the other stream; whether that then has to wait for the launch, too; the launch's stream; the
-    events of the current context, of `Driver.events`; the launch's slot; and what `Driver.launch` takes. It gives the
-    driver's code, with `AFTER` added where that is of no launch but of what follows one; or `DECLINED` where the
-    general path has more to say: captures have rules of their own.
+    It takes the handle of the other stream; whether that then has to wait for the launch, too; the launch's stream; an
+    iterator that takes events of the current context out of `Driver.events`, and what puts one back; the launch's slot;
+    and what `Driver.launch` takes. It gives the driver's code, with `AFTER` added where that is of what
+    follows a launch; or `DECLINED` where the general path has more to say: captures have rules of their own.
     """
     is_capturing, record, wait = map(
         driver.without_types, ("cuStreamIsCapturing", "cuEventRecord", "cuStreamWaitEvent")
@@ -137,21 +137,24 @@ def ordering(driver: Driver) -> Callable[..., int]:
     create, destroy, launch = driver.call["cuEventCreate"], driver.call["cuEventDestroy_v2"], driver.launch
     handles = _Handles()
 
-    def around(ready: int, mutual: int, stream: int, events: list[Any], slot: Any, *launched: object) -> int:
+    def around(ready: int, mutual: int, stream: int, events: Any, slot: Any, *launched: object) -> int:
         before, own, cell, answer = handles[ready], handles[stream], slot[3], slot[4]
         if is_capturing(before, answer) or cell.value & _INT or is_capturing(own, answer) or cell.value & _INT:
             return DECLINED
-        taken: list[Any] = []  # the event is here or in `events`, whenever an interrupt comes
+        event = made = None
+        take, give_back = events
         try:
             try:
-                taken += map(events.pop, _LAST)  # so it is this launch's alone
+                # It is this launch's alone from here on. Between an iterator and its target no interrupt comes.
+                for event in take:  # noqa: B007
+                    break
             except IndexError:
-                taken.append(ctypes.c_void_p())
-            (event,) = taken
-            if not event.value and create(ctypes.byref(event), _NO_TIMING):
-                return DECLINED
+                made = ctypes.c_void_p()
+                if create(ctypes.byref(made), _NO_TIMING):
+                    return DECLINED
+                event = ctypes.c_void_p.from_param(made.value)
             if record(event, before) or wait(own, event, 0):  # it may be of another context
-                dead, event.value = event.value, None
+                dead, event, made = event, None, None
                 destroy(dead)
                 return DECLINED
             code = launch(*launched)
@@ -159,7 +162,10 @@ def ordering(driver: Driver) -> Callable[..., int]:
                 late = record(event, own) or wait(before, event, 0)
                 code = late and AFTER + late
         finally:
-            events += taken  # the driver keeps what waits for it
+            if event is not None:
+                give_back(event)  # the driver keeps what waits for it
+            elif made is not None and made.value:  # after an interrupt
+                destroy(made)
         return code
 
     return around
