@@ -284,8 +284,13 @@ class LoadedLibrary:
             self.callbacks = callbacks.Callbacks(manifest, handle, self.driver)
             self.device = -1
             return
-        load = self.driver.call["cuLibraryLoadData"]
-        code = load(ctypes.byref(self._library.handle), data, None, None, 0, None, None, 0)
+        load, handle = self.driver.call["cuLibraryLoadData"], self._library.handle
+        try:
+            code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
+        except BaseException:  # an interrupt that came meanwhile, as the driver takes its time
+            if handle.value:
+                self.driver.call["cuLibraryUnload"](handle)
+            raise
         self.driver.check(code, f"the driver refused the images of {self._where}")
 
     @property

@@ -202,6 +202,24 @@ def add(others: str, loader) -> None:
         loader.edits()._aside = loader.source.load(loader.fallback)
 
 
+def test_an_interrupt_while_the_driver_loads_images_takes_them_out_again(cuda, monkeypatch) -> None:
+    """It is raised when the call returns, which takes most of the time of an import."""
+    module, call = cuda.package(kernel("k", "void(int32)"), load="first-use"), driver.get().call
+    load = call["cuLibraryLoadData"]
+
+    def load_meanwhile(*args: object) -> int:
+        load(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setitem(call, "cuLibraryLoadData", load_meanwhile)
+        with pytest.raises(KeyboardInterrupt):
+            module.k[1, 1](1)
+    module.k[1, 1](1)
+    assert (len(cuda.calls("cuLibraryLoadData")), len(cuda.launches())) == (2, 1)
+    assert_all_is_free(cuda, module)
+
+
 def test_an_interrupt_of_a_setup_callback_leaves_nothing_behind(cuda, monkeypatch) -> None:
     hooks = types.ModuleType("mypkg_hooks")
     hooks.up = hooks.down = lambda _: None
