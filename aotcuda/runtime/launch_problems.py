@@ -128,16 +128,20 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
     if streams.is_dead(driver, stream):
         message = f"{where} cannot be launched: {streams.dead(stream)}"
         raise aotcuda.errors.LaunchError(message)
-    owner, popped = ctypes.c_void_p(), ctypes.c_void_p()
+    owner, popped = ctypes.c_void_p(), ctypes.byref(ctypes.c_void_p())
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
     driver.check(code, f"the context of stream {stream:#x} could not be told, for a launch of {where}")
     if (owner.value or 0) == driver.current_context():
         return
-    driver.check(driver.call["cuCtxPushCurrent_v2"](owner), "a stream's context could not be entered")
+    push, pop = driver.call["cuCtxPushCurrent_v2"], driver.call["cuCtxPopCurrent_v2"]
+    codes: list[int] = []
     try:
+        codes += map(push, (owner,))  # an interrupt that comes after the call finds its answer here
+        driver.check(codes[0], "a stream's context could not be entered")
         home = driver.current_device() or 0
     finally:
-        driver.call["cuCtxPopCurrent_v2"](ctypes.byref(popped))
+        if codes == [0]:
+            pop(popped)
     message = (
         f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
         f"{driver.devices[home]}; make that context current, or take a stream of this one"

@@ -202,6 +202,37 @@ def add(others: str, loader) -> None:
         loader.edits()._aside = loader.source.load(loader.fallback)
 
 
+@pytest.mark.parametrize("work", ["tear down", "ask whose a stream is"])
+def test_an_interrupt_leaves_the_context_current_that_was(cuda, monkeypatch, work) -> None:
+    hooks = types.ModuleType("mypkg_hooks")
+    hooks.up = hooks.down = lambda _: None
+    monkeypatch.setitem(sys.modules, "mypkg_hooks", hooks)
+    at_exit = types.SimpleNamespace(register=lambda _: None, unregister=lambda _: None)
+    monkeypatch.setattr(callbacks, "atexit", at_exit)  # the stand-in is gone by then
+    cuda.set(devices="9.0,9.0", streams="119=1")
+    module, gpus, at = cuda.package(kernel("k", "void(int32)"), load="first-use"), driver.get(), 0
+    manifest = {"module": "mypkg.kernels", "callbacks": CALLBACKS}
+    while True:
+        at += 1
+        made = callbacks.Callbacks(manifest, None, gpus)
+        for index in (1, 0):
+            gpus.make_current(index)
+            made.set_up()
+        module.__aotcuda__.preload()
+        before = gpus.current_context()
+
+        def launch() -> None:
+            with contextlib.suppress(aotcuda.LaunchError):
+                module.k[1, 1, 119](1)
+
+        came = interrupted(made.tear_down if work == "tear down" else launch, at)
+        assert gpus.current_context() == before
+        made.tear_down()
+        if not came:
+            break
+    assert at > 10
+
+
 def test_an_interrupt_while_the_driver_loads_images_takes_them_out_again(cuda, monkeypatch) -> None:
     """It is raised when the call returns, which takes most of the time of an import."""
     module, call = cuda.package(kernel("k", "void(int32)"), load="first-use"), driver.get().call

@@ -112,13 +112,17 @@ class Callbacks:
         failures = []
         with self._lock:
             contexts, self._done = list(self._done), {}
+            push, pop = self._driver.call["cuCtxPushCurrent_v2"], self._driver.call["cuCtxPopCurrent_v2"]
             for context in contexts:
-                if self._driver.call["cuCtxPushCurrent_v2"](context):
-                    continue  # the context is gone, and all that was in it
+                codes: list[int] = []
+                popped = ctypes.byref(ctypes.c_void_p())
                 try:
-                    failures += self._tear_down_here()
+                    codes += map(push, (context,))  # an interrupt that comes after the call finds its answer here
+                    if not any(codes):  # else the context is gone, and all that was in it
+                        failures += self._tear_down_here()
                 finally:
-                    self._driver.call["cuCtxPopCurrent_v2"](ctypes.byref(ctypes.c_void_p()))
+                    if codes == [0]:
+                        pop(popped)
         if failures:
             raise failures[0]
 
