@@ -77,7 +77,16 @@ class Learnt:
         if len(self._taught) >= _MOST_KEPT:
             self._taught.clear()
             self._paths.clear()
-        self._taught.add((group, context))
+        key = group, context
+        try:
+            self._taught.add(key)
+            return self._teach(loaded, key, device, args)
+        except BaseException:  # an interrupt: the next launch teaches it
+            self._taught.discard(key)
+            raise
+
+    def _teach(self, loaded: Loaded, key: tuple[Group, int], device: int, args: tuple[object, ...]) -> FastPath | None:
+        group, library = key[0], loaded.library
         kernels = self._device_kernels(loaded, group, device)
         if kernels is None:
             return None
@@ -87,7 +96,7 @@ class Learnt:
             if learning.learn(self._records, library, group, kernels, args, self._configuration.shared):
                 return None
         factory = loaded.learn_fast_path(group, args, given=self._configuration.stream is not None)
-        return None if factory is None else self._bind(factory, loaded, (group, context), device, kernels)
+        return None if factory is None else self._bind(factory, loaded, key, device, kernels)
 
     def _bind(
         self, factory: Bind, loaded: Loaded, key: tuple[Group, int], device: int, kernels: list[DeviceKernel]

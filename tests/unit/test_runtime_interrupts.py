@@ -126,6 +126,24 @@ def test_an_interrupt_of_a_launch_leaves_nothing_behind(cuda, work, learnt) -> N
     assert at > 3 or "in C" in str(module.__aotcuda__)
 
 
+def test_what_an_interrupted_launch_has_not_learnt_the_next_one_learns(cuda, general) -> None:
+    module, x, at = cuda.package(kernel("k", "void(float32, float32[::1])")), cuda.array(4), 0
+    while True:
+        at += 1
+        module.__aotcuda__.preload()
+        run = module.k[1, 32]
+        came = interrupted(lambda run=run: run(2.0, x), at)
+        for _ in range(2):
+            run(2.0, x)
+        general.clear()
+        run(2.0, x)
+        assert general == []
+        module.__aotcuda__.unload()
+        if not came:
+            break
+    assert at > 30
+
+
 def after_another_stream(module, _monkeypatch):
     libraries.CURRENT.update(torch=88)
     run, x = module.k[1, 32, 77], libraries.make(Array("torch", (State(),)))
