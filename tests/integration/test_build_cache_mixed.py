@@ -1,0 +1,117 @@
+"""Modules of all front ends in one project: after an edit of any, the cache gives what a build without it gives."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aotcuda.builder import api
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
+pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
+
+FILES = {
+    "pyproject.toml": """\
+[tool.aotcuda]
+arch = ["sm_80", "sm_90"]
+fallback = "error"
+[tool.aotcuda.modules."pkg.f"]
+source = "csrc/f.cu"
+frontend = "cuda-cpp"
+functions = { twice = {} }
+[tool.aotcuda.modules."pkg.k"]
+source = "pkg._k"
+frontend = "numba-cuda"
+link = [{ module = "pkg.f" }]
+kernels = { k = "void(float32[::1])" }
+functions = { scaled = "float32(float32)" }
+[tool.aotcuda.modules."pkg.m"]
+source = "pkg._m"
+frontend = "numba-cuda-mlir"
+kernels = { m = "void(float32[::1])" }
+functions = { exported = "float32(float32)" }
+[tool.aotcuda.modules."pkg.t"]
+source = "pkg._t"
+frontend = "triton"
+kernels = { t = { signature = "*fp32", specialise = "exact", constexprs = { BLOCK = 64 } } }
+""",
+    "pkg/__init__.py": "",
+    "csrc/f.cu": '#include "f.h"\nextern "C" __device__ float twice(float x) { return F * x; }\n',
+    "csrc/f.h": "#define F 11.0f\n",
+    "pkg/_k.py": """\
+from numba import cuda
+
+twice = cuda.declare_device("twice", "float32(float32)", abi="c")
+
+
+@cuda.jit
+def k(x):
+    x[0] = twice(x[0])
+
+
+def scaled(x):
+    return x * 12
+""",
+    "pkg/_m.py": """\
+from numba_cuda_mlir import cuda
+
+
+@cuda.jit(device=True)
+def helper(x):
+    return x * 13
+
+
+@cuda.jit
+def m(x):
+    x[0] = helper(x[0])
+
+
+def exported(x):
+    return helper(x)
+""",
+    "pkg/_t.py": """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def t(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) * 14)
+""",
+}
+
+EDITS = {
+    # The number that is edited, and the files of the wheel that have it.
+    ("csrc/f.h", "11"): {"pkg/f.aotcuda/functions.fatbin", "pkg/k.aotcuda/kernels.fatbin"},
+    ("pkg/_k.py", "12"): {"pkg/k.aotcuda/functions.fatbin"},
+    ("pkg/_m.py", "13"): {"pkg/m.aotcuda/functions.fatbin", "pkg/m.aotcuda/kernels.fatbin"},
+    ("pkg/_t.py", "14"): {"pkg/t.aotcuda/kernels.fatbin"},
+}
+
+
+def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path.resolve() / "project"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    table = tomllib.loads(FILES["pyproject.toml"])["tool"]["aotcuda"]
+
+    def build(cache: str) -> dict[str, bytes]:
+        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+        return api.build(table, root).files
+
+    before = build(str(tmp_path / "cache"))
+    for (file, number), concerned in EDITS.items():
+        assert FILES[file].count(number) == 1
+        (root / file).write_text(FILES[file].replace(number, f"{number}5"))
+        built = build(str(tmp_path / "cache"))
+        assert built == build("0"), file
+        changed = {name for name in built if name.endswith(".fatbin") and built[name] != before[name]}
+        assert changed == concerned, file
+        before = built
