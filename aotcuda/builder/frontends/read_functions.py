@@ -6,7 +6,9 @@ cache keeps a unit only where it knows of each (`build_cache/slices.py`).
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.worker.calls import Calls
@@ -26,12 +28,17 @@ def note(function: Any) -> None:
 
 
 @contextmanager
-def running() -> Iterator[None]:
-    """Note what runs in the block, too: some compilers run functions of the project to have constants of them."""
+def running(compiler: str) -> Iterator[None]:
+    """Note what runs in the block, too: some compilers run functions of the project to have constants of them.
+
+    Args:
+        compiler: The file of the compiler's package; what that runs of its own and of Python's is left out.
+    """
     calls = Calls()
     with calls.watching():
         yield
-    _read[-1].update(calls.places)
+    own = tuple(f"{Path(file).parent}/" for file in (compiler, os.__file__))
+    _read[-1].update(place for place in calls.places if not place[0].startswith(own))
 
 
 @contextmanager

@@ -280,17 +280,17 @@ class Steps:
         """The names of what units share that are compiled from files, and no Python: those of a batch for a target."""
         if not hasattr(self.front, "declared") or self.elsewhere:
             return {}
-        found: dict[tuple[str, Target], list[Unit]] = {}
+        found: dict[str, list[Unit]] = {}
         for unit in plan.units:
-            for target in plan.compiled_for(unit) if unit.batch else ():
+            if unit.batch:
+                found.setdefault(unit.batch, []).append(unit)
+        named: dict[tuple[tuple[Unit, ...], Target], Names] = {}
+        for units in found.values():
+            made_from = ("batch", plan.frontend, units, self.front.declared(units[0], self.functions[units[0]]))
+            shared = self.kept.name_with(self._sources_of(units), plan.config.options, *made_from)
+            for target in plan.compiled_for(units[0]):
                 if target in own:
-                    found.setdefault((unit.batch, target), []).append(unit)
-        named = {}
-        for (_, target), units in found.items():
-            declared = [self.front.declared(unit, self.functions[unit]) for unit in units]
-            made_from = ("batch", plan.frontend, units, target, declared)
-            names = self.kept.name_with(self._sources_of(units), plan.config.options, *made_from)
-            named[tuple(units), target] = names
+                    named[tuple(units), target] = self.kept.name(shared, target) if shared else ()
         return named
 
     def _without_batches(

@@ -254,7 +254,8 @@ FRONT_END = CutileFrontEnd()
 @contextlib.contextmanager
 def _reading() -> Iterator[set[tuple[str, int]]]:
     """Gather the functions that cuda-tile compiles in the block, and those that it runs to have constants."""
-    from cuda.tile._passes import ast2hir, hir2ir  # noqa: PLC0415 (as in prepare)
+    import cuda.tile  # noqa: PLC0415 (as in prepare)
+    from cuda.tile._passes import ast2hir, hir2ir  # noqa: PLC0415
 
     original = ast2hir.get_function_hir
 
@@ -264,7 +265,7 @@ def _reading() -> Iterator[set[tuple[str, int]]]:
 
     ast2hir.get_function_hir = hir2ir.get_function_hir = get_function_hir
     try:
-        with read_functions.watching() as read, read_functions.running():
+        with read_functions.watching() as read, read_functions.running(cuda.tile.__file__):
             yield read
     finally:
         ast2hir.get_function_hir = hir2ir.get_function_hir = original
