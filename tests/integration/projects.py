@@ -8,12 +8,22 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from aotcuda.builder import api
 from integration import forked
 from support import front_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pytest
+
+    from aotcuda.builder.output import Output
 
 PACKAGES = Path(__file__).parents[1] / "packages"
 CHECKOUT = Path(__file__).parents[2]
@@ -247,3 +257,17 @@ def content(wheel: Path) -> dict[str, bytes]:
 def manifest_of(files: dict[str, bytes], module: str) -> dict:
     """The manifest of `module` among the files of a wheel or a build."""
     return json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])
+
+
+def put(root: Path, files: Mapping[str, str]) -> Path:
+    """A project of these files, by their paths."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def build_with(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
+    """A build in this process, with a build cache: its folder, or "0" for none."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+    return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)

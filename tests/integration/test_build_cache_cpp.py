@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api
+from integration.projects import build_with, put
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from aotcuda.builder.output import Output
 
 FILES = {
     "pyproject.toml": """\
@@ -69,27 +66,18 @@ EDITS: dict[str, tuple[str, str, int]] = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    root = tmp_path.resolve() / "project"
-    for name, text in FILES.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
-def build(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
-    return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)
+    return put(tmp_path.resolve() / "project", FILES)
 
 
 def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One build after the other, each with what those before it have kept."""
     cache = str(tmp_path / "cache")
     # Beside that there is the other file, and there are functions' prototypes, which are read from what is declared.
-    prototypes = build(project, cache, monkeypatch).reuse.made - FIRST - SECOND - FUNCTIONS - 1
+    prototypes = build_with(project, cache, monkeypatch).reuse.made - FIRST - SECOND - FUNCTIONS - 1
     said = {}
     for what, (file, text, made) in EDITS.items():
         (project / file).write_text(text)
-        built, plain = build(project, cache, monkeypatch), build(project, "0", monkeypatch)
+        built, plain = build_with(project, cache, monkeypatch), build_with(project, "0", monkeypatch)
         assert (built.files, built.warnings) == (plain.files, plain.warnings), what
         said[what] = 0 if built.reuse.whole else built.reuse.made - prototypes
         assert said[what] == made, what

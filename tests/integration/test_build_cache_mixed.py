@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api
+from integration.projects import build_with, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,15 +95,10 @@ EDITS = {
 
 
 def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tmp_path.resolve() / "project"
-    for name, text in FILES.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    table = tomllib.loads(FILES["pyproject.toml"])["tool"]["aotcuda"]
+    root = put(tmp_path.resolve() / "project", FILES)
 
     def build(cache: str) -> dict[str, bytes]:
-        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
-        return api.build(table, root).files
+        return build_with(root, cache, monkeypatch).files
 
     before = build(str(tmp_path / "cache"))
     for (file, number), concerned in EDITS.items():

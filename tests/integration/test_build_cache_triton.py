@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api
+from integration.projects import build_with, put
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from aotcuda.builder.output import Output
 
 pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 
@@ -153,30 +150,21 @@ _HARMLESS = ("a comment", "what nobody calls")
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
     monkeypatch.syspath_prepend(tmp_path / "lib")
-    root = tmp_path.resolve() / "project"
-    for name, text in FILES.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
-def build(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
-    return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)
+    return put(tmp_path.resolve() / "project", FILES)
 
 
 def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One build after the other, each with what those before it have kept."""
     cache = str(tmp_path / "cache")
-    before = build(project, cache, monkeypatch)
+    before = build_with(project, cache, monkeypatch)
     assert (before.reuse.made, before.reuse.steps) == (12, 0)
-    assert build(project, "0", monkeypatch).files == before.files
+    assert build_with(project, "0", monkeypatch).files == before.files
     said = {}
     for what, (file, old, new, _) in EDITS.items():
         path = project / "pkg" / file
         assert path.read_text().count(old) == 1, what
         path.write_text(path.read_text().replace(old, new))
-        built, plain = build(project, cache, monkeypatch), build(project, "0", monkeypatch)
+        built, plain = build_with(project, cache, monkeypatch), build_with(project, "0", monkeypatch)
         assert (built.files, built.warnings) == (plain.files, plain.warnings), what
         is_same = built.files["pkg/k.aotcuda/kernels.fatbin"] == before.files["pkg/k.aotcuda/kernels.fatbin"]
         assert is_same is (what in _HARMLESS), what
