@@ -12,7 +12,7 @@ from aotcuda.binary import cubin
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink, nvrtc
-from aotcuda.builder.worker import steps
+from aotcuda.builder.worker import kernel_groups
 from support import images
 
 KERNELS = {
@@ -126,30 +126,30 @@ def test_groups_are_shared_out_once_each_and_some_for_every_process(kernels: int
     given: list[dict[tuple[tuple[str, ...], Target], list[LinkInput]]] = [
         {((f"k{number}",), target): [] for target in archs} for number in range(kernels)
     ]
-    shares = steps._shares(given, jobs)
+    shares = kernel_groups.shares(given, jobs)
     assert sorted(f"{key}" for share in shares for key in share) == sorted(f"{key}" for one in given for key in one)
     assert all(shares)
     assert len(shares) >= min(jobs, kernels * targets)
     sizes = [sum(len(group) for group, _ in share) for share in shares]
     if kernels >= jobs:  # so that processes have nothing more to do at about the same time
-        assert max(sizes) <= max(sum(sizes) // (2 * jobs) + 1, steps._MOST)
-        assert sizes[-1] <= steps._MOST
+        assert max(sizes) <= max(sum(sizes) // (2 * jobs) + 1, kernel_groups.MOST)
+        assert sizes[-1] <= kernel_groups.MOST
 
 
 @pytest.mark.parametrize("kernels", [0, 1, 3, 4, 50, 1000])
 def test_groups_have_each_kernel_once_in_the_modules_order(kernels: int) -> None:
     names = [f"k{number}" for number in range(kernels)]
-    groups = steps._groups(names)
+    groups = kernel_groups.grouped(names)
     assert [name for group in groups for name in group] == names
-    assert all(steps._LEAST <= len(group) <= steps._MOST for group in groups[:-1])
-    assert not groups or 1 <= len(groups[-1]) <= steps._MOST
+    assert all(kernel_groups.LEAST <= len(group) <= kernel_groups.MOST for group in groups[:-1])
+    assert not groups or 1 <= len(groups[-1]) <= kernel_groups.MOST
 
 
 @pytest.mark.parametrize("place", [0, 1, 57, 198, 199])
 def test_a_kernel_more_or_less_leaves_the_groups_farther_off_as_they_are(place: int) -> None:
     names = [f"kernel_{number}" for number in range(200)]
-    groups = set(steps._groups(names))
+    groups = set(kernel_groups.grouped(names))
     for changed in ([*names[:place], "added", *names[place:]], [*names[:place], *names[place + 1 :]]):
-        others = set(steps._groups(changed))
+        others = set(kernel_groups.grouped(changed))
         assert len(groups - others) <= 6
         assert len(others - groups) <= 6

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aotcuda import dependencies, manifest
 from aotcuda.arch import Target
@@ -21,7 +21,7 @@ from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditio
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import pool, source_loading
+from aotcuda.builder.worker import kernel_groups, pool, source_loading
 from aotcuda.builder.worker.finish import Parts
 from aotcuda.builder.worker.job import LinkedItem
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Names = tuple[str, ...]
-    Pack = Callable[[Target, bytes], bytes] | None
 
     from aotcuda.builder.build_cache.kept import UnitNames
     from aotcuda.builder.config.model import Options
@@ -40,20 +39,13 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.finish import Finisher
     from aotcuda.builder.worker.job import BuiltModule, Job
+    from aotcuda.builder.worker.kernel_groups import Apart, Group, Objects, Pack
     from aotcuda.builder.worker.source_loading import Elsewhere
     from aotcuda.dependencies import Answer
 
     Compiled = dict[tuple[Unit, Target], Any]
     PerTarget = dict[tuple[str, Target], Any]
     """What was merged of a module's `"functions"`, or linked to an `"image"`, for each target."""
-    Group = tuple[str, ...]
-    """Kernels of a module that become machine code together, by symbol."""
-    Apart = dict[tuple[Group, Target], list[LinkInput]]
-    """The code of each group, for each target."""
-    Code = tuple[bytes, dict[str, int]]
-    """What came out of the linker, and what it spilled."""
-    Objects = dict[tuple[Group, Target], Code]
-    """Their machine code, which is empty where it cannot be linked with others."""
 
 
 T = TypeVar("T")
@@ -62,13 +54,6 @@ _HEAD = 4096
 _LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
 """The line that says under which licence a source is, near its beginning; SPDX 2.2.2, annex E:
 https://spdx.github.io/spdx-spec/v2.2.2/using-SPDX-short-identifiers-in-source-files."""
-
-
-class _Finished(NamedTuple):
-    """An image, linked and then packed in the same process, if it is packed at all."""
-
-    code: Code
-    packed: bytes | None
 
 
 class Steps:
@@ -329,13 +314,13 @@ class Steps:
     def _unpacked(self, plan: ModulePlan, made: PerTarget) -> PerTarget:
         """What was made, less what images were packed to, which goes to `packed`."""
         for (_, target), finished in made.items():
-            if isinstance(finished, _Finished) and finished.packed is not None:
+            if isinstance(finished, kernel_groups.Finished) and finished.packed is not None:
                 self.packed.setdefault(plan.config.name, {})[target] = finished.packed
-        return {key: value.code if isinstance(value, _Finished) else value for key, value in made.items()}
+        return {key: value.code if isinstance(value, kernel_groups.Finished) else value for key, value in made.items()}
 
     def _left(self, rank: int, tasks: dict[tuple[str, Target], pool.Task], objects: Objects) -> pool.Flow[PerTarget]:
         """A round, whose links of nothing but machine code share processes."""
-        if not all(kind == "image" and _objects_of(target, objects) for kind, target in tasks):
+        if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
             return (yield from _round(rank, tasks))
         results = yield from _shared(rank, [(target, task) for (_, target), task in tasks.items()], self.job.jobs)
         return dict(zip(tasks, results, strict=True))
@@ -351,7 +336,7 @@ class Steps:
             functions = [compiled[unit, code] for unit in plan.functions]
             made_from = ("functions", plan.frontend, functions, target.kind, code)
             return self.kept.name_with(self._sources_of(plan.functions), plan.config.options, *made_from)
-        inputs = _objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
+        inputs = kernel_groups.objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
         return self._link_name(plan, "image", inputs, target)
 
     def _link_name(
@@ -429,7 +414,7 @@ class Steps:
         Where it is one group that is left, the same processes link and pack it with the others: images come as well.
         """
         kernels = {unit.symbol: unit for unit in plan.kernels}
-        groups = _groups(list(kernels))
+        groups = kernel_groups.grouped(list(kernels))
         parts: Apart = {
             (group, target): [
                 item for symbol in group for item in compiled[kernels[symbol], plan.code_targets[target]].code
@@ -448,19 +433,21 @@ class Steps:
         images: PerTarget = {}
         if len(left) == 1:
             (only,) = left.values()
-            shares = _runs(only, self.job.jobs)[::-1]  # the longest of all is begun first
+            shares = kernel_groups.runs(only, self.job.jobs)[::-1]  # the longest of all is begun first
             tasks = [self._finishing_task(plan, share, groups, have) for share in shares]
             self.total += len(tasks)
             for found, finished in (yield pool.Round(_OBJECTS, tasks)):
                 made |= found
                 images |= finished
         elif left:
-            tasks = [self._object_task(plan, share) for share in _shares(list(left.values()), self.job.jobs)]
+            tasks = [
+                self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)
+            ]
             self.total += len(tasks)
             for found in (yield pool.Round(_OBJECTS, tasks)):
                 made |= found
         titles = {
-            (group, target): f"{plan.config.name}.{_and_more(group)}, machine code for {target}"
+            (group, target): f"{plan.config.name}.{kernel_groups.and_more(group)}, machine code for {target}"
             for group, target in made
         }
         self.kept.keep(made, named, titles, "step")
@@ -485,12 +472,14 @@ class Steps:
     def _object_task(self, plan: ModulePlan, parts: Apart) -> pool.Task:
         names = list(dict.fromkeys(symbol for group, _ in parts for symbol in group))
         targets = ", ".join(dict.fromkeys(str(target) for _, target in parts))
-        title = f"{plan.config.name}: machine code of {_and_more(names)} for {targets}"
-        return pool.Task(title, partial(_relocatable, plan.config.name, parts, *self._settings(plan)))
+        title = f"{plan.config.name}: machine code of {kernel_groups.and_more(names)} for {targets}"
+        return pool.Task(title, partial(kernel_groups.relocatable, plan.config.name, parts, *self._settings(plan)))
 
     def _finishing_task(self, plan: ModulePlan, parts: Apart, groups: Sequence[Group], have: Objects) -> pool.Task:
         """Machine code of one group for some targets, linked with that of the others, and packed."""
-        run = partial(_finished, plan.config.name, parts, groups, have, self._settings(plan), self._pack(plan))
+        run = partial(
+            kernel_groups.finished, plan.config.name, parts, groups, have, self._settings(plan), self._pack(plan)
+        )
         task = self._object_task(plan, parts)
         return replace(task, title=f"{task.title}, linked with the others", run=run, steps=1 + len(parts))
 
@@ -502,13 +491,13 @@ class Steps:
     ) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}
         for target in plan.targets if plan.kernels else ():
-            inputs = _objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
+            inputs = kernel_groups.objects_of(target, objects) or self._link_inputs(plan, target, compiled, merged)
             if self._assemble is not None:
                 run = partial(self._assemble, plan.config.name, inputs, target, plan.config.options)
             else:
-                spills = _spilled(target, objects)
+                spills = kernel_groups.spilled(target, objects)
                 arguments = (plan.config.name, inputs, target, *self._settings(plan))
-                run = partial(_linked, self._pack(plan), arguments, spills)
+                run = partial(kernel_groups.linked, self._pack(plan), arguments, spills)
             tasks["image", target] = pool.Task(_link_title(plan, target), run)
         return tasks
 
@@ -693,110 +682,6 @@ def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
 def _compile_source(*arguments: Any, lto: bool) -> bytes:
     os.chdir("/")  # NVRTC writes the current folder into LTOIR
     return nvrtc.compile_source(*arguments, lto=lto)
-
-
-def _objects_of(target: Target, objects: Objects) -> list[LinkInput]:
-    """The machine code of a module's kernels for a target; nothing where it is linked of other code."""
-    found = ((group, data) for (group, of), (data, _) in objects.items() if of == target)
-    return [LinkInput(kind="cubin", name=f"machine code of {_and_more(group)}", data=data) for group, data in found]
-
-
-def _and_more(names: Sequence[str]) -> str:
-    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
-
-
-_LEAST, _MOST = 3, 8
-"""Kernels of a group; five on average."""
-
-_ENDS = frozenset("01234")
-"""Before a kernel whose name's digest ends in one of these, a group ends if it may."""
-
-
-def _groups(names: Sequence[str]) -> list[Group]:
-    """A module's kernels in groups that become machine code together, each of some that follow each other.
-
-    The linker takes a third longer for five kernels one by one than for five at once, and an edit of one costs all of
-    its group. Where groups end is told by the names around, so a kernel that is added or removed changes the groups
-    next to it, and those farther off stay as they are kept.
-    """
-    found: list[list[str]] = []
-    for name in names:
-        size = len(found[-1]) if found else _MOST
-        ends = size >= _LEAST and manifest.digest(name.encode())[-1] in _ENDS
-        if size >= _MOST or ends:
-            found.append([])
-        found[-1].append(name)
-    return [tuple(group) for group in found]
-
-
-def _shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
-    """A module's groups as they are shared out among processes, each for all of its targets or for some.
-
-    To start a process takes as long as one or two kernels do. So shares are large at first and smaller towards the end,
-    each a part of what is left, and the processes have nothing more to do at about the same time.
-    """
-    if len(groups) < jobs:
-        each = -(-jobs // len(groups)) if groups else 1
-        return [
-            {key: one[key] for key in [*one][start::each]} for one in groups for start in range(min(each, len(one)))
-        ]
-    waiting = {key: part for one in groups for key, part in one.items()}
-    left = sum(len(group) for group, _ in waiting)
-    shares: list[Apart] = []
-    size = 0
-    for key, part in waiting.items():
-        if size <= 0:
-            shares.append({})
-            size = max(left // (2 * jobs), _MOST)
-        shares[-1][key] = part
-        size -= len(key[0])
-        left -= len(key[0])
-    return shares
-
-
-def _runs(group: Apart, number: int) -> list[Apart]:
-    """A group's targets in so many runs at most; later GPUs' links take longer, so the first runs have more of them."""
-    keys = [*group]
-    runs: list[Apart] = []
-    for left in range(min(number, len(keys)), 0, -1):
-        size = -(-len(keys) // left)
-        runs.append({key: group[key] for key in keys[:size]})
-        del keys[:size]
-    return runs
-
-
-def _relocatable(module: str, groups: Apart, *settings: Any) -> Objects:
-    os.chdir("/")  # as for `_link`
-    return {
-        (group, target): nvjitlink.relocatable(module, part, target, *settings)
-        for (group, target), part in groups.items()
-    }
-
-
-def _finished(
-    module: str, parts: Apart, groups: Sequence[Group], have: Objects, settings: tuple[Any, ...], pack: Pack
-) -> tuple[Objects, PerTarget]:
-    """The machine code of one group, and the images that it makes with that of the others."""
-    made = _relocatable(module, parts, *settings)
-    images: PerTarget = {}
-    for _, target in parts:
-        objects = {(group, target): (made if (group, target) in made else have)[group, target] for group in groups}
-        if all(data for data, _ in objects.values()):
-            arguments = (module, _objects_of(target, objects), target, *settings)
-            images["image", target] = _linked(pack, arguments, _spilled(target, objects))
-    return made, images
-
-
-def _spilled(target: Target, objects: Objects) -> dict[str, int]:
-    return {name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()}
-
-
-def _linked(pack: Pack, arguments: tuple[Any, ...], spills: Mapping[str, int]) -> _Finished:
-    # The linker writes the current folder into line tables; an image must not tell where it was built.
-    os.chdir("/")
-    data, found = nvjitlink.link(*arguments)
-    target: Target = arguments[2]
-    return _Finished((data, {**found, **spills}), None if pack is None else pack(target, data))
 
 
 def _link_title(plan: ModulePlan, target: Target) -> str:

@@ -1,0 +1,146 @@
+"""Kernels that become machine code together: which ones they are, and how that is shared out among processes.
+
+A module whose kernels have nothing in common need not be linked as a whole after an edit: its kernels become machine
+code in groups, which are kept in the build cache, and an image is linked of the groups' code. What links here runs in
+children of the worker.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aotcuda import manifest
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import nvjitlink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from aotcuda.arch import Target
+
+    Group = tuple[str, ...]
+    """Kernels of a module that become machine code together, by symbol."""
+    Apart = dict[tuple[Group, Target], list[LinkInput]]
+    """The code of each group, for each target."""
+    Code = tuple[bytes, dict[str, int]]
+    """What came out of the linker, and what it spilled."""
+    Objects = dict[tuple[Group, Target], Code]
+    """Their machine code, which is empty where it cannot be linked with others."""
+    Pack = Callable[[Target, bytes], bytes] | None
+    """Makes of an image what a fatbin holds; None where images are not packed."""
+
+
+LEAST, MOST = 3, 8
+"""Kernels of a group; five on average."""
+
+_ENDS = frozenset("01234")
+"""Before a kernel whose name's digest ends in one of these, a group ends if it may."""
+
+
+class Finished(NamedTuple):
+    """An image, linked and then packed in the same process, if it is packed at all."""
+
+    code: Code
+    packed: bytes | None
+
+
+def grouped(names: Sequence[str]) -> list[Group]:
+    """A module's kernels in groups that become machine code together, each of some that follow each other.
+
+    The linker takes a third longer for five kernels one by one than for five at once, and an edit of one costs all of
+    its group. Where groups end is told by the names around, so a kernel that is added or removed changes the groups
+    next to it, and those farther off stay as they are kept.
+    """
+    found: list[list[str]] = []
+    for name in names:
+        size = len(found[-1]) if found else MOST
+        ends = size >= LEAST and manifest.digest(name.encode())[-1] in _ENDS
+        if size >= MOST or ends:
+            found.append([])
+        found[-1].append(name)
+    return [tuple(group) for group in found]
+
+
+def shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
+    """A module's groups as they are shared out among processes, each for all of its targets or for some.
+
+    To start a process takes as long as one or two kernels do. So shares are large at first and smaller towards the end,
+    each a part of what is left, and the processes have nothing more to do at about the same time.
+    """
+    if len(groups) < jobs:
+        each = -(-jobs // len(groups)) if groups else 1
+        return [
+            {key: one[key] for key in [*one][start::each]} for one in groups for start in range(min(each, len(one)))
+        ]
+    waiting = {key: part for one in groups for key, part in one.items()}
+    left = sum(len(group) for group, _ in waiting)
+    found: list[Apart] = []
+    size = 0
+    for key, part in waiting.items():
+        if size <= 0:
+            found.append({})
+            size = max(left // (2 * jobs), MOST)
+        found[-1][key] = part
+        size -= len(key[0])
+        left -= len(key[0])
+    return found
+
+
+def runs(group: Apart, number: int) -> list[Apart]:
+    """A group's targets in so many runs at most; later GPUs' links take longer, so the first runs have more of them."""
+    keys = [*group]
+    found: list[Apart] = []
+    for left in range(min(number, len(keys)), 0, -1):
+        size = -(-len(keys) // left)
+        found.append({key: group[key] for key in keys[:size]})
+        del keys[:size]
+    return found
+
+
+def relocatable(module: str, groups: Apart, *settings: Any) -> Objects:
+    """The machine code of some groups; in a child, since it leaves the folder it is in."""
+    os.chdir("/")  # as for `linked`
+    return {
+        (group, target): nvjitlink.relocatable(module, part, target, *settings)
+        for (group, target), part in groups.items()
+    }
+
+
+def finished(
+    module: str, parts: Apart, groups: Sequence[Group], have: Objects, settings: tuple[Any, ...], pack: Pack
+) -> tuple[Objects, dict[tuple[str, Target], Finished]]:
+    """The machine code of one group, and the images that it makes with that of the others."""
+    made = relocatable(module, parts, *settings)
+    images: dict[tuple[str, Target], Finished] = {}
+    for _, target in parts:
+        objects = {(group, target): (made if (group, target) in made else have)[group, target] for group in groups}
+        if all(data for data, _ in objects.values()):
+            arguments = (module, objects_of(target, objects), target, *settings)
+            images["image", target] = linked(pack, arguments, spilled(target, objects))
+    return made, images
+
+
+def spilled(target: Target, objects: Objects) -> dict[str, int]:
+    """What the kernels of some machine code spilled, in bytes."""
+    return {name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()}
+
+
+def linked(pack: Pack, arguments: tuple[Any, ...], spills: Mapping[str, int]) -> Finished:
+    """An image, by the linker's arguments; of machine code it says nothing of what was spilled before."""
+    # The linker writes the current folder into line tables; an image must not tell where it was built.
+    os.chdir("/")
+    data, found = nvjitlink.link(*arguments)
+    target: Target = arguments[2]
+    return Finished((data, {**found, **spills}), None if pack is None else pack(target, data))
+
+
+def objects_of(target: Target, objects: Objects) -> list[LinkInput]:
+    """The machine code of a module's kernels for a target; nothing where it is linked of other code."""
+    found = ((group, data) for (group, of), (data, _) in objects.items() if of == target)
+    return [LinkInput(kind="cubin", name=f"machine code of {and_more(group)}", data=data) for group, data in found]
+
+
+def and_more(names: Sequence[str]) -> str:
+    """Kernels as titles of steps name them."""
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
