@@ -159,6 +159,15 @@ def test_a_kernel_may_have_none(settle):
     assert (found.parameters, found.parameter_bytes, found.signature) == ((), 0, "void()")
 
 
+@pytest.mark.parametrize("name", ["C", "face", "b8", "e1", "x0", "dead00"])
+def test_a_name_of_digits_is_no_number(settle, name):
+    """PTX has the addresses of what debug information describes, by names."""
+    body = f"template <int N> __global__ void of(float *x) {{ x[0] = N + {name}; }}"
+    for declared in ("constexpr int {} = 3;", "static __device__ float {};", "__constant__ float {};"):
+        front, ((unit, files),) = settle('kernels.of = ["of<7>"]', f"{declared.format(name)} {body}")
+        assert front.compile_kernel(unit, files, TARGET).signature == "void(float *)"
+
+
 def test_launch_bounds_are_the_declarations(settle):
     front, ((unit, files),) = settle(
         "kernels.k = {}", '__global__ void __launch_bounds__(64 * 2, 3) k(int n) { if (n) asm("trap;"); }'

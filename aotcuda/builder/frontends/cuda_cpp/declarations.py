@@ -177,6 +177,10 @@ def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
     return found
 
 
+_NUMBER = re.compile(r"\s*-?(0x[0-9a-fA-F]+|0|[1-9][0-9]*)\s*")
+"""As NVRTC writes numbers; a word of the letters a to f is the name of something in the file."""
+
+
 def _section(text: str, name: str) -> bytes:
     """The bytes of a section; addresses in it are zeros, as nothing is linked yet."""
     match = re.search(rf"^\s*\.section\s+{re.escape(name)}\s*\{{(.*?)^\s*\}}", text, re.DOTALL | re.MULTILINE)
@@ -190,7 +194,7 @@ def _section(text: str, name: str) -> bytes:
             continue
         size = int(kind[2:]) // 8
         for item in items.split(","):
-            value = int(item, 0) if re.fullmatch(r"\s*-?(0x)?[0-9a-fA-F]+\s*", item) else 0
+            value = int(item, 0) if _NUMBER.fullmatch(item) else 0
             data += (value % (1 << 8 * size)).to_bytes(size, "little")
     return bytes(data)
 
