@@ -374,6 +374,24 @@ def test_entries_are_for_the_variables_that_change_builds(
     assert before == same != settings.find([], ())
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONFAULTHANDLER", "PYTHON_COLORS"),
+        *("UV_FIND_LINKS", "PIP_INDEX_URL", "VIRTUAL_ENV", "AOTCUDA_PROGRESS", "LANG", "TERM"),
+    ],
+)
+def test_what_tools_and_containers_set_leaves_entries_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """uv sets PYTHONIOENCODING, images for containers PYTHONUNBUFFERED: neither changes what a build makes."""
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
+    monkeypatch.delenv(name, raising=False)
+    before = settings.find([], ())
+    monkeypatch.setenv(name, "1")
+    assert before == settings.find([], ())
+
+
 @pytest.mark.parametrize("name", sorted(frontends.BUILT_IN))
 def test_another_release_of_a_compiler_has_entries_of_its_own(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -40,8 +40,11 @@ _NOT_ASKED = (
 _NO_FOLDERS = ("true", "false", "yes", "no", "on", "off", "none", "read", "read-write")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _OF_ISOLATED_BUILDS = "pip-build-env-"
-_OF_INSTALLERS = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED")
-"""What tools that build set otherwise each time, and workers do without or have for themselves."""
+_OF_INSTALLERS = (
+    *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED"),
+    *("PYTHONIOENCODING", "PYTHONFAULTHANDLER", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHON_COLORS"),
+)
+"""What tools that build set, or containers; workers do without it, have it for themselves, or build the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
