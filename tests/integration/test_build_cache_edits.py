@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from aotcuda.builder import api
+from integration.projects import build_with, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -257,3 +258,61 @@ def test_a_wheel_lists_what_it_was_built_from(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "pkg" / "_k.py").read_text() != files["pkg/_k.py"]
     listed = {source["path"]: source["sha256"] for source in manifest["sources"]}
     assert listed["pkg/_k.py"] == hashlib.sha256(files["pkg/_k.py"].encode()).hexdigest()
+
+
+ASKING = """\
+from numba import cuda
+from numba.cuda.extending import overload
+
+
+def scaled(x):
+    return x
+
+
+@overload(scaled, target="cuda")
+def _scaled(x):
+    from pkg import _late
+
+    factor = _late.factor()
+    return lambda x: x * factor
+
+
+@cuda.jit
+def asks(x):
+    x[0] = scaled(x[0])
+
+
+@cuda.jit
+def next_to_it(x):
+    x[0] = 2.0
+
+
+@cuda.jit
+def another(x):
+    x[0] = 3.0
+"""
+
+
+def test_a_unit_that_asked_while_it_was_compiled_is_not_kept_and_those_beside_it_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing in their names; what it imported is listed among the sources, with a cache and without."""
+    names = ("asks", "next_to_it", "another")
+    kernels = "\n".join(f'kernels.{name} = "void(float32[::1])"' for name in names)
+    table = f'[tool.aotcuda]\narch = ["sm_80"]\n[tool.aotcuda.modules."pkg.k"]\nsource = "pkg._k"\n{kernels}\n'
+    late = "def factor():\n    return 5.0\n"
+    files = {"pyproject.toml": table, "pkg/__init__.py": "", "pkg/_k.py": ASKING, "pkg/_late.py": late}
+    root, cache = put(tmp_path.resolve() / "project", files), str(tmp_path / "cache")
+    build_with(root, cache, monkeypatch)
+    made = {}
+    for edited in ("3.0", "2.0"):
+        (root / "pkg" / "_k.py").write_text(ASKING.replace(edited, "4.0"))
+        built, plain = build_with(root, cache, monkeypatch), build_with(root, "0", monkeypatch)
+        assert built.files == plain.files
+        made[edited] = built.reuse.made
+    assert set(made.values()) == {2 + 1}  # it and the one that was edited, and the image
+    (root / "pkg" / "_late.py").write_text(late.replace("5.0", "6.0"))
+    built, plain = build_with(root, cache, monkeypatch), build_with(root, "0", monkeypatch)
+    assert (built.files, built.reuse.whole) == (plain.files, False)
+    manifest = json.loads(built.files["pkg/k.aotcuda/manifest.json"])
+    assert "pkg/_late.py" in {source["path"] for source in manifest["sources"]}

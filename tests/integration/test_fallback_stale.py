@@ -1,7 +1,7 @@
 """An old answer is never given: by real builds of both front ends, out of either cache and by an editable install.
 
-One project reads something in every way that `support.reading` knows, and is built once; then each thing is edited by
-itself, and put back.
+One project reads something in every way that `support.reading` knows, while it is imported or when the compiler runs a
+function of it, and is built once; then each thing is edited by itself, and put back.
 """
 
 from __future__ import annotations
@@ -27,16 +27,35 @@ ALL = reading.WAYS | reading.HARMLESS
 BEFORE = {name: value for way in ALL.values() for name, value in way.variables[0].items()}
 SOURCE = """\
 from numba import cuda
+from {extending}
 
 {imports}
+
+
+def scaled(x):
+    return 3 * x
+
+
+@overload(scaled, {registered})
+def _scaled(x):
+{imports_late}
+    return scaled
 
 
 @cuda.jit
 def k(x):
     i = cuda.grid(1)
     if i < x.size:
-        x[i] *= 3
+        x[i] = scaled(x[i])
 """
+EXTENDING = {
+    "numba-cuda": {"extending": "numba.cuda.extending import overload", "registered": "target='cuda'"},
+    "numba-cuda-mlir": {
+        "extending": "numba_cuda_mlir.extending import overload, typing_registry",
+        "registered": "typing_registry=typing_registry",
+    },
+}
+"""How functions are given to each compiler that it runs for what is to be compiled."""
 
 
 class Gpu:
@@ -78,14 +97,22 @@ def kind(request):
     return request.param
 
 
+@pytest.fixture(scope="module", params=["imported", "compiled"])
+def when(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def built(front_end, kind, tmp_path_factory):
+def built(front_end, kind, when, tmp_path_factory):
     found = Built(tmp_path_factory.mktemp("stale").resolve())
     root = found.root
-    imports = "\n".join(f"from pkg import _{reading.tag(name)}" for name in ALL)
+    imports = [f"from pkg import _{reading.tag(name)}" for name in ALL]
+    late = "".join(f"    {line}\n" for line in imports) if when == "compiled" else ""
+    own = EXTENDING[front_end]
+    source = SOURCE.format(imports="" if late else "\n".join(imports), imports_late=late, **own)
     projects.write(
         root,
-        projects.source(SOURCE.format(imports=imports)),
+        projects.source(source),
         aotcuda='arch = ["sm_90"]\nwatch = ["watched/*.h5"]',
         module='kernels = { k = "void(float32[::1])" }',
     )

@@ -331,6 +331,100 @@ for call in (lambda: os.stat("a\\0b"), lambda: os.stat("/none"), lambda: os.stat
         assert dependency_trace.joined([first, second]).reads == {("kind", "/a"): None}
 
 
+class TestWhileUnitsAreCompiled:
+    """Compilers run functions of the sources, and import much of what they need when they first need it."""
+
+    COMPILER = """\
+import importlib, os
+
+def compile(function):
+    os.environ.get("OF_THE_COMPILER")
+    open(os.path.join(os.path.dirname(__file__), "data.txt")).close()
+    importlib.import_module("seen_needed")
+    return function()
+"""
+    NEEDED = """\
+import os
+
+def settings():
+    return os.environ.get("OF_WHAT_IT_NEEDS"), os.path.exists("/seen/settings")
+
+SETTINGS = settings()
+"""
+
+    @pytest.fixture
+    def compiled(self, project, tmp_path, monkeypatch):
+        """Compiles functions of the project's modules, one after the other, and gives what was asked up to each."""
+        site = tmp_path.parent / f"{tmp_path.name}-env" / "site-packages"
+        (site / "seen_compiler").mkdir(parents=True)
+        (site / "seen_compiler" / "__init__.py").write_text(self.COMPILER)
+        (site / "seen_compiler" / "data.txt").write_text("")
+        (site / "seen_needed.py").write_text(self.NEEDED)
+        monkeypatch.syspath_prepend(str(site))
+        monkeypatch.setattr(dependency_trace, "_traces", [])
+        monkeypatch.setattr(dependency_trace, "_AOTCUDA", f"{Path(__file__).parent}/")  # who has the compiler run
+
+        def compile_each(*names):
+            before, seen = set(sys.modules), []
+            importlib.invalidate_caches()
+            compiler = importlib.import_module("seen_compiler")
+            try:
+                with dependency_trace.watch(compilers=["seen_compiler"]):
+                    functions = [importlib.import_module(f"seenpkg.{name}").f for name in names]
+                for function in functions:
+                    with dependency_trace.again() as asked:
+                        compiler.compile(function)
+                    seen.append((set(asked.reads), dict(asked.variables)))
+            finally:
+                for name in set(sys.modules) - before:
+                    if name.startswith("seen"):
+                        del sys.modules[name]
+            return seen
+
+        return compile_each
+
+    def test_what_the_compiler_needs_for_itself_is_not_the_sources(self, project, compiled):
+        (project.package / "_a.py").write_text("def f(): pass\n")
+        assert compiled("_a") == [(set(), {})]
+
+    def test_what_functions_ask(self, project, compiled):
+        code = "def f():\n    import os\n    from seenpkg import late\n    open(late.__file__[:-7] + 'a.txt').close()\n"
+        (project.package / "_a.py").write_text(f"{code}    return os.environ.get('SEEN_LATE')\n")
+        (project.package / "late.py").write_text("def g(): pass\nimport seenpkg.later\n")
+        (project.package / "later.py").write_text("import os\nos.environ.get('SEEN_LATER')\n")
+        (project.package / "a.txt").write_text("")
+        ((reads, variables),) = compiled("_a")
+        files = {Path(path).name for ask, path in reads if ask == "content"}
+        assert files == {"late.py", "later.py", "a.txt"}
+        assert variables == {"SEEN_LATE": None, "SEEN_LATER": None}
+
+    def test_what_was_asked_before_is_not_asked_anew(self, project, compiled):
+        code = "import os\nA = os.environ.get('SEEN_EARLY')\ndef f(): os.environ.get('SEEN_EARLY')\n"
+        (project.package / "_a.py").write_text(code)
+        assert compiled("_a") == [(set(), {})]
+
+    def test_of_functions_in_one_process_later_ones_may_have_what_earlier_ones_asked(self, project, compiled):
+        (project.package / "_a.py").write_text("def f(): pass\n")
+        (project.package / "_b.py").write_text("import os\ndef f(): os.environ.get('SEEN_ONCE')\n")
+        (project.package / "_c.py").write_text("def f(): pass\n")
+        assert [variables for _, variables in compiled("_a", "_b", "_c")] == [
+            {},
+            {"SEEN_ONCE": None},
+            {"SEEN_ONCE": None},
+        ]
+
+    def test_without_notes_of_the_import_only_imports_are_noted(self, project, monkeypatch):
+        monkeypatch.setattr(dependency_trace, "_traces", [])
+        (project.package / "late.py").write_text("")
+        with dependency_trace.again() as asked:
+            os.environ.get("SEEN_LATE")
+            importlib.import_module("seenpkg.late")
+        for name in ("seenpkg", "seenpkg.late"):
+            del sys.modules[name]
+        assert {Path(path).name for _, path in asked.reads} == {"__init__.py", "late.py"}
+        assert not asked.variables
+
+
 class TestEditableInstalls:
     """The environment that pip builds in is gone afterwards, and its folders are none of the project's affair."""
 

@@ -262,9 +262,12 @@ class UnitNames:
     def choose(self, unit: Unit, built: object, *, in_place: bool) -> int | None:
         """By which of its names a compiled unit is kept.
 
-        By none if it has read files that nobody saw it read, or was made of functions that its names do not have.
+        By none if it has read files that nobody saw it read, was made of functions that its names do not have, or asked
+        something of the machine while it was compiled.
         """
         if not isinstance(built, CompiledKernel | CompiledFunction) or any(item.folder for item in built.needed):
+            return None
+        if built.asked is not None:
             return None
         if not self._slices.hold(_texts(unit), self._named(built.read)):
             return None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Entry, Module, Options
     from aotcuda.builder.config.shapes import Shape
+    from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.linkable import Kind
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
@@ -178,6 +179,7 @@ class CompiledKernel:
         apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
         read: The Python functions that the compiler read: the file and first line of each. For the build cache alone.
         lined: Its code tells in which lines of files something stands. For the build cache alone.
+        asked: What functions of the sources asked of the machine while the compiler ran them, as the build notes it.
     """
 
     code: tuple[LinkInput, ...]
@@ -204,6 +206,7 @@ class CompiledKernel:
     apart: tuple[tuple[int, int], ...] = ()
     read: tuple[tuple[str, int], ...] = ()
     lined: bool = False
+    asked: DependencyTrace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +238,7 @@ class CompiledFunction:
         callbacks: Those of what it links.
         externals: The functions that it expects others to define.
         warnings: What the user should know about it.
-        read, lined: As for a kernel.
+        read, lined, asked: As for a kernel.
     """
 
     ir: tuple[str, ...]
@@ -251,6 +254,7 @@ class CompiledFunction:
     warnings: tuple[str, ...] = ()
     read: tuple[tuple[str, int], ...] = ()
     lined: bool = False
+    asked: DependencyTrace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,9 @@ same. Three things tell of it:
 - functions of `os` for which there are no events, such as `os.stat`, which stands behind `Path.exists`;
 - the environment's mappings, and the finders of modules, which are asked for a module that is missing too.
 
+Compilers run functions of the sources too (Numba's `@overload`, Triton's constants), so what those ask while units are
+compiled is noted beside it.
+
 What the compiler asks for its own purposes is left out: its version stands for it. So is what an import made itself, a
 temporary file, say. What leaves no such trace (the time, the network, what C libraries read by themselves) is not seen.
 """
@@ -34,7 +37,7 @@ from aotcuda import dependencies, manifest
 from aotcuda.builder.worker import imports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType, ModuleType
 
     from aotcuda.dependencies import Answer
@@ -100,6 +103,10 @@ class DependencyTrace:
     texts: set[str] = field(default_factory=set)
     placed: bool = False
 
+    def __bool__(self) -> bool:
+        """Whether anything was asked."""
+        return bool(self.reads or self.variables or self.texts or self.placed)
+
     @property
     def files(self) -> set[str]:
         """The files that were read."""
@@ -118,7 +125,44 @@ def watch(
         compilers: Packages of the compiler's, beside the toolchain's own.
     """
     trace = _Trace(frozenset(generated), compilers)
+    _traces[:] = [trace]
     sys.addaudithook(trace.audit)  # it cannot be taken away again
+    with _hooked(trace) as modules:
+        yield trace.seen
+        trace.expand(patterns)
+        trace.settle(modules())
+
+
+@contextmanager
+def again() -> Iterator[DependencyTrace]:
+    """Note what functions of the sources ask inside the block, when a compiler runs them, if `watch` has not noted it.
+
+    What was noted in earlier such blocks of this process is there too: a function that keeps what it has read, or a
+    module that it imports, asks once. Where `watch` did not take notes, those are of imports alone.
+    """
+    if _traces:
+        trace = _traces[0]
+        trace.go_on()
+        with _hooked(trace) as modules:
+            yield trace.seen
+            trace.settle(modules())
+            trace.leave_known()
+        return
+    seen, before = DependencyTrace(), set(sys.modules)
+    yield seen
+    for name in set(sys.modules) - before:
+        path = imports.file_of(sys.modules.get(name))
+        if path is not None and not _is_ours(path) and not INSTALLED & {*path.split("/")}:
+            seen.reads["content", path] = dependencies.answer("content", path)
+
+
+_traces: list[_Trace] = []
+"""What takes the notes of this process, or took them in one that this one was forked from; none or one."""
+
+
+@contextmanager
+def _hooked(trace: _Trace) -> Iterator[Callable[[], list[tuple[str, ModuleType | None]]]]:
+    """A block in which a trace is told what is asked; gives what tells which modules were imported in it."""
     before = set(sys.modules)
     with ExitStack() as stack:
         stack.callback(trace.end)
@@ -128,9 +172,7 @@ def watch(
         finder = _Finder(trace)
         sys.meta_path.insert(0, finder)
         stack.callback(_without, sys.meta_path, finder)
-        yield trace.seen
-        trace.expand(patterns)
-        trace.settle([sys.modules.get(name) for name in set(sys.modules) - before])
+        yield lambda: [(name, sys.modules.get(name)) for name in set(sys.modules) - before]
 
 
 def joined(several: Iterable[DependencyTrace]) -> DependencyTrace:
@@ -153,12 +195,14 @@ class _Trace:
         seen: The notes.
         assigned: Environment variables that the import set itself.
         active: Whether notes are taken.
+        known: What was noted before, as long as a compiler runs the sources' functions; None while they are imported.
     """
 
     def __init__(self, generated: frozenset[str], compilers: Iterable[str]) -> None:
         self.seen = DependencyTrace()
         self.assigned: set[str] = set()
         self.active = True
+        self.known: DependencyTrace | None = None
         self.stat, self.readlink = os.stat, os.readlink  # as they are before they are replaced
         self._generated = generated
         self._sought: dict[str, list[str]] = {}
@@ -193,6 +237,22 @@ class _Trace:
         """Take no more notes."""
         self.active = False
 
+    def go_on(self) -> None:
+        """Take notes again, of what is asked while units are compiled."""
+        if self.known is None:
+            self.known, self.seen = self.seen, DependencyTrace()
+        self.active = True
+
+    def leave_known(self) -> None:
+        """Leave out what was noted before."""
+        known = self.known or DependencyTrace()
+        for question in known.reads.keys() & self.seen.reads.keys():
+            del self.seen.reads[question]
+        for name in known.variables.keys() & self.seen.variables.keys():
+            del self.seen.variables[name]
+        self.seen.texts -= known.texts
+        self.seen.placed = self.seen.placed and not known.placed
+
     def opened(self, name: object, mode: object, flags: object, dir_fd: int = -1) -> None:
         """A file is about to be opened."""
         path = _absolute(name, dir_fd)
@@ -205,15 +265,17 @@ class _Trace:
             if path.endswith(".py") and ("content", path) in self.seen.reads and self._asker() is not None:
                 self.seen.texts.add(path)
 
-    def read(self, path: str, ask: str = "content") -> None:
-        """The content of a file is about to be read, if it is there."""
+    def read(self, path: str, ask: str = "content", *, concerns: bool = False) -> None:
+        """The content of a file is about to be read, if it is there; `concerns`: it is known to concern somebody."""
         if path.endswith(".pyc"):
             path = _source(path)
         if _is_ours(path) or path.startswith(self._compilers):
             return
         found = self._kind(path)
         if found == "file":
-            self._note(ask, path)
+            # Compilers open what is theirs, wherever that lies.
+            if concerns or self.known is None or self._concerns(sys._getframe()):  # noqa: SLF001 (its documented use)
+                self._note(ask, path)
         elif found is None and self._asker() is not None:
             self._missing(path)
 
@@ -281,7 +343,7 @@ class _Trace:
 
     def sought(self, name: str, folders: Iterable[str]) -> None:
         """A module is looked for in `folders`."""
-        if name not in self._generated:
+        if name not in self._generated and (self.known is None or self._concerns(sys._getframe())):  # noqa: SLF001 (its documented use)
             self._sought.setdefault(name, [os.path.abspath(folder or ".") for folder in folders])
 
     def variable(self, name: str, value: str | None) -> None:
@@ -299,13 +361,13 @@ class _Trace:
                     self.read(os.path.normpath(path))
         self._everything = False
 
-    def settle(self, modules: Sequence[ModuleType | None]) -> None:
+    def settle(self, modules: Iterable[tuple[str, ModuleType | None]]) -> None:
         """Add what shows at the end: files of modules that are there, places where others were looked for in vain."""
         with self.alone():
-            for module in modules:
+            for name, module in modules:
                 path = imports.file_of(module)
-                if path is not None:
-                    self.read(os.path.abspath(path))
+                if path is not None and (self.known is None or name in self._sought):
+                    self.read(os.path.abspath(path), concerns=True)
             for name, folders in list(self._sought.items()):  # at once: the sources' threads may import still
                 self._looked_for(name, folders)
             for question in [question for question in list(self.seen.reads) if self._is_made(question[1])]:
@@ -390,12 +452,34 @@ class _Trace:
                     lines = lines or directly
                     between.add(frame.f_code.co_name)
                     first = False
-                elif file.startswith((_AOTCUDA, *self._compilers)):
+                elif file.startswith((_AOTCUDA, *self._compilers)) or not (self.known is None or self._concerns(frame)):
                     return None
                 else:
                     break
             frame = frame.f_back
         return between if not lines or directly or between & _OF_INSPECT else None
+
+    def _concerns(self, frame: FrameType | None) -> bool:
+        """Whether what runs in a frame, while units are compiled, is of the sources' doing.
+
+        Compilers import much of what they need when they first need it, and that may ask for anything while it is
+        imported. It is whoever imports a module that decides, but for the project's own, which entry points may name.
+        """
+        found: bool | None = None
+        while frame is not None:
+            file, name = frame.f_code.co_filename, frame.f_code.co_name
+            if file != _HERE and not file.startswith("<frozen ") and not _is_standard(file):
+                if file.startswith(_AOTCUDA):
+                    break
+                compilers = file.startswith(self._compilers)
+                if name == "<module>" and not compilers and not INSTALLED & {*file.split("/")}:
+                    return True
+                if name == "<module>":
+                    found = None
+                elif found is None:
+                    found = not compilers
+            frame = frame.f_back
+        return bool(found)
 
 
 class _Finder:

@@ -16,6 +16,7 @@ import sys
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import frontends, manifest
@@ -30,7 +31,11 @@ from aotcuda.builder.worker.steps import Steps
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from aotcuda.builder.worker.dependency_trace import DependencyTrace
+    from aotcuda.builder.worker.source_loading import Loaded
+    from aotcuda.manifest import Source
 
 
 def main(tell: Callable[..., None], descriptor: int) -> int:
@@ -135,17 +140,11 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude), loaded.calls)
     modules = steps.run()
     toolchain.check_loaded()
-    seen = loaded.trace
-    if seen is not None:
-        seen = dependency_trace.joined([seen, *(other.trace for other in steps.elsewhere if other.trace is not None)])
-        seen.reads = steps.headers_elsewhere() | seen.reads
     questions += [question for other in steps.elsewhere for question in other.questions]
     found = {source["path"]: source for other in steps.elsewhere for source in other.sources}
-    needed = source_loading.needed(loaded.job, loaded.graph)
-    for item in loaded.job.plans:
-        name = item.config.name
-        linked = frozenset(map(str, steps.files_of(item)))
-        needed[name] = needed[name].union(linked, *(other.needed[name] for other in steps.elsewhere))
+    late = {name: _imported_late(asked, job.import_roots) for name, asked in steps.asked.items()}
+    found |= {path: source for sources in late.values() for path, source in sources.items()}
+    needed = _needed(loaded, steps, late)
     if job.carry:
         beside = source_loading.prelude_files(loaded.job, loaded.graph)
         carried = tuple((name, path.read_bytes()) for name, path in beside)
@@ -166,7 +165,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
             {**found, **{item["path"]: item for item in (*finisher.sources(own), *steps.linked_files())}}.values()
         ),
         warnings=tuple(dict.fromkeys(steps.warnings)),
-        trace=seen,
+        trace=_seen(loaded, steps),
         linkable=steps.linkable,
         needed=needed,
         questions=tuple(dict.fromkeys(questions)),
@@ -176,6 +175,36 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         problems=kept.problems,
         unanswered=not kept.answers,
     )
+
+
+def _seen(loaded: Loaded, steps: Steps) -> DependencyTrace | None:
+    """What the sources asked of the machine, and what was read beside them, if that is wanted."""
+    if loaded.trace is None:
+        return None
+    others = [other.trace for other in steps.elsewhere if other.trace is not None]
+    seen = dependency_trace.joined([loaded.trace, *others, *steps.asked.values()])
+    seen.reads = steps.headers_elsewhere() | seen.reads
+    return seen
+
+
+def _needed(loaded: Loaded, steps: Steps, late: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
+    """By module, the files that it needs; `late` are those that were imported as it was compiled."""
+    found = source_loading.needed(loaded.job, loaded.graph)
+    for item in loaded.job.plans:
+        name = item.config.name
+        linked = map(str, steps.files_of(item))
+        found[name] = found[name].union(linked, late.get(name, ()), *(other.needed[name] for other in steps.elsewhere))
+    return found
+
+
+def _imported_late(asked: DependencyTrace, roots: Sequence[str]) -> dict[str, Source]:
+    """The project's files that functions of its sources imported when the compiler ran them, by their paths."""
+    found: dict[str, Source] = {}
+    for path in asked.files - asked.texts:
+        if path.endswith(".py") and imports.is_of_project(path, roots):
+            with suppress(FileNotFoundError):  # the function has made it, and removed it again
+                found[path] = {"path": path, "sha256": manifest.digest(Path(path).read_bytes())}
+    return found
 
 
 @contextmanager

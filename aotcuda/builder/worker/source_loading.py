@@ -335,7 +335,8 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
             except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
                 forget()
                 break
-            if observations.warned() or not front.is_fresh():  # a warning comes once in a process
+            # A warning comes once in a process, and so may a question.
+            if observations.warned() or any(map(_has_asked, found.values())) or not front.is_fresh():
                 break
         return found
 
@@ -343,6 +344,10 @@ def _row(front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mappi
     more = f" and {len(others)} more" if others else ""
     title = f"{first.title}{more} for {', '.join(map(str, row[first]))}"
     return pool.Task(title, compiled, key=first.key, instead=dict, counted=_units_of, notes_steps=True)
+
+
+def _has_asked(built: Any) -> bool:
+    return getattr(built, "asked", None) is not None
 
 
 def _units_of(compiled: Compiled) -> int:
@@ -361,7 +366,7 @@ def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Se
 def _task(
     front: FrontEnd, units: Sequence[Unit], functions: Mapping[Unit, object], targets: Sequence[Target]
 ) -> pool.Task:
-    def compiled() -> Compiled:
+    def made() -> Compiled:
         if hasattr(front, "compile_alike"):
             return {
                 (unit, target): made
@@ -376,6 +381,11 @@ def _task(
             for target in targets
             for unit in units
         }
+
+    def compiled() -> Compiled:
+        with dependency_trace.again() as asked:
+            found = made()
+        return {key: replace(built, asked=asked) for key, built in found.items()} if asked else found
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"

@@ -21,7 +21,7 @@ from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditio
 from aotcuda.builder.link import inputs as link_inputs
 from aotcuda.builder.link.images import described
 from aotcuda.builder.plan import code_target
-from aotcuda.builder.worker import kernel_groups, pool, source_loading
+from aotcuda.builder.worker import dependency_trace, kernel_groups, pool, source_loading
 from aotcuda.builder.worker.finish import Parts
 from aotcuda.builder.worker.job import LinkedItem
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.builder.worker.finish import Finisher
     from aotcuda.builder.worker.job import BuiltModule, Job
     from aotcuda.builder.worker.kernel_groups import Apart, Group, Objects, Pack
@@ -66,6 +67,7 @@ class Steps:
         packed: By module and target, images that were packed when they were linked.
         kept: The build cache.
         units: The names of units in it; None where it is not known what they depend on.
+        asked: By module, what its sources' functions asked of the machine when the compiler ran them.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Steps:
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self.linkable: dict[str, Linked] = {}
         self.packed: dict[str, dict[Target, bytes]] = {}
+        self.asked: dict[str, DependencyTrace] = {}
         self.linked: dict[str, Linked] = {
             plan.config.name: link_inputs.read(plan.config.link, Path(job.root), job.linkable) for plan in job.plans
         }
@@ -234,11 +237,12 @@ class Steps:
         made = {key: built for key, built in compiled.items() if key not in have}
         made = self._without_batches(plan, batches, made)
         titles = {(unit, target): f"{unit.title} for {target}" for unit, target in made}
+        others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
+        self._note_questions(plan, [compiled, *(found for _, found in others)])
         compiled = {key: _less_what_was_read(built) for key, built in compiled.items()}
         if self.units is not None and self.units.is_current():
             chosen = {key: self.units.choose(key[0], built, in_place=plan.in_place) for key, built in made.items()}
             self.kept.keep({key: compiled[key] for key in made}, named, titles, "unit", chosen)
-        others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
         for other, found in others:
             target = next(target for _, target in other.compiled)
@@ -246,8 +250,15 @@ class Steps:
             imports.append(sameness.Import(target, units, found))
         sameness.check(imports)
         for _, found in others:
-            compiled |= found
+            compiled |= {key: _less_what_was_read(built) for key, built in found.items()}
         return compiled
+
+    def _note_questions(self, plan: ModulePlan, several: Iterable[Compiled]) -> None:
+        """Note what functions of the sources asked when the compiler ran them."""
+        units = [built for compiled in several for built in compiled.values()]
+        traces = [built.asked for built in units if getattr(built, "asked", None) is not None]
+        if traces:
+            self.asked[plan.config.name] = dependency_trace.joined(traces)
 
     def _unit_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[Unit, Target], Sequence[str]]:
         """The names of units in the build cache; none where sources were imported for each target, or are no Python."""
@@ -644,7 +655,9 @@ def _version(path: Path) -> object:
 
 def _less_what_was_read(built: Any) -> Any:
     """Code without what it was read from, which is told for its name alone, and says where the project lies."""
-    return replace(built, read=(), lined=False) if getattr(built, "read", ()) else built
+    if not getattr(built, "read", ()) and getattr(built, "asked", None) is None:
+        return built
+    return replace(built, read=(), lined=False, asked=None)
 
 
 def _of(module: str, compiled: Compiled) -> Compiled:
