@@ -3,6 +3,7 @@
     python bench/build_cache_fuzz.py --each             # each way by which a number reaches a kernel, alone
     python bench/build_cache_fuzz.py --seeds 40         # projects of several ways, with random edits
     python bench/build_cache_fuzz.py --seed 17 --seeds 1
+    python bench/build_cache_fuzz.py --front-ends triton cuda-cpp
 
 `tests/support/cache_fuzz.py` says what is made up. A seed is one project of six modules, edited so many times. The
 report has the differences, how many edits changed an image, and projects that the compiler refuses.
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--edits", type=int, default=6, help="rounds of edits of each project")
     parser.add_argument("--modules", type=int, default=6)
+    parser.add_argument("--front-ends", nargs="+", choices=cache_fuzz.HEADS, default=[*cache_fuzz.HEADS])
     arguments = parser.parse_args()
     here, begin = machine.describe(), time.monotonic()
     total = cache_fuzz.Outcome()
@@ -55,12 +57,12 @@ def main() -> int:
             print(f"{name}: {text}", flush=True)
 
     if arguments.each:
-        for name, project in cache_fuzz.each():
+        for name, project in cache_fuzz.each(arguments.front_ends):
             one(name, project, project.every_number())
     else:
         for seed in range(arguments.seed, arguments.seed + arguments.seeds):
             rng = random.Random(seed)
-            project = cache_fuzz.drawn(rng, arguments.modules)
+            project = cache_fuzz.drawn(rng, arguments.modules, front_ends=arguments.front_ends)
             one(f"seed {seed}", project, (project.edits(rng, rng.randint(1, 3)) for _ in range(arguments.edits)))
     print(
         f"{projects} projects, {total.edits} edits, {total.told} changed an image; {len(total.differences)} differences"
@@ -72,7 +74,8 @@ def main() -> int:
         seeds=None if arguments.each else {"first": arguments.seed, "number": arguments.seeds},
         seconds=round(time.monotonic() - begin),
         projects=projects,
-        ways=len(cache_fuzz.WAYS) + len(cache_fuzz.USES),
+        front_ends=arguments.front_ends,
+        ways=len(cache_fuzz.WAYS) + sum(len(cache_fuzz.USES[name]) for name in arguments.front_ends),
         edits=total.edits,
         told=total.told,
         without_effect=unheard,

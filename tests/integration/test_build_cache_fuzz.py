@@ -20,10 +20,18 @@ def no_other_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_other_caches")
-@pytest.mark.parametrize("seed", [1, 5])
-def test_builds_with_the_cache_give_what_builds_without_it_give(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "front_ends"),
+    [(1, [cache_fuzz.NUMBA]), (5, [cache_fuzz.NUMBA, "cuda-cpp"]), (2, ["triton"])],
+    ids=["numba-cuda", "cuda-cpp", "triton"],
+)
+def test_builds_with_the_cache_give_what_builds_without_it_give(
+    seed: int, front_ends: list[str], tmp_path: Path
+) -> None:
+    if "triton" in front_ends:
+        pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
     rng = random.Random(seed)
-    project = cache_fuzz.drawn(rng, 5)
+    project = cache_fuzz.drawn(rng, 5, front_ends=front_ends)
     outcome = cache_fuzz.hold(project, tmp_path, (project.edits(rng, 2) for _ in range(2)))
     assert (outcome.refused, outcome.differences, outcome.edits) == ("", [], 2)
     assert outcome.told
@@ -31,7 +39,7 @@ def test_builds_with_the_cache_give_what_builds_without_it_give(seed: int, tmp_p
 
 def test_every_way_is_about_something() -> None:
     """Each way has a number to edit, and no two of them the same."""
-    for name, project in cache_fuzz.each():
+    for name, project in cache_fuzz.each(cache_fuzz.HEADS):
         numbers = [number for _, number in project.numbers]
         assert len(numbers) == len({*numbers}) > 0, name
         texts = {**project.files, **{f"{key}=": value for key, value in project.variables.items()}}

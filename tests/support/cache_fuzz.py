@@ -1,9 +1,9 @@
 """Random projects and random edits of them, to hold builds with the build cache against builds without it.
 
-A project has some modules of one kernel each. A kernel stores a number, which reaches it by a chain of ways: functions,
-classes, other modules, data files, variables, sources of CUDA C++. Each way adds a number that stands nowhere else in
-the project, so an edit is another number in the place of one; or a comment, which is none. What a build gives after an
-edit has to be the same with the cache and without.
+A project has some modules of one kernel each, of any front end. A kernel stores a number, which reaches it by a chain
+of ways: functions, classes, other modules, data files, variables, sources of CUDA C++. Each way adds a number that
+stands nowhere else in the project, so an edit is another number in the place of one, or the one that stood there
+before; or a comment, which is none. What a build gives after an edit has to be the same with the cache and without.
 """
 
 from __future__ import annotations
@@ -21,9 +21,33 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator, Sequence
 
-HEAD = "from numba import cuda\n"
+NUMBA = "numba-cuda"
+IN_PLACE = "in place"
+HEADS = {
+    NUMBA: "from numba import cuda\n",
+    IN_PLACE: "from aotcuda.numba import cuda\n",
+    "numba-cuda-mlir": "from numba_cuda_mlir import cuda\n",
+    "triton": "import triton\nimport triton.language as tl\n",
+    "cuda-cpp": "",
+}
+"""By front end, how its modules begin; those that are packaged in place are Numba's."""
+
+_TABLES = {
+    NUMBA: 'kernels.k = "void(float32[::1])"',
+    IN_PLACE: 'kernels.k = "void(float32[::1])"',
+    "numba-cuda-mlir": 'kernels.k = "void(float32[::1])"',
+    "triton": 'kernels.k = { signature = "*fp32", specialise = "exact", constexprs = { BLOCK = 32 } }',
+    "cuda-cpp": "kernels.k<i> = {}",
+}
+"""What the table has of a module, if its use does not say."""
+
 _FIRST = 10_000
 _COMMENTS = 0.2
+_BACK = 0.3
+_MARKS = {".py": "#", ".cu": "//", ".h": "//", ".inc": "//", ".toml": "#"}
+"""How a comment begins in files of each kind."""
+
+PYPROJECT = "pyproject.toml"
 
 _WAYS = Path(__file__).parents[1] / "data" / "ways_to_kernels.txt"
 
@@ -38,7 +62,15 @@ def _templates(kind: str) -> dict[str, str]:
 
 
 WAYS = _templates("way")
-USES = _templates("use")
+# What is said in Numba's own modules others say otherwise; what goes out of a module in place are kernels alone.
+_COMMON = {name: text for name, text in _templates("use").items() if "numba" not in text}
+USES = {
+    NUMBA: _templates("use"),
+    IN_PLACE: {name: text for name, text in _COMMON.items() if "functions" not in text},
+    "numba-cuda-mlir": _COMMON,
+    "triton": _templates("use of triton"),
+    "cuda-cpp": _templates("use of cuda-cpp"),
+}
 
 
 class Edit(NamedTuple):
@@ -57,35 +89,53 @@ class Project:
         files: Texts by their paths.
         variables: Variables of the environment.
         ways: How each module's kernel comes to its number.
+        numbers: The numbers that can be edited, with the file that each stands in.
+        earlier: What stood in the place of each before it was edited, or 0.
     """
 
     files: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     ways: dict[str, list[str]] = field(default_factory=dict)
     numbers: list[tuple[str, int]] = field(default_factory=list)
+    earlier: list[int] = field(default_factory=list)
     _next: int = _FIRST
 
-    def add(self, module: int, names: list[str], use: str) -> None:
+    def add(self, module: int, names: Sequence[str], use: str, front_end: str = NUMBA) -> None:
         """Add a module of one kernel, whose number comes by the ways of these names."""
+        last = module * 100 + 99
         here = f"_k{module}"
-        self.ways[f"pkg.k{module}"] = [*names, use]
-        parts = [HEAD]
+        file, source = f"pkg/{here}.py", f"pkg.{here}"
+        if front_end == "cuda-cpp":
+            file = source = f"csrc/k{last}.cu"
+        made = source if front_end == IN_PLACE else f"pkg.k{module}"
+        self.ways[made] = [*names, f"{use} ({front_end})"]
+        parts = [HEADS[front_end]]
         expression = "1"
-        for at, name in enumerate(names):
+        for at, way in enumerate(names):
             number = module * 100 + at
-            parts.append(self._part(WAYS[name], here, expression, number))
+            parts.append(self._part(WAYS[way], here, expression, number, file)[0])
             expression = f"V{number}"
-        parts.append(self._part(USES[use], here, expression, module * 100 + 99))
-        self.files[f"pkg/{here}.py"] = "".join(parts)
+        own, table, tables = self._part(USES[front_end][use], here, expression, last, file)
+        self.files[file] = "".join([*parts, own])
+        table = table or _TABLES[front_end].replace("<i>", str(last))
+        if not table.startswith("source = "):
+            table = f'source = "{source}"\n{table}'
+        head = f'[tool.aotcuda.modules."{made}"]\nfrontend = "{NUMBA if front_end == IN_PLACE else front_end}"\n'
+        self.files[PYPROJECT] = f"{self.files[PYPROJECT]}{head}{table}\n{tables}"
 
-    def _part(self, template: str, here: str, expression: str, number: int) -> str:
+    def _part(self, template: str, here: str, expression: str, number: int, file: str) -> tuple[str, str, str]:
+        """What stands in the module, in its table and behind that, with the other files put where they belong."""
         own, *others = template.split("\n--- ")
         values = {"<e>": expression, "<i>": str(number), "<here>": here}
+        tables = {"table": "", "tables": ""}
         for other in others:
             name, _, text = other.partition("\n")
             name = name.replace("<i>", str(number))
-            self._put(name, self._filled(text, name, values))
-        return self._filled(own, f"pkg/{here}.py", values)
+            if name in tables:
+                tables[name] = self._filled(text, PYPROJECT, values)
+            else:
+                self._put(name, self._filled(text, name, values))
+        return self._filled(own, file, values), tables["table"], tables["tables"]
 
     def _put(self, name: str, text: str) -> None:
         if name.endswith("="):
@@ -97,6 +147,7 @@ class Project:
         for mark in ("<n>", "<m>"):
             if mark in text:
                 self.numbers.append((file, self._next))
+                self.earlier.append(0)
                 text = text.replace(mark, str(self._next))
                 self._next += 1
         for mark, value in values.items():
@@ -108,12 +159,15 @@ class Project:
         for at in range(len(self.numbers)):
             yield [self._edit(at)]
 
-    def _edit(self, at: int) -> Edit:
+    def _edit(self, at: int, *, back: bool = False) -> Edit:
         name, old = self.numbers[at]
-        self.numbers[at] = (name, self._next)
+        new = self.earlier[at] if back else 0
+        if not new:
+            new = self._next
+            self._next += 1
+        self.numbers[at], self.earlier[at] = (name, new), old
         text = self.variables[name[:-1]] if name.endswith("=") else self.files[name]
-        edit = Edit(name, text.replace(str(old), str(self._next)), f"{name}: {old} -> {self._next}")
-        self._next += 1
+        edit = Edit(name, text.replace(str(old), str(new)), f"{name}: {old} -> {new}")
         self._put(edit.name, edit.content)
         return edit
 
@@ -122,11 +176,12 @@ class Project:
         found = []
         for _ in range(count):
             if rng.random() < _COMMENTS:
-                name = rng.choice([name for name in self.files if name.endswith(".py")])
-                found.append(Edit(name, f"# {rng.random()}\n{self.files[name]}", f"{name}: a comment"))
+                name = rng.choice([name for name in self.files if Path(name).suffix in _MARKS])
+                mark = _MARKS[Path(name).suffix]
+                found.append(Edit(name, f"{mark} {rng.random()}\n{self.files[name]}", f"{name}: a comment"))
                 self._put(name, found[-1].content)
             else:
-                found.append(self._edit(rng.randrange(len(self.numbers))))
+                found.append(self._edit(rng.randrange(len(self.numbers)), back=rng.random() < _BACK))
         return found
 
     def write(self, root: Path, names: list[str] | None = None) -> None:
@@ -143,29 +198,32 @@ class Project:
             del os.environ[name]
 
 
-def drawn(rng: random.Random, modules: int, longest: int = 3) -> Project:
-    """A project of so many modules, with up to so many ways each."""
-    ways, uses = list(WAYS), list(USES)
-    return project([(rng.choices(ways, k=rng.randint(1, longest)), rng.choice(uses)) for _ in range(modules)])
+def drawn(rng: random.Random, modules: int, longest: int = 3, front_ends: Sequence[str] = (NUMBA,)) -> Project:
+    """A project of so many modules of these front ends, with up to so many ways each."""
+    ways = list(WAYS)
+    parts = []
+    for _ in range(modules):
+        front_end = rng.choice(front_ends)
+        names = rng.choices(ways, k=rng.randint(1, longest)) if front_end != "cuda-cpp" else []
+        parts.append((names, rng.choice(list(USES[front_end])), front_end))
+    return project(parts)
 
 
-def each() -> Iterator[tuple[str, Project]]:
-    """Each way and each use in a project of its own, by its name."""
+def each(front_ends: Iterable[str] = (NUMBA,)) -> Iterator[tuple[str, Project]]:
+    """Each way, and each use of these front ends, in a project of its own, by its name."""
     for name in WAYS:
-        yield name, project([([name], "global")])
-    for name in USES:
-        yield name, project([(["plain"], name)])
+        yield name, project([([name], "global", NUMBA)])
+    for front_end in front_ends:
+        for name in USES[front_end]:
+            ways = [] if front_end == "cuda-cpp" else ["plain"]
+            yield f"{name} ({front_end})", project([(ways, name, front_end)])
 
 
-def project(modules: Sequence[tuple[list[str], str]]) -> Project:
-    """A project whose modules have those ways and uses."""
-    made = Project({"pkg/__init__.py": ""})
-    table = ['[tool.aotcuda]\narch = ["sm_80"]\nfallback = "error"\n']
-    for number, (names, use) in enumerate(modules):
-        made.add(number, names, use)
-        table.append(f'[tool.aotcuda.modules."pkg.k{number}"]\nsource = "pkg._k{number}"\n')
-        table.append('kernels.k = "void(float32[::1])"\n')
-    made.files["pyproject.toml"] = "".join(table)
+def project(modules: Iterable[tuple[Sequence[str], str, str]]) -> Project:
+    """A project whose modules have those ways, uses and front ends."""
+    made = Project({"pkg/__init__.py": "", PYPROJECT: '[tool.aotcuda]\narch = ["sm_80"]\nfallback = "error"\n'})
+    for number, (names, use, front_end) in enumerate(modules):
+        made.add(number, names, use, front_end)
     return made
 
 
@@ -219,13 +277,14 @@ def _images(built: dict[str, bytes] | str) -> dict[str, bytes] | str:
 
 
 def build(root: Path, cache: str) -> dict[str, bytes] | str:
-    """What a build gives: its files, or the words by which it refuses."""
+    """What a build gives: its files and its warnings, or the words by which it refuses."""
     os.environ["AOTCUDA_BUILD_CACHE"] = cache
-    table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["aotcuda"]
+    table = tomllib.loads((root / PYPROJECT).read_text(encoding="utf-8"))["tool"]["aotcuda"]
     try:
-        return dict(api.build(table, root).files)
+        built = api.build(table, root)
     except AotcudaError as error:
         return str(error)
+    return {**built.files, "pkg/warnings": "\n".join(built.warnings).encode()}
 
 
 def differing(one: dict[str, bytes] | str, other: dict[str, bytes] | str) -> list[str]:
