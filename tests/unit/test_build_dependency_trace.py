@@ -68,6 +68,12 @@ class Project:
         return Sources(str(self.root), json.loads(manifests.dump(whole)))
 
 
+@pytest.fixture(autouse=True)
+def _no_notes_before(monkeypatch):
+    """A worker is watched once and ends; this process goes on to other tests, which would be compiled as if watched."""
+    monkeypatch.setattr(dependency_trace, "_traces", [])
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -361,7 +367,6 @@ SETTINGS = settings()
         (site / "seen_compiler" / "data.txt").write_text("")
         (site / "seen_needed.py").write_text(self.NEEDED)
         monkeypatch.syspath_prepend(str(site))
-        monkeypatch.setattr(dependency_trace, "_traces", [])
         monkeypatch.setattr(dependency_trace, "_AOTCUDA", f"{Path(__file__).parent}/")  # who has the compiler run
 
         def compile_each(*names):
@@ -413,8 +418,7 @@ SETTINGS = settings()
             {"SEEN_ONCE": None},
         ]
 
-    def test_without_notes_of_the_import_only_imports_are_noted(self, project, monkeypatch):
-        monkeypatch.setattr(dependency_trace, "_traces", [])
+    def test_without_notes_of_the_import_only_imports_are_noted(self, project):
         (project.package / "late.py").write_text("")
         with dependency_trace.again() as asked:
             os.environ.get("SEEN_LATE")
