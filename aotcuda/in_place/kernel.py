@@ -111,7 +111,7 @@ class _Copies(host_arrays.Copies):
     def made(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
         """Copies for a launch on a stream; a context is made current."""
         loaded = loader.ready()
-        loader.enter(loaded, (), stream, where)
+        loader.enter(loaded, (), [stream], where)
         values = tuple([arg.value if hints.is_hint(arg) else arg for arg in args])
         numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
         found = cls(values, numbers, loaded.library.driver, where)

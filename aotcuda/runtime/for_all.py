@@ -121,13 +121,14 @@ class ForAll(OfThisProcess):
 
     def _best(self, loaded: Loaded, selection: Selection) -> int:
         """The block size of most occupancy for the selected overload."""
-        overload, _, values, _, stream = selection
+        overload, _, values, pending, stream = selection
         kernel = loaded.known_kernel(overload, loaded.library.device)
         known = kernel.known_block(self._shared) if kernel is not None else None
         if known is not None:
             return known
-        device = self._loader.enter(loaded, overload.addresses_of(values), stream, str(self._kernel))
-        return loaded.device_kernel(overload, device).best_block(self._shared)
+        concerned, where = (stream, *pending), str(self._kernel)
+        device = self._loader.enter(loaded, overload.addresses_of(values), concerned, where)
+        return loaded.device_kernel(overload, device, concerned, where).best_block(self._shared)
 
     def _written(self) -> tuple[str, str]:
         """See OfThisProcess."""

@@ -108,7 +108,8 @@ class GeneralPath:
                 raise aotcuda.errors.UnloadedError.of(self._where)
             kernel = loaded.known_kernel(overload, library.device)
             if kernel is None or pending or self._needs_context(kernel):
-                kernel = loaded.device_kernel(overload, self._enter(loaded, selection))
+                device = self._enter(loaded, selection)
+                kernel = loaded.device_kernel(overload, device, (stream, *pending), self._where)
             configuration = allow_once(self._configuration, kernel, self._where, self._verified)
             driver = library.driver
             if pending:  # last of what may be refused: a stream that joins a capture has to come back to it
@@ -194,10 +195,10 @@ class GeneralPath:
 
     def _enter(self, loaded: Loaded, selection: Selection) -> int:
         """Enter a context, and check where the arrays are."""
-        overload, _, values, _, stream = selection
+        overload, _, values, pending, stream = selection
         library, places = loaded.library, overload.addresses_of(values)
         driver = library.driver
-        device = self._loader.enter(loaded, places, stream, self._where)
+        device = self._loader.enter(loaded, places, (stream, *pending), self._where)
         if len(driver.devices) > 1:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU)
 
@@ -206,10 +207,10 @@ class GeneralPath:
 
     def _recover(self, code: int, loaded: Loaded, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch once more, in a context, if that is what was missing; otherwise raise the driver's error."""
-        overload, slot, values, _, stream = selection
+        overload, slot, values, pending, stream = selection
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
-            self._loader.enter(loaded, overload.addresses_of(values), stream, self._where)
+            self._loader.enter(loaded, overload.addresses_of(values), (stream, *pending), self._where)
             configuration = self._configuration.of(kernel).for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(configuration, kernel.kernel, *overload.handed(slot))
         if code:
@@ -257,7 +258,7 @@ def launch_copies(
     numbers = host_arrays.wanted(args, loaded.table(name).overloads)
     if not numbers:
         return False
-    loader.enter(loaded, (), loaded.stream(name, args, given), where)
+    loader.enter(loaded, (), [loaded.stream(name, args, given)], where)
     with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
         launch(copies.args)
         copies.bring_back(loaded.stream(name, copies.args, given))

@@ -12,7 +12,7 @@ from aotcuda.runtime.arguments import parameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aotcuda.errors import CudaError
     from aotcuda.runtime.arguments.overloads import Selection
@@ -75,18 +75,26 @@ def failed(
     return error
 
 
-def check_capture(where: str, module: str, callbacks: Callbacks, driver: Driver, stream: int) -> None:
-    """Raise LaunchError if setup callbacks would have to run while the launch's stream is captured."""
+def check_capture(
+    where: str, callbacks: Callbacks, driver: Driver, concerned: Iterable[object], whose: str, advice: str
+) -> None:
+    """Raise LaunchError if setup callbacks would have to run while a stream that a launch has to do with is captured.
+
+    `concerned` has the launch's stream, and what is `pending`; `whose` callbacks they are, and what is to be done
+    before the capture, is said.
+    """
     from aotcuda.runtime import streams  # noqa: PLC0415 (likewise)
 
-    if callbacks.has_seen(driver.current_context()) or not streams.is_captured(driver, stream):
+    if callbacks.has_seen(driver.current_context()):
         return
-    message = (
-        f"{where} cannot be launched: stream {stream:#x} is being captured into a graph, and the setup "
-        "callbacks of the module, which have not run yet, would break the capture or become part of it; call "
-        f"aotcuda.load({module!r}).preload() before the capture"
-    )
-    raise aotcuda.errors.LaunchError(message)
+    for stream in concerned:
+        if isinstance(stream, int) and streams.is_captured(driver, stream):
+            message = (
+                f"{where} cannot be launched: stream {stream:#x} is being captured into a graph, and the setup "
+                f"callbacks of {whose}, which have not run yet, would break the capture or become part of it; {advice} "
+                "before the capture"
+            )
+            raise aotcuda.errors.LaunchError(message)
 
 
 def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int], stream: int) -> None:

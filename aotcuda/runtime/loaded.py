@@ -15,7 +15,7 @@ from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aotcuda.manifest import Outline
     from aotcuda.runtime.arguments.overloads import Group, OverloadTable, PackedOverload, Selection
@@ -131,10 +131,19 @@ class Loaded:
         except Exception as error:
             raise self.table(name).unreadable(args, error) from error
 
-    def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
+    def device_kernel(
+        self, overload: PackedOverload, device: int, concerned: Sequence[object] = (), where: str = ""
+    ) -> DeviceKernel:
         """An overload on a GPU; compiled where the images have nothing for it.
 
+        Args:
+            overload: The overload.
+            device: The GPU's ordinal.
+            concerned: As for `Loader.enter`: what is compiled may come with setup callbacks of its own.
+            where: As there.
+
         Raises:
+            LaunchError: As there.
             RuntimeUnavailableError: Nothing that is packaged runs on that GPU, and the fallback may not or cannot
                 compile it.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
@@ -144,7 +153,7 @@ class Loaded:
             return found
         is_elsewhere = self._beside is not None and self._beside.holds(overload)
         if is_elsewhere or not self.library.has_image(device):
-            found, is_kept = self._compiled().kernel(overload, device, self.library.choices[device])
+            found, is_kept = self._compiled().kernel(overload, device, self.library.choices[device], concerned, where)
             if is_kept:
                 self._kernels[overload, device] = found
             return found

@@ -250,23 +250,24 @@ class Loader:
             other = self.edits().in_place_of(loaded.library, loaded.sources)
             return loaded if other is None else self._launch(*other)
 
-    def enter(self, loaded: Loaded, addresses: Sequence[int], stream: int | None = None, where: str = "") -> int:
+    def enter(self, loaded: Loaded, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = "") -> int:
         """`LoadedLibrary.enter`; all is unloaded if a setup callback raises or is interrupted: launches start anew.
 
         Args:
             loaded: What is launched.
             addresses: As there.
-            stream: The stream of a launch, None for what launches nothing.
+            concerned: The stream of a launch, and what is `pending`; nothing of what launches nothing.
             where: The kernel that is launched there.
 
         Raises:
-            LaunchError: Setup callbacks would have to run while that stream is captured.
+            LaunchError: Setup callbacks would have to run while one of these streams is captured.
         """
         callbacks = loaded.library.callbacks
-        if callbacks is not None and stream is not None:
+        if callbacks is not None and concerned:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
 
-            launch_problems.check_capture(where, self.source.name, callbacks, loaded.library.driver, stream)
+            advice = f"call aotcuda.load({self.source.name!r}).preload()"
+            launch_problems.check_capture(where, callbacks, loaded.library.driver, concerned, "the module", advice)
         try:
             return loaded.library.enter(addresses)
         except BaseException:

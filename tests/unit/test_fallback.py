@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
+import importlib
 import os
 import sys
 import warnings
@@ -21,6 +23,7 @@ from aotcuda.errors import (
     ConfigError,
     DriverTooOldError,
     FallbackWarning,
+    LaunchError,
     NoImageError,
     StaleBuildError,
 )
@@ -28,10 +31,16 @@ from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.arguments import arrays, overloads
 from aotcuda.runtime.jit import compile as jit_compile
 from aotcuda.runtime.jit.recipe import Recipe
-from support import late, manifests
+from support import late, libraries, manifests
+from support.libraries import Array, State
 from support.manifests import kernel
 
 SAXPY = "void(float32, float32[::1])"
+LAUNCHES = {
+    "brackets": lambda k, array: k[1, 32, 77](2, array),
+    "configure": lambda k, array: k.configure(1, 32, stream=77, dependent=True)(2, array),
+    "forall": lambda k, array: k.forall(8, stream=77)(2, array),
+}
 
 
 @pytest.fixture
@@ -246,25 +255,56 @@ class TestTypes:
         assert len(cuda.calls("cuLibraryUnload")) == 2
         assert [tier.tier for tier in module.__aotcuda__.tiers["axpy"]] == ["exact"]
 
-    def test_its_setup_callbacks_run_for_each_context(self, cuda, package, builder, monkeypatch, path):
+    @pytest.fixture
+    def with_callbacks(self, cuda, package, builder, monkeypatch):
+        """A module whose kernels come with a setup callback where they are compiled; and what that was given."""
+        from aotcuda.runtime.images import callbacks
+
         module = package(kernel("axpy", SAXPY))
         builder.changes = {
             "callbacks": [{"setup": "mypkg._hooks:up", "teardown": None, "origin": "x.cu"}],
             "handle": "x",
         }
         (cuda.packages / "mypkg" / "_hooks.py").write_text("seen = []\nup = seen.append\n")
-        from aotcuda.runtime.images import callbacks
-
         monkeypatch.setattr(callbacks, "open_handle", lambda manifest, data: ("the handle", _loaded(data)))
+        monkeypatch.setattr(callbacks.atexit, "register", lambda _: None)  # the stand-in is gone by then
+        return module, importlib.import_module("mypkg._hooks")
+
+    def test_its_setup_callbacks_run_for_each_context(self, cuda, with_callbacks, monkeypatch, path):
+        module, hooks = with_callbacks
         array = cuda.array(np.zeros(8, "<f8"))
         with pytest.warns(FallbackWarning):
             for _ in range(3):
                 module.axpy[1, 32](2, array)
-        assert sys.modules["mypkg._hooks"].seen == ["the handle"]
+        assert hooks.seen == ["the handle"]
         assert len(cuda.launches()) == 3
         monkeypatch.setattr(drivers.Driver, "current_context", lambda _: 0x1234)  # another one on the same GPU
         module.axpy[1, 32](2, array)
-        assert sys.modules["mypkg._hooks"].seen == ["the handle"] * 2
+        assert hooks.seen == ["the handle"] * 2
+
+    @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+    @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
+    @pytest.mark.parametrize("captured", [77, 88], ids=["the launch's stream", "the arrays' stream"])
+    def test_they_do_not_become_part_of_a_capture(self, cuda, with_callbacks, launch, captured, path):
+        module, hooks = with_callbacks
+        with contextlib.contextmanager(libraries.installed)():
+            libraries.CURRENT.update(torch=88)
+            on_88 = libraries.make(Array("exchange", (State("<f8"),)))
+            array = on_88 if captured == 88 else cuda.array(np.zeros(8, "<f8"))
+            cuda.set(capturing=captured)
+            for _ in range(2):
+                with pytest.raises(
+                    LaunchError, match=rf"stream {captured:#x} is being captured .* launch it once before"
+                ):
+                    launch(module.axpy, array)
+            assert (hooks.seen, cuda.launches()) == ([], [])
+            cuda.set(capturing="")
+            launch(module.axpy, array)
+            cuda.set(capturing=captured)
+            launch(module.axpy, array)
+        libraries.CURRENT.update(torch=0)
+        assert hooks.seen == ["the handle"]
+        assert [call["stream"] for call in cuda.launches()] == [77, 77]
 
 
 def _loaded(data):

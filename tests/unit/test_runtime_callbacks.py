@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -15,6 +16,8 @@ import aotcuda
 from aotcuda.errors import CudaError, LaunchError
 from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
+from support import libraries
+from support.libraries import Array, State
 from support.manifests import kernel
 
 HANDLE = object()
@@ -106,6 +109,26 @@ def test_no_launch_lets_setup_become_part_of_a_capture(cuda, hooks, monkeypatch,
     cuda.set(capturing="")
     launch(module.k, array)
     assert hooks.calls == [("up", 0)]
+
+
+@pytest.mark.parametrize("library", ["cupy", "exchange"])
+@pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
+def test_nor_of_one_that_the_launchs_stream_would_join(cuda, hooks, launch, library):
+    """The arrays' stream is captured, and the one that is given waits for it."""
+    cuda.set(capturing="88")
+    module = cuda.package(kernel("k", "void(float32[::1])"), load="first-use", callbacks=CALLBACKS)
+    with contextlib.contextmanager(libraries.installed)():
+        libraries.CURRENT.update(cupy=88, torch=88)
+        array = libraries.make(Array(library, (State(),)))
+        for _ in range(2):
+            with pytest.raises(LaunchError, match=r"k cannot be launched: stream 0x58 is being captured .*\.preload"):
+                launch(module.k, array)
+        assert (hooks.calls, cuda.launches(), cuda.calls("cuEventRecord")) == ([], [], [])
+        aotcuda.load("mypkg.kernels").preload()
+        launch(module.k, array)
+    libraries.CURRENT.update(cupy=0, torch=0)
+    assert hooks.calls == [("up", 0)]
+    assert [call["stream"] for call in cuda.launches()] == [77]
 
 
 @pytest.mark.parametrize("code", [900, 901, 906])

@@ -12,6 +12,8 @@ from aotcuda.runtime.arguments.overloads import OverloadTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.arguments.overloads import PackedOverload, Selection
@@ -70,7 +72,9 @@ class Beside:
             raise wider.refusal(args)
         return selection
 
-    def kernel(self, overload: PackedOverload, device: int, choice: Choice) -> tuple[DeviceKernel, bool]:
+    def kernel(
+        self, overload: PackedOverload, device: int, choice: Choice, concerned: Sequence[object], where: str
+    ) -> tuple[DeviceKernel, bool]:
         """An overload on a GPU, compiled for it if need be; and whether launches may keep it without asking again.
 
         They may not if it came with callbacks of its own, which have to see each context.
@@ -79,8 +83,11 @@ class Beside:
             overload: The overload.
             device: The GPU's ordinal.
             choice: What that GPU takes of the packaged images, or why nothing.
+            concerned: As for `Loader.enter`.
+            where: As there.
 
         Raises:
+            LaunchError: As there.
             AotcudaError: It could not be compiled, or takes its arguments otherwise than what is packaged.
         """
         guest = self._guests.get((overload, device))
@@ -94,6 +101,11 @@ class Beside:
                 return guest[1], True
             self._guests[overload, device] = guest
         library, kernel = guest
+        if library.callbacks is not None and concerned:
+            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
+
+            whose = "what was compiled for it on this machine"
+            launch_problems.check_capture(where, library.callbacks, library.driver, concerned, whose, "launch it once")
         library.set_up()
         return kernel, False
 
