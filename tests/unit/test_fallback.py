@@ -11,6 +11,7 @@ import sys
 import warnings
 import weakref
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ import aotcuda
 from aotcuda.cache import compilers
 from aotcuda.errors import (
     ArgumentError,
+    CallbackError,
     CompileError,
     ConfigError,
     DriverTooOldError,
@@ -55,6 +57,36 @@ def package(cuda, builder):
         return module
 
     return make
+
+
+class Handle(str):
+    """What callbacks are given: it owns the images."""
+
+    __slots__ = ("__weakref__",)
+
+
+@pytest.fixture
+def with_callbacks(cuda, package, builder, monkeypatch):
+    """A module whose kernels come with a setup callback where they are compiled; and what that was given, if kept."""
+    from aotcuda.runtime.images import callbacks
+
+    def open_handle(_manifest, data):
+        handle = Handle("the handle")
+        hooks.handles.append(weakref.ref(handle))
+        return handle, _loaded(data)
+
+    module = package(kernel("axpy", SAXPY), load="first-use", targets=("sm_90",))
+    builder.changes = {
+        "callbacks": [{"setup": "mypkg._hooks:up", "teardown": "mypkg._hooks:down", "origin": "x.cu"}],
+        "handle": "x",
+    }
+    (cuda.packages / "mypkg" / "_hooks.py").write_text(
+        "seen, torn_down, handles = [], [], []\nup, down = seen.append, lambda _: torn_down.append(1)\n"
+    )
+    monkeypatch.setattr(callbacks, "open_handle", open_handle)
+    monkeypatch.setattr(callbacks.atexit, "register", lambda _: None)  # the stand-in is gone by then
+    hooks = importlib.import_module("mypkg._hooks")
+    return module, hooks
 
 
 class TestTypes:
@@ -255,21 +287,6 @@ class TestTypes:
         assert len(cuda.calls("cuLibraryUnload")) == 2
         assert [tier.tier for tier in module.__aotcuda__.tiers["axpy"]] == ["exact"]
 
-    @pytest.fixture
-    def with_callbacks(self, cuda, package, builder, monkeypatch):
-        """A module whose kernels come with a setup callback where they are compiled; and what that was given."""
-        from aotcuda.runtime.images import callbacks
-
-        module = package(kernel("axpy", SAXPY))
-        builder.changes = {
-            "callbacks": [{"setup": "mypkg._hooks:up", "teardown": None, "origin": "x.cu"}],
-            "handle": "x",
-        }
-        (cuda.packages / "mypkg" / "_hooks.py").write_text("seen = []\nup = seen.append\n")
-        monkeypatch.setattr(callbacks, "open_handle", lambda manifest, data: ("the handle", _loaded(data)))
-        monkeypatch.setattr(callbacks.atexit, "register", lambda _: None)  # the stand-in is gone by then
-        return module, importlib.import_module("mypkg._hooks")
-
     def test_its_setup_callbacks_run_for_each_context(self, cuda, with_callbacks, monkeypatch, path):
         module, hooks = with_callbacks
         array = cuda.array(np.zeros(8, "<f8"))
@@ -305,6 +322,29 @@ class TestTypes:
         libraries.CURRENT.update(torch=0)
         assert hooks.seen == ["the handle"]
         assert [call["stream"] for call in cuda.launches()] == [77, 77]
+
+    @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+    @pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
+    def test_where_one_raises_the_next_launch_starts_anew(self, cuda, with_callbacks, raised, path):
+        """With images of its own: what was set up by half is not set up once more."""
+        module, hooks = with_callbacks
+        array, good = cuda.array(np.zeros(8, "<f8")), hooks.up
+        module.axpy[1, 32](2, cuda.array(8))
+        for number in (1, 2):
+            hooks.up = Mock(side_effect=raised)
+            with pytest.raises(raised if raised is KeyboardInterrupt else CallbackError):
+                module.axpy[1, 32](2, array)
+            assert hooks.up.call_count == 1
+            assert len(cuda.calls("cuLibraryLoadData")) == 1 + number
+        hooks.up = good
+        for _ in range(2):
+            module.axpy[1, 32](2, array)
+        assert hooks.seen == ["the handle"]
+        assert len(cuda.launches()) == 3
+        hooks.seen.clear()
+        module.__aotcuda__.unload()
+        gc.collect()
+        assert [handle() for handle in hooks.handles] == [None] * 3
 
 
 def _loaded(data):
@@ -388,6 +428,25 @@ class TestGpu:
         assert [request.target for request in builder.requests] == ["sm_75"]
         assert len(cuda.launches()) == 3
         assert [tier.tier for tier in module.__aotcuda__.tiers["k"]] == ["exact", "jit"]
+
+    @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+    def test_where_a_setup_callback_raises_launches_there_start_anew(self, cuda, with_callbacks):
+        """With others of what was compiled for such GPUs; what was set up already is torn down with the module."""
+        cuda.set(devices="9.0,7.5,7.5")
+        module, hooks = with_callbacks
+        gpus, good = drivers.get(), hooks.up
+        for index, raises in ((0, False), (1, False), (2, True), (2, True), (0, False), (2, False), (1, False)):
+            gpus.make_current(index)
+            hooks.up = Mock(side_effect=ValueError) if raises else good
+            with pytest.raises(CallbackError) if raises else contextlib.nullcontext():
+                module.axpy[1, 32](2, cuda.array(8, device=index))
+        gpus.make_current(0)
+        assert hooks.seen == ["the handle"] * 3
+        assert len(cuda.launches()) == 5
+        assert len(cuda.calls("cuLibraryLoadData")) == 4
+        assert hooks.torn_down == []
+        module.__aotcuda__.unload()
+        assert len(hooks.torn_down) == 3
 
     def test_a_compiler_that_lays_arguments_out_otherwise_is_refused(self, cuda, package, builder):
         cuda.set(devices="9.0,7.5")

@@ -106,8 +106,20 @@ class Beside:
 
             whose = "what was compiled for it on this machine"
             launch_problems.check_capture(where, library.callbacks, library.driver, concerned, whose, "launch it once")
-        library.set_up()
+        try:
+            library.set_up()
+        except BaseException:
+            if library.callbacks is not None and library.callbacks.failed is not None:
+                self._drop(library)
+            raise
         return kernel, False
+
+    def _drop(self, library: LoadedLibrary) -> None:
+        """Put images out of use whose setup has failed: the next launch that needs them starts anew, with others."""
+        self._fallback.drop(library)
+        for key, (other, _) in list(self._guests.items()):
+            if other is library:
+                self._guests.pop(key, None)
 
     def _widen(self, case: Case, cause: ArgumentError) -> OverloadTable:
         driver = self._library.driver

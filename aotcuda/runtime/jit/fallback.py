@@ -149,6 +149,14 @@ class Fallback:
                 found = self.loaded[key] = self._load(artifact, gpu, cause)
             return found
 
+    def drop(self, library: LoadedLibrary) -> None:
+        """Have what images were loaded for loaded anew when it is next asked for; they stay, as in `forget`."""
+        with self._lock:
+            for key, compiled in list(self.loaded.items()):
+                if compiled.library is library:
+                    self._forgotten.append(library)
+                    del self.loaded[key]
+
     def forget(self) -> None:
         """Drop what was compiled: the sources have changed. It stays loaded, since some of it may be running."""
         with self._lock:
