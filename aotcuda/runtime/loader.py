@@ -385,6 +385,7 @@ class Loader:
 
         loaded = Loaded(library, outline, self.fallback, drivers.live_mark(), sources)
         before, self.current, self._launched = self.current, loaded, outline
+        library.is_kept = True
         if before is not None:
             self._replaced = [*[each for each in self._replaced if not each.is_idle()], before]
             self._put_out_of_use()
@@ -405,12 +406,12 @@ class Loader:
             self._going += [loaded.library]
             self._replaced += [loaded]
             self.current = None
-        if not self._going:
-            return
         if self._edits is not None:
             self._edits.withdraw(self._going)
-        if self._fallback is not None:
+        if self._fallback is not None:  # which may have loaded what an interrupt kept from being launched
             self._fallback.withdraw(self._going)
+        if not self._going:
+            return
         libraries = list(dict.fromkeys(self._going))
         for library in libraries:
             library.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 import gc
 import sys
 import threading
@@ -15,7 +16,7 @@ import pytest
 import aotcuda
 from aotcuda.runtime import _locks, driver
 from aotcuda.runtime.images import callbacks
-from support import libraries
+from support import late, libraries
 from support.libraries import Array, State
 from support.manifests import kernel
 from support.stand_in import DeviceArray
@@ -50,9 +51,9 @@ def interrupted(work, at: int) -> bool:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
-            before = last.get(frame, "")
-            last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")):
+            before, place = last.get(frame, ("", 0))
+            last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]], frame.f_lasti
+            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")) and not has_left(frame, place):
                 count += 1
                 if count == at:
                     raise KeyboardInterrupt
@@ -68,6 +69,21 @@ def interrupted(work, at: int) -> bool:
         sys.settrace(before)
         last.clear()
     return False
+
+
+def has_left(frame, place: int) -> bool:
+    """Whether what handles exceptions at a place of the code does so no more where the frame is now.
+
+    The interpreter raises at the call, a trace function at what comes next: after `return call()` that leaves a `with`
+    already, as if there were no exception.
+    """
+    return any(start <= place < end <= frame.f_lasti for start, end in handlers_of(frame.f_code))
+
+
+@functools.cache
+def handlers_of(code) -> list[tuple[int, int]]:
+    """Where exceptions are handled: from where to where."""
+    return [(entry.start, entry.end) for entry in dis._parse_exception_table(code)]
 
 
 def assert_all_is_free(cuda, module) -> None:
@@ -267,6 +283,27 @@ def test_an_interrupt_while_the_driver_loads_images_takes_them_out_again(cuda, m
     module.k[1, 1](1)
     assert (len(cuda.calls("cuLibraryLoadData")), len(cuda.launches())) == (2, 1)
     assert_all_is_free(cuda, module)
+
+
+@pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io:pytest.PytestUnraisableExceptionWarning")  # open files
+@pytest.mark.parametrize("compiled", [False, True], ids=["packaged", "compiled"])
+def test_images_that_an_interrupted_load_has_not_handed_on_leave_the_driver(cuda, builder, compiled) -> None:
+    """From the driver's answer to the moment when the module has them, nobody else could take them out."""
+    own, at = kernel("k", "void(int32)"), 0
+    builder.whole = [own]
+    options = {"targets": ("sm_80",), "fallback": "jit", "rebuild": late.rebuild()} if compiled else {}
+    module = cuda.package(own, load="first-use", **options)
+    (cuda.packages / "mypkg" / "_kernels.py").write_text("")
+    module.__aotcuda__.preload()
+    while True:
+        at += 1
+        module.__aotcuda__.unload()
+        if not interrupted(module.k.loader.ready, at):
+            break
+        gc.collect()
+        assert_all_is_free(cuda, module)
+    assert at > 30
 
 
 def test_an_interrupt_of_a_setup_callback_leaves_nothing_behind(cuda, monkeypatch) -> None:
