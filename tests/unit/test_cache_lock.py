@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -129,6 +131,43 @@ def test_a_lock_made_meanwhile_is_not_taken_away(path):
     with open(path, "rb") as file:
         assert file.read() == b"new"
     assert os.listdir(os.path.dirname(path)) == ["some.lock"]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("name", ["open", "write", "close", "link", "unlink"])
+def test_an_interrupt_of_who_takes_it_leaves_no_file(path, monkeypatch, name, at):
+    """It is raised when a call returns, which has done its work."""
+    function, came = getattr(os, name), []
+
+    def interrupted(*args, **named):
+        came.append(function(*args, **named))
+        if len(came) == at:
+            raise KeyboardInterrupt
+        return came[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, interrupted)
+        with contextlib.suppress(KeyboardInterrupt):
+            cache_lock.acquire(path, never, 0).release()
+    assert came
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+def test_an_interrupt_before_there_is_a_file_is_one_all_the_same(path, monkeypatch):
+    monkeypatch.setattr(cache_lock, "_write", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        cache_lock.acquire(path, never, 0)
+
+
+def test_an_interrupt_of_a_thread_that_waits_leaves_the_lock_to_the_one_that_has_it(path, monkeypatch):
+    held = cache_lock.acquire(path, never, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            cache_lock.acquire(path, never, 0)
+    assert os.path.exists(path)
+    held.release()
+    assert os.listdir(os.path.dirname(path)) == []
 
 
 def test_where_no_file_can_be_made_there_is_no_lock(tmp_path):

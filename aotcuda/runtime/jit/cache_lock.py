@@ -30,9 +30,16 @@ class Lock:
     __slots__ = ("_content", "_path", "_stop")
 
     def __init__(self, path: str, content: bytes) -> None:
+        """One that is yet to be taken; nobody else's has this content."""
+        from threading import Event  # noqa: PLC0415 (only who compiles comes here)
+
         self._path = path
         self._content = content
-        self._stop = _renew(path)
+        self._stop = Event()
+
+    def renew(self) -> None:
+        """Show from now on that it has a holder."""
+        _renew(self._path, self._stop)
 
     def release(self) -> None:
         """Give it back, unless somebody has taken it over."""
@@ -90,7 +97,24 @@ def _create(path: str, content: bytes) -> Lock:
     """
     # A link appears with its content, so a holder that is killed at once can be told by it, too.
     partial = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
-    _write(partial, content)
+    lock = Lock(path, content)
+    try:
+        try:
+            _write(partial, content)
+            _link(partial, path, content)
+        finally:
+            try:  # noqa: SIM105 (an interrupt could come before what `suppress` gives is entered)
+                os.unlink(partial)
+            except FileNotFoundError:  # it could not be made: what that raised is to be seen
+                pass
+        lock.renew()
+    except BaseException:  # an interrupt, which may come when it is there already
+        lock.release()
+        raise
+    return lock
+
+
+def _link(partial: str, path: str, content: bytes) -> None:
     try:
         os.link(partial, path)
     except FileExistsError:
@@ -98,9 +122,6 @@ def _create(path: str, content: bytes) -> Lock:
             raise
     except OSError:  # a file system without links
         _write(path, content)
-    finally:
-        os.unlink(partial)
-    return Lock(path, content)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -111,10 +132,8 @@ def _write(path: str, content: bytes) -> None:
         os.close(descriptor)
 
 
-def _renew(path: str) -> Event:
-    import threading  # noqa: PLC0415 (only who compiles comes here)
-
-    stop = threading.Event()
+def _renew(path: str, stop: Event) -> None:
+    from threading import Thread  # noqa: PLC0415 (as above)
 
     def renew() -> None:
         while not stop.wait(RENEWED_EVERY):
@@ -123,8 +142,7 @@ def _renew(path: str) -> Event:
             except OSError:
                 return
 
-    threading.Thread(target=renew, name="aotcuda-lock", daemon=True).start()
-    return stop
+    Thread(target=renew, name="aotcuda-lock", daemon=True).start()
 
 
 def _take_away(path: str, content: bytes) -> None:
@@ -151,7 +169,8 @@ def _read(path: str) -> bytes:
 
 
 def _me() -> bytes:
-    return f"{system.machine()}\n{os.getpid()}\n{system.started(os.getpid())}\n".encode()
+    """Who holds a lock that is taken now; its end tells it from those that this process's other threads hold."""
+    return f"{system.machine()}\n{os.getpid()}\n{system.started(os.getpid())}\n{time.monotonic_ns()}".encode()
 
 
 def _is_dead(content: bytes) -> bool:
