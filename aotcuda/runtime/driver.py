@@ -447,19 +447,23 @@ def _called_beside(address: int, work: Callable[[], object]) -> int | None:
     function from a pointer to a pointer: both fill a register, of which the function reads and writes the lower half.
     """
     threads, thread, result = ctypes.CDLL(None), ctypes.c_uint64(), ctypes.c_uint64()
-    signals = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+    create, join, given = threads.pthread_create, threads.pthread_join, ctypes.byref(thread)
+    function, told = _pointer(address), ctypes.byref(result)
+    signals = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+    codes: list[int] = []
     try:
-        failed = threads.pthread_create(ctypes.byref(thread), None, _pointer(address), None)
-    finally:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, signals)
-    try:
+        try:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+            codes += map(create, (given,), (None,), (function,), (None,))  # an interrupt after it finds its answer here
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, signals)
         if sys.platform == "linux":  # which may keep it waiting for milliseconds behind this thread, on one processor
             os.sched_yield()
         work()
     finally:
-        if not failed:
-            threads.pthread_join(thread, ctypes.byref(result))
-    return None if failed else result.value & 0xFFFFFFFF
+        if codes == [0]:
+            join(thread, told)
+    return result.value & 0xFFFFFFFF if codes == [0] else None
 
 
 def is_installed() -> bool:
