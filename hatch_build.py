@@ -117,10 +117,10 @@ def _compile(root: Path, folder: Path) -> Path:
         *("-shared", "-fPIC", "-pthread", "-O2", "-fvisibility=hidden", "-DNDEBUG"),
         *(["-DPy_LIMITED_API=0x030B0000"] if STABLE else []),
         *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),
-        *shlex.split(os.environ.get("CFLAGS", "")),
+        *_words("CFLAGS"),
         # Paths and symbols that nobody looks up are left out, so that the bytes depend on source and compiler alone.
         *("-g0", "-Wl,--strip-all", "-Wl,--build-id=none"),
-        *shlex.split(os.environ.get("LDFLAGS", "")),
+        *_words("LDFLAGS"),
         *("-o", str(made), SOURCE),
     ]
     try:
@@ -133,12 +133,25 @@ def _compile(root: Path, folder: Path) -> Path:
         first = next((line for line in said if "error" in line.lower()), f"exit status {done.returncode}")
         message = f"{command[0]} fails: {' '.join(first.split())}"
         raise _NotCompiledError(message)
+    if not made.is_file():
+        message = f"{command[0]} says that it made a file, and there is none"
+        raise _NotCompiledError(message)
     return made
+
+
+def _words(variable: str) -> list[str]:
+    """What an environment variable has, taken apart as by a shell."""
+    value = os.environ.get(variable, "")
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        message = f"{variable} is {value!r}, which cannot be taken apart as by a shell: {error}"
+        raise _NotCompiledError(message) from error
 
 
 def _compiler() -> list[str]:
     """The command of the C compiler: the one that `CC` names, the one that made this Python, or the system's."""
-    named = shlex.split(os.environ.get("CC", ""))
+    named = _words("CC")
     if named:
         return named
     for candidate in (str(sysconfig.get_config_var("CC") or ""), "cc", "gcc", "clang"):
