@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from support.stand_in import DeviceArray
 
 LIBRARIES = ("cupy", "torch", "exchange", "numba", "members", "interface", "instance", "dlpack", "versioned", "old")
-CURRENT = {"cupy": 0, "torch": 0}  # their current streams
+CURRENT = {"cupy": 0, "torch": 0}  # their current streams; by "torch 1" that of one GPU, if it has another one
 EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
 _TORCH = {text: name for name, text in arrays.TORCH.items()}
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
@@ -282,9 +282,13 @@ def _read(tensor: Any, out: Any) -> int:
     return 0
 
 
+def _torch_stream(device: int) -> int:
+    return CURRENT.get(f"torch {device}", CURRENT["torch"])
+
+
 @_CurrentStream
-def _current_stream(_type: int, _device: int, out: Any) -> int:
-    out[0] = CURRENT["torch"]
+def _current_stream(_type: int, device: int, out: Any) -> int:
+    out[0] = _torch_stream(device)
     return 0
 
 
@@ -545,7 +549,7 @@ def installed() -> Iterator[None]:
         get_current_stream=lambda: types.SimpleNamespace(ptr=CURRENT["cupy"])
     )
     torch._C = types.SimpleNamespace(  # type: ignore[attr-defined]
-        _cuda_getCurrentRawStream=lambda _device: CURRENT["torch"], _disabled_torch_function_impl=object()
+        _cuda_getCurrentRawStream=_torch_stream, _disabled_torch_function_impl=object()
     )
     sys.modules["cupy"], sys.modules["torch"] = cupy, torch
     driver = types.ModuleType(f"{_CUDADRV}.driver")

@@ -383,6 +383,19 @@ def test_what_this_gpu_cannot_take_is_said_before_the_driver_is_asked(cuda, k, g
     assert cuda.launches() == []
 
 
+@pytest.mark.parametrize(("given", "text"), IMPOSSIBLE)
+def test_nor_after_others_were_learnt(cuda, k, given, text):
+    """What a kernel can take is known of one configuration alone."""
+    possible = {name: -1 if name == "priority" else 2 for name in given}
+    for value in range(3):
+        k[(4, 4, 4), 32](value)
+        k.configure((4, 4, 4), 32, **possible)(value)
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=rf"^mypkg\.kernels\.k cannot be launched: {re.escape(text)}"):
+            k.configure((4, 4, 4), 32, **given)(7)
+    assert len(cuda.launches()) == 6
+
+
 def test_a_cooperative_grid_that_does_not_fit_is_refused(cuda, k):
     with pytest.raises(
         LaunchError, match=r"must fit on the GPU at once: 10000 blocks, where 8448 of them fit on GPU 0"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import random
+import sys
+import threading
 import types
+import weakref
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from aotcuda.errors import AotcudaError, ArgumentError, CudaError, LaunchError
-from aotcuda.runtime import streams
+from aotcuda.runtime import driver, streams
 from support import libraries
 from support.libraries import Array, State
 from support.manifests import kernel
@@ -101,6 +105,52 @@ def test_forall_is_on_the_same_streams(cuda, current, first):
         k.forall(100, stream=0)(array(first))
         k.forall(100, stream=55)(array(first))
     assert ordered(cuda) == 3 * [cell for where in (LEADS.get(first, 0), 0, 55) for cell in expected(where, (first,))]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda k, stream: k.forall(8, 32, stream), lambda k, stream: k.forall(0, stream=stream)]
+)
+def test_forall_keeps_the_stream_alive(cuda, make):
+    k = cuda.package(kernel("k", "void(int32)")).k
+    stream = Core(11)
+    alive = weakref.ref(stream)
+    run = make(k, stream)
+    del stream
+    for _ in range(3):
+        run(7)
+    gc.collect()
+    assert alive() is not None
+    del run
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("library", ["torch", "exchange"])
+def test_of_several_gpus_each_has_a_current_stream_of_its_own(cuda, current, library):
+    """Of PyTorch's, which tells the one of the GPU that it is asked for."""
+    cuda.set(devices="9.0,9.0", streams="90=0,91=1,92=0,93=1")
+    current.update({"torch 0": 90, "torch 1": 91})
+    k = cuda.package(kernel("k", "void(float32[::1])")).k
+
+    def launch(gpu, *stream):
+        tensor = libraries.of(library, cuda.array(8, device=gpu), gpu=gpu)
+        k[1, 1, *stream](tensor)
+        k.forall(8, 32, *stream)(tensor)
+
+    try:
+        thread = threading.Thread(target=launch, args=(1,))  # in which no context is current
+        thread.start()
+        thread.join()
+        assert ordered(cuda) == [("launch", 91)] * 2
+        for gpu in (0, 1, 0, 1, 0, 1):
+            driver.get().make_current(gpu)
+            before = len(ordered(cuda))
+            launch(gpu)
+            launch(gpu, 92 + gpu)
+            on, other = 90 + gpu, 92 + gpu
+            assert ordered(cuda)[before:] == [("launch", on)] * 2 + [(other, on), ("launch", other)] * 2
+    finally:
+        del current["torch 0"], current["torch 1"]
 
 
 @pytest.mark.parametrize("tensors", [0, 1])
@@ -200,11 +250,14 @@ def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
     stream = Core(11)
     for _ in range(2):
         k[1, 1, stream](7)
+        k[1, 1, 0](7)
+        k[1, 1, 0, 0](7)
     stream.handle = 0
     for _ in range(2):
-        with pytest.raises(ArgumentError, match="was closed"):
-            k[1, 1, stream](7)
-    assert len(cuda.launches()) == 2
+        for more in ((), (0,)):
+            with pytest.raises(ArgumentError, match="was closed"):
+                k[1, 1, stream, *more](7)
+    assert len(cuda.launches()) == 6
 
 
 def test_a_stream_that_cannot_tell_its_handle_is_an_argument_error(cuda):
@@ -323,6 +376,25 @@ class TestCaptures:
         where = LEADS[library]
         assert ordered(cuda) == [(55, where), ("launch", 55), (where, 55)] * 2
 
+    @pytest.mark.parametrize("library", ["cupy", "torch", "exchange", "numba", "interface"])
+    def test_what_was_learnt_before_a_capture_is_held_to_its_rules(self, cuda, current, library):
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        run, ready = k[1, 1, 55], ON[library][0]
+        for _ in range(3):
+            run(array(library))
+        before = ordered(cuda)
+        cuda.set(capturing="55")
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match="is not part of the graph that stream 0x37 is captured into"):
+                run(array(library))
+        assert ordered(cuda) == before
+        for captured in (str(ready), f"{ready},55"):
+            cuda.set(capturing=captured)
+            for _ in range(2):
+                before = ordered(cuda)
+                run(array(library))
+                assert ordered(cuda)[len(before) :] == [(55, ready), ("launch", 55), (ready, 55)]
+
 
 def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current, monkeypatch):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
@@ -333,8 +405,6 @@ def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current
     def broken():
         message = "no stream today"
         raise RuntimeError(message)
-
-    import sys
 
     monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", broken)
     k = cuda.package(kernel("k", "void(float32[::1])"), name="mypkg.others").k
