@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from aotcuda.builder import api
 from integration.projects import build_with, put
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from aotcuda.builder.api import Output
 
 pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
 pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
@@ -108,4 +112,21 @@ def test_an_edit_of_any_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert built == build("0"), file
         changed = {name for name in built if name.endswith(".fatbin") and built[name] != before[name]}
         assert changed == concerned, file
+        assert build_with(root, str(tmp_path / "cache"), monkeypatch).reuse.whole, file
         before = built
+
+
+def test_what_a_build_takes_is_not_what_it_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = put(tmp_path.resolve() / "project", FILES)
+
+    def build(cache: str) -> tuple[Output, Output]:
+        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+        table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+        return api.build(table, root, followed=True), api.build(table, root, editable=True)
+
+    build_with(root, str(tmp_path / "cache"), monkeypatch)
+    followed, editable = build(str(tmp_path / "cache"))
+    followed_without, editable_without = build("0")
+    assert followed.depends == followed_without.depends
+    assert editable.files == editable_without.files
+    assert editable.reuse.steps > 0

@@ -22,7 +22,7 @@ from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 from aotcuda.builder.link import included_headers
-from aotcuda.builder.worker import observations, pool
+from aotcuda.builder.worker import dependency_trace, observations, pool
 from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class Kept:
         have: dict[Any, Any] = {}
         for number in range(max(map(len, named.values()), default=0) if self._store is not None else 0):
             wanted = {key: each[number] for key, each in named.items() if key not in have and number < len(each)}
-            found = self._store.get(wanted.values()) if self._store is not None and wanted else {}
+            with dependency_trace.unnoted():  # a front end may look for what it keeps while sources are watched
+                found = self._store.get(wanted.values()) if self._store is not None and wanted else {}
             have |= {key: found[name] for key, name in wanted.items() if name in found}
         self.reused += len(have)
         return {key: have[key] for key in named if key in have}

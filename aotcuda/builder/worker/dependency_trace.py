@@ -156,6 +156,15 @@ def again() -> Iterator[DependencyTrace]:
             seen.reads["content", path] = dependencies.answer("content", path)
 
 
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """What this thread asks inside the block is for aotcuda itself: what the build cache has is nobody's source."""
+    with ExitStack() as stack:
+        for trace in _traces:
+            stack.enter_context(trace.alone())
+        yield
+
+
 _traces: list[_Trace] = []
 """What takes the notes of this process, or took them in one that this one was forked from; none or one."""
 
