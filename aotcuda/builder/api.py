@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,7 @@ from aotcuda.builder import stamp as stamps
 from aotcuda.builder.build_cache import remote
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.names import NamelessError
+from aotcuda.builder.build_cache.places import Places
 from aotcuda.builder.build_cache.store import Store, trim
 from aotcuda.builder.build_cache.whole import Whole, above
 from aotcuda.builder.config import parser
@@ -42,8 +44,7 @@ from aotcuda.errors import BuildError, ConfigError
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.manifest_dependencies import Dependencies
@@ -144,8 +145,9 @@ def build(
     looked_in = [os.path.relpath(path, root) for path in [*map(str, roots), *build_settings.searched()]]
     known = [table, settings, looked_in, editable, sorted(extensions)]
     kept = _kept(cache, project, known, editable=editable)
-    if kept is not None and not followed and (found := kept.whole.get()) is not None:
-        return _unpacked(found, time.monotonic() - start)
+    if kept is not None and (found := kept.whole.get()) is not None:
+        built = _unpacked(found, kept.places, time.monotonic() - start)
+        return built if followed else replace(built, depends=())
     if cache is not None and kept is not None and not kept.store.answers:
         cache = replace(cache, url=None, sends=False)  # a worker need not wait for what does not answer, nor warn again
     carry = settings.fallback == "jit" and not editable
@@ -165,7 +167,7 @@ def build(
         cache=cache,
     )
     results, made = _made(job, installed, watcher)
-    depends = manifest_dependencies.files(results, project) if followed else ()
+    depends = tuple(manifest_dependencies.files(results, project)) if followed or kept is not None else ()
     warnings = [text for result in results for text in result.warnings]
     files: dict[str, bytes] = {}
     needed: dict[str, str] = {}
@@ -195,7 +197,7 @@ def build(
         notes=questions.report(question for result in results for question in result.questions),
         sbom=sbom.make(made, installed, version=__version__),
         needed=needed,
-        depends=tuple(depends),
+        depends=depends if followed else (),
         summary=_summary(plans, files, results, time.monotonic() - start),
         reuse=Reuse(steps=sum(result.reused for result in results), made=sum(result.made for result in results)),
     )
@@ -203,7 +205,7 @@ def build(
         return built
     if any(result.unanswered for result in results):
         kept.store.ask_no_more()
-    kept.whole.keep(_packed(built), results, _looks(results, project, roots), ", ".join(made))
+    kept.whole.keep(_packed(built, depends, kept.places), results, _looks(results, project, roots), ", ".join(made))
     trim(kept.cache)
     problems = [*(text for result in results for text in result.problems), *kept.store.problems]
     return replace(
@@ -219,6 +221,7 @@ class _Kept(NamedTuple):
     cache: Settings
     store: Store
     whole: Whole
+    places: Places
 
 
 def _kept(
@@ -232,18 +235,20 @@ def _kept(
         whole = Whole(store, cache, str(project.root), known, exact=editable, is_generated=project.is_generated)
     except NamelessError:
         return None
-    return _Kept(cache, store, whole)
+    return _Kept(cache, store, whole, Places(str(project.root)))
 
 
-def _packed(built: Output) -> object:
+def _packed(built: Output, depends: Iterable[Path], places: Places) -> object:
+    """A build, with what it depends on by names that mean the same in another folder."""
     told = built.summary
     counts = (told.modules, told.kernels, told.functions, told.targets)
-    return (built.files, built.package_root, built.warnings, built.notes, dict(built.needed), built.sbom, counts)
+    named = [places.name(str(path)) for path in depends]
+    return (built.files, built.package_root, built.warnings, built.notes, dict(built.needed), built.sbom, named, counts)
 
 
-def _unpacked(found: Any, seconds: float) -> Output:
+def _unpacked(found: Any, places: Places, seconds: float) -> Output:
     """The build that `_packed` packed; its steps are those that were made once."""
-    files, package_root, warnings, notes, needed, bill, (modules, kernels, functions, targets) = found
+    files, package_root, warnings, notes, needed, bill, named, (modules, kernels, functions, targets) = found
     return Output(
         files=files,
         package_root=package_root,
@@ -251,6 +256,7 @@ def _unpacked(found: Any, seconds: float) -> Output:
         notes=notes,
         needed=needed,
         sbom=bill,
+        depends=tuple(Path(places.path(name)) for name in named),
         summary=progress.Summary(
             modules=modules,
             kernels=kernels,

@@ -138,6 +138,21 @@ def test_nor_in_another_folder(cached: Output, edited: Path) -> None:
     assert outcome(build(edited)) == outcome(cached)
 
 
+@pytest.mark.parametrize("which", ["project", "edited"])
+def test_nor_for_a_dependency_file(
+    cached: Output, which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root: Path = request.getfixturevalue(which)
+    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    taken = api.build(table, root, followed=True)
+    assert taken.reuse.whole
+    assert build(root).depends == ()
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    made = api.build(table, root, followed=True)
+    assert (outcome(taken), taken.depends) == (outcome(cached), made.depends)
+    assert {path.relative_to(root).as_posix() for path in taken.depends} >= {"pkg/_k.py", "pkg/_helpers.py"}
+
+
 def test_no_compiler_is_imported_where_nothing_changed(cached: Output, project: Path, cache: str) -> None:
     code = (
         "import pathlib, sys, tomllib; from aotcuda.builder import api; root = pathlib.Path.cwd(); "
@@ -277,7 +292,7 @@ def test_a_url_is_filled_and_read_where_the_folder_cannot_be_used(
     first = api.build(table, edited)
     assert ["can be written by others" in text for text in first.warnings] == [True]
     assert api.build(table, edited).reuse.whole
-    again = api.build(table, edited, followed=True)
+    again = api.build({**table, "arch": table["arch"][::-1]}, edited)  # another table, and the same steps
     assert (again.reuse.steps, again.reuse.made) == (first.reuse.made, 0)
     assert again.files == first.files
 
