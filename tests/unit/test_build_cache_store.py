@@ -415,17 +415,20 @@ def test_another_release_of_a_compiler_has_entries_of_its_own(
         "http://user:a@secret@localhost:1/x",
         "simplecache::http://user:secret@localhost:1/x",
         "no-such://u:secret@host/x",
+        "http://localhost:1/x?key=secret",
+        "http://localhost:1/x?key=a&token=secret",
     ],
 )
 def test_a_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(given: str) -> NoReturn:
-        message = f"cannot connect to {given}"
+        message = f"400, message:\n  cannot connect to url='{given}'"
         raise OSError(message)
 
     monkeypatch.setattr(remote, "_opened", unreachable)
     _, problem = remote.fetch(url, ["ab"])
     assert problem is not None
     assert "secret" not in problem
+    assert "\n" not in problem
     assert "localhost:1/x" in problem or "host/x" in problem
 
 

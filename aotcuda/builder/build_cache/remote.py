@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 """Seconds for all that is asked at a time."""
 
-_LOGIN = re.compile(r"//[^/\s]*@")
-"""Name and password in a URL."""
+_SECRETS = re.compile(r"(?<=//)[^/\s]*@|(?<=\?)[^\s'\"]+")
+"""Name and password in a URL, and what stands behind a `?`, which may be a key."""
 
 _GLOB = re.compile(r"[*?\[]")
 """What has fsspec take the path of several files for a pattern."""
@@ -92,6 +92,11 @@ def unpack(data: bytes, name: str) -> Packed | None:
     return ({key: value for key, value in record.items() if key not in ("key", "files")}, whole) if intact else None
 
 
+def shown(text: str) -> str:
+    """What may be shown of a text with URLs, in one line; stores and libraries say it in their own words."""
+    return " ".join(_SECRETS.sub("", text).split())
+
+
 def _answers(system: Any, places: list[str]) -> dict[str, bytes | Exception]:
     """What is at each place, or why that is not known."""
     if not any(_GLOB.search(place) for place in places):
@@ -136,7 +141,7 @@ def _within_patience(url: str, work: Callable[[], None]) -> str | None:
     thread.start()
     thread.join(PATIENCE)
     problem = problems[0] if problems else f"{url} does not answer within {PATIENCE:.0f} seconds"
-    return problem and _LOGIN.sub("//", problem)
+    return problem and shown(problem)
 
 
 def _missing(error: ImportError) -> str:
