@@ -238,6 +238,27 @@ def test_a_cache_that_cannot_be_used_costs_one_warning(
     assert said in warning
 
 
+@pytest.mark.front_end("numba-cuda")
+@pytest.mark.parametrize("is_at_a_url", [False, True], ids=["folder", "url"])
+def test_damaged_entries_cost_one_warning(
+    cached: Output, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_at_a_url: bool
+) -> None:
+    where = f"file://{tmp_path / 'cache'}" if is_at_a_url else str(tmp_path / "cache")
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", where)
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", "read-write")
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "own"))
+    build(project)
+    for path in [*(tmp_path / "cache").rglob("value"), *(tmp_path / "cache").rglob("*.zip")]:
+        path.write_bytes(path.read_bytes()[:-1])
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "another"))
+    again = build(project)
+    assert (again.files, again.reuse.made) == (cached.files, cached.reuse.made)
+    (warning,) = again.warnings
+    assert f"{where} has entries that are damaged" in warning
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "a third"))
+    assert outcome(build(project)) == outcome(cached), "they were replaced"
+
+
 CONCURRENT = """
 import pathlib, sys, tomllib
 from aotcuda.builder import api

@@ -48,7 +48,8 @@ def test_what_a_killed_build_leaves_is_whole_or_missing(tmp_path: Path, damaged:
         seen.add(len(found))
         put(folder)
         assert store(folder).get(NAMES) == dict.fromkeys(NAMES, VALUE)
-        assert later.problems == []
+        still_damaged = damaged and len(found) < len(NAMES)
+        assert len(later.problems) <= still_damaged
         if not killed:
             break
     assert number > 12

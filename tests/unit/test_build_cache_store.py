@@ -73,8 +73,49 @@ def test_a_damaged_entry_counts_as_missing_and_is_replaced(tmp_path: Path, file:
     else:
         path.write_bytes({"cut": data[:-1], "flipped": data[:-1] + bytes([data[-1] ^ 1]), "empty": b""}[damage])
     assert store.get([NAME]) == {}
+    said = store.problems.copy()
+    assert said == ([] if damage == "gone" else [spoilt(tmp_path / "cache")])
     put(store)
     assert store.get([NAME]) == {NAME: VALUE}
+    assert store.problems == said
+
+
+def spoilt(place: Path | str) -> str:
+    return f"the build cache in {place} has entries that are damaged or of another version; what they had is made anew"
+
+
+def test_damage_is_said_once_for_each_place(tmp_path: Path, bucket: str) -> None:
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        store = opened(where(folder, bucket, sends=True))
+        put(store)
+        put(store, OTHER)
+    for name in (NAME, OTHER):
+        Path(Files(str(tmp_path / "two")).path(name), "value").write_bytes(b"")
+    for file in MemoryFileSystem.store.values():
+        file.truncate(100)
+    store = opened(where(tmp_path / "two", bucket))
+    assert store.get([NAME, OTHER]) == store.get([NAME]) == {}
+    assert store.problems == [spoilt(tmp_path / "two"), spoilt(bucket)]
+    put(opened(where(tmp_path / "three", bucket, sends=True)))
+    store = opened(where(tmp_path / "four", bucket))
+    assert store.get([NAME]) == {NAME: VALUE}, "what is damaged there is replaced by who may write"
+    assert store.problems == []
+
+
+def test_what_another_build_replaces_meanwhile_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(where(tmp_path / "cache"))
+    put(store, value=["old"])
+    original = stores.entries.read_record
+
+    def read_record(folder: str, key: str) -> dict[str, Any]:
+        record = original(folder, key)
+        monkeypatch.setattr(stores.entries, "read_record", original)
+        put(opened(where(tmp_path / "cache")), value=["new"])
+        return record
+
+    monkeypatch.setattr(stores.entries, "read_record", read_record)
+    assert store.get([NAME]) == {NAME: ["new"]}
+    assert store.problems == []
 
 
 def test_an_entry_under_anothers_name_counts_as_missing(tmp_path: Path) -> None:
@@ -96,6 +137,7 @@ def test_an_entry_of_another_format_counts_as_missing(tmp_path: Path, monkeypatc
     )
     put(store)
     assert store.get([NAME]) == {}
+    assert store.problems == [spoilt(tmp_path / "cache")]
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770])
@@ -138,7 +180,10 @@ def test_a_disk_that_is_full_is_said_once(tmp_path: Path, monkeypatch: pytest.Mo
     put(store)
     put(store, OTHER)
     (problem,) = store.problems
-    assert problem.endswith(f": {tmp_path / 'cache'} cannot be written (No space left on device)")
+    assert (
+        problem
+        == f"the build keeps nothing of what it makes: {tmp_path / 'cache'} cannot be written (No space left on device)"
+    )
 
 
 def test_what_is_there_is_taken_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

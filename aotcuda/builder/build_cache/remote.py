@@ -32,9 +32,9 @@ _GLOB = re.compile(r"[*?\[]")
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def fetch(url: str, names: list[str]) -> tuple[dict[str, Packed], str | None]:
-    """Those of the entries that are there, checked; and why no more is to be asked for, if so."""
-    found: dict[str, Packed] = {}
+def fetch(url: str, names: list[str]) -> tuple[dict[str, Packed | None], str | None]:
+    """Those of the entries that are there, checked, None for damaged ones; why no more is to be asked for, if so."""
+    found: dict[str, Packed | None] = {}
 
     def work() -> None:
         system, base = _opened(url)
@@ -42,9 +42,7 @@ def fetch(url: str, names: list[str]) -> tuple[dict[str, Packed], str | None]:
         for place, answer in _answers(system, [*places]).items():
             name = places.get(place) or names[0]
             if isinstance(answer, bytes):
-                packed = unpack(answer, name)
-                if packed is not None:
-                    found[name] = packed
+                found[name] = unpack(answer, name)
             elif not isinstance(answer, FileNotFoundError):
                 raise answer
 

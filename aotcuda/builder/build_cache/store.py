@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.build_cache import values
+from aotcuda.builder.build_cache import remote, values
 from aotcuda.builder.build_cache.settings import FORMAT
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import VERSION, Files
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.build_cache.settings import Settings
 
     Packed = tuple[dict[str, Any], dict[str, bytes]]
-    Fetch = Callable[[str, list[str]], tuple[dict[str, Packed], str | None]]
+    Fetch = Callable[[str, list[str]], tuple[Mapping[str, Packed | None], str | None]]
     Send = Callable[[str, Mapping[str, Packed]], str | None]
 
 VALUE = "value"
@@ -59,10 +59,10 @@ class Store:
         missing = []
         for name in dict.fromkeys(wanted):
             packed = self._read(name) if self._usable else None
-            if packed is None or not _take(found, name, packed):
+            if packed is None or not self._taken(found, name, packed, self._settings.folder):
                 missing.append(name)
         for name, packed in self._elsewhere(missing).items():
-            if _take(found, name, packed):
+            if self._taken(found, name, packed, self._settings.url):
                 self._write(name, *packed)
         self._tally()
         return found
@@ -72,7 +72,7 @@ class Store:
         found: dict[str, Any] = {}
         if name not in self._asked:
             for packed in self._elsewhere([name]).values():
-                _take(found, name, packed)
+                self._taken(found, name, packed, self._settings.url)
         return found.get(name)
 
     def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
@@ -82,7 +82,9 @@ class Store:
         self._asked.update(wanted)
         fetched, problem = self._fetch(self._settings.url, wanted)
         self._heard(problem)
-        return fetched
+        if None in fetched.values():
+            self._spoilt(self._settings.url)
+        return {name: packed for name, packed in fetched.items() if packed is not None}
 
     def lacks(self, name: str) -> bool:
         """Whether `get` would find no such entry; what a URL has is not known before it is asked."""
@@ -116,14 +118,33 @@ class Store:
         self.answers = False
 
     def _read(self, name: str) -> Packed | None:
-        try:
-            if folder.whose(self._files.path(name)) is not None:
+        for _ in range(2):  # half of it may be old, where another build has just replaced it
+            try:
+                if folder.whose(self._files.path(name)) is not None:
+                    break
+                packed = entries.read(self._files, name)
+            except FileNotFoundError:
                 return None
-            packed = entries.read(self._files, name)
-        except (OSError, ManifestError, LookupError, AttributeError):
-            return None
-        entries.used(self._files, name)
-        return packed
+            except (OSError, ManifestError, LookupError, AttributeError):
+                continue
+            entries.used(self._files, name)
+            return packed
+        self._spoilt(self._settings.folder)
+        return None
+
+    def _taken(self, found: dict[str, Any], name: str, packed: Packed, place: str | None) -> bool:
+        """Add the value of an entry in `place`, if it is one."""
+        if not _take(found, name, packed):
+            self._spoilt(place)
+            return False
+        return True
+
+    def _spoilt(self, place: str | None) -> None:
+        """Something that is there cannot be taken; said once for each place, alike by all processes of a build."""
+        found = "has entries that are damaged or of another version; what they had is made anew"
+        problem = f"the build cache in {remote.shown(place or '')} {found}"
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def _write(self, name: str, record: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
         if not self._usable or not self._writes:
@@ -133,7 +154,8 @@ class Store:
             self._written += sum(map(len, contents.values())) + _RECORD
         except OSError as error:
             self._writes = False  # what is there is taken all the same
-            self._say(f"{self._settings.folder} cannot be written ({error.strerror or error})")
+            problem = f"{self._settings.folder} cannot be written ({error.strerror or error})"
+            self.problems.append(f"the build keeps nothing of what it makes: {problem}")
 
     def _tally(self) -> None:
         """Note what was written, for `trim`."""
