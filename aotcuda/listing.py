@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from pathlib import Path
 
 from aotcuda.builder.build_cache import settings
 from aotcuda.cache import entries, folder
@@ -23,6 +22,7 @@ _KINDS = {
     "index": "lists of what they asked",
     "unit": "compiled units",
     "step": "merged functions and linked images",
+    "declarations": "lists of what files of CUDA C++ declare",
     "damaged": "damaged, to be replaced",
 }
 """What the entries of builds are."""
@@ -68,14 +68,15 @@ def cache_clear() -> Iterator[str]:
     """Remove all entries of both caches, and say how many there were.
 
     Raises:
-        TargetError: There is no folder.
+        TargetError: There is no folder, or one of the two cannot be used.
         ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
     builds = settings.shown()
+    kept = _files(builds) if builds is not None else None
     count, size = entries.clear(_cache())
     yield f"{counted_entries(count)}, {shown_size(size)}, removed from {_root()}"
-    if builds is not None:
-        count, size = entries.clear(_files(builds))
+    if kept is not None:
+        count, size = entries.clear(kept)
         yield f"{counted_entries(count)} of builds, {shown_size(size)}, removed from {builds}"
 
 
@@ -109,9 +110,9 @@ def _cache() -> Files:
 
 
 def _files(root: str) -> Files:
-    problem = folder.whose(root) if Path(root).exists() else None
+    problem = folder.problem(root, f"{root}/{entries.VERSION}")
     if problem is not None:
-        message = f"{root} {problem}; it is not used as a cache"
+        message = f"{problem}; it is not used as a cache"
         raise TargetError(message)
     return Files(root)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from aotcuda import listing
 from aotcuda.builder import api
 from integration.projects import build_with, put
 
@@ -125,6 +127,9 @@ def test_what_a_build_takes_is_not_what_it_depends_on(tmp_path: Path, monkeypatc
         return api.build(table, root, followed=True), api.build(table, root, editable=True)
 
     build_with(root, str(tmp_path / "cache"), monkeypatch)
+    *_, listed = listing.cache_list()
+    count, *of_kinds = map(int, re.findall(r"\b[0-9]+(?= [a-z])", listed.partition(")")[0]))
+    assert count == sum(of_kinds) > 0, listed
     followed, editable = build(str(tmp_path / "cache"))
     followed_without, editable_without = build("0")
     assert followed.depends == followed_without.depends

@@ -71,6 +71,21 @@ def test_a_folder_that_others_can_write_is_refused(cache, capsys):
     assert "can be written by others (chmod go-w" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("action", ["list", "clear"])
+@pytest.mark.parametrize("of_builds", [False, True])
+def test_a_folder_that_cannot_be_read_is_not_empty(cache, capsys, monkeypatch, action, of_builds):
+    monkeypatch.delenv("AOTCUDA_BUILD_CACHE", raising=False)
+    put(cache, "ab" + "0" * 62, 0)
+    base = os.path.join(cache.root, "builds") if of_builds else cache.root
+    os.makedirs(base, exist_ok=True)
+    if not of_builds:
+        os.rename(os.path.join(base, "v1"), os.path.join(base, "aside"))
+    os.symlink("v1", os.path.join(base, "v1"))
+    assert cli.main(["cache", action]) == 1
+    assert f"aotcuda: {base}/v1 cannot be read (Too many levels" in capsys.readouterr().err
+    assert os.path.exists(cache.path("ab" + "0" * 62)) == of_builds, "nothing is removed before"
+
+
 def test_no_home_is_said(monkeypatch, capsys):
     from aotcuda.cache import folder
 
