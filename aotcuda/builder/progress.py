@@ -109,13 +109,16 @@ class Bar(Progress):
             progress.BarColumn(bar_width=24),
             progress.TextColumn("{task.fields[counter]}"),
             progress.TimeElapsedColumn(),
-            # No markup: a signature has brackets.
+            # No markup: a signature has brackets. It may be long, and has what the others leave.
             progress.TextColumn(
-                "{task.description}", markup=False, table_column=table.Column(no_wrap=True, overflow="ellipsis")
+                "{task.description}",
+                markup=False,
+                table_column=table.Column(no_wrap=True, overflow="ellipsis", ratio=1),
             ),
             console=console.Console(file=stream, force_terminal=True),
             auto_refresh=False,  # by a thread, beside which nothing should be forked
             transient=True,
+            expand=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import pytest
@@ -56,6 +57,19 @@ def test_a_bar_shows_signatures_as_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     assert "starting the compiler" in terminal.getvalue()
     assert "axpy void(float32[::1], int32[:, :])" in terminal.getvalue()
     assert "1/4" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_long_signature_takes_no_room_of_the_bar(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    bar = progress.Bar(terminal)
+    bar.show(f"pkg.kernels.push void({', '.join(['float32[:, ::1]'] * 40)})", 12, 34)
+    bar.clear()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    (line,) = {line for line in re.split(r"[\r\n]+", shown) if "void" in line or "pkg" in line}
+    assert re.fullmatch(r"aotcuda [━╸╺ ]{24} 12/34 0:00:00 pkg.+…", line), line
+    assert len(line) == columns
 
 
 @pytest.mark.parametrize(
