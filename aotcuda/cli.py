@@ -171,7 +171,9 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
         action.set_defaults(run=_cache, action=name)
     warm = actions.add_parser("warm", help="fill the fallback's cache for other machines' GPUs; this one needs none")
     warm.add_argument("module", metavar="MODULE", help="importable module or package that aotcuda built")
-    warm.add_argument("--arch", metavar="ARCH", nargs="+", help="for these GPUs, sm_XY (default: all that need it)")
+    warm.add_argument(
+        "--arch", metavar="ARCH", nargs="+", action="extend", help="for these GPUs, sm_XY (default: all that need it)"
+    )
     warm.add_argument("--cuda", metavar="MAJOR", type=int, help="for drivers of this CUDA, 12 or 13")
     warm.set_defaults(run=_warm)
 

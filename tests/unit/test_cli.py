@@ -77,6 +77,27 @@ def test_completion_offers_files_where_files_are_meant(capsys: pytest.CaptureFix
     assert "_build_pos_0_COMPGEN=_shtab_compgen_dirs" in text
 
 
+def test_what_is_given_in_several_turns_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str] | None] = []
+    monkeypatch.setattr("aotcuda.warming.warm", lambda module, wanted, cuda: asked.append(wanted) or [])
+    for given in (["sm_75", "sm_90"], ["sm_75", "--arch", "sm_90"], ["sm_75", "sm_80", "--arch", "sm_90"]):
+        assert main(["cache", "warm", "mypkg", "--arch", *given]) == 0
+        assert asked.pop() == [word for word in given if word != "--arch"]
+    assert main(["cache", "warm", "mypkg"]) == 0
+    assert asked == [None]
+
+
+def test_no_option_of_several_values_drops_those_of_an_earlier_turn() -> None:
+    parsers, options = [cli._parser()], []
+    while parsers:
+        for action in parsers.pop()._actions:
+            if isinstance(action.choices, dict):
+                parsers += action.choices.values()
+            elif action.option_strings and action.nargs in ("+", "*"):
+                options.append(action)
+    assert [type(action).__name__ for action in options] == ["_ExtendAction"]
+
+
 def test_completion_without_shtab_says_what_installs_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
