@@ -11,7 +11,7 @@ parsed (the table, the dependencies, the folders of packages) and builds inside
 | an editable install | `install` when all else has succeeded | `installed` around what is left to do |
 | an sdist | has all files of the project | adds those of `named_files` |
 | a bill of materials | that of `staged` | writes `built.sbom` as `SBOM_NAME` |
-| a wheel that is whole | `check_sources` | the same |
+| a wheel that is whole | `check_sources`, `size_warnings` | the same |
 
 `clean` undoes an editable install.
 """
@@ -171,6 +171,11 @@ def check_sources(built: api.Output, included: Collection[str]) -> None:
                 f'{module} from it; include it in the wheel, or set fallback = "error"'
             )
             raise ConfigError(message)
+
+
+def size_warnings(built: api.Output, wheel: Path) -> list[str]:
+    """What to say of a wheel that is whole, and near the size that package indexes take; the build may have said it."""
+    return [] if progress.size_warnings(built.files) else progress.wheel_warnings(wheel)
 
 
 def tag(table: Mapping[str, object]) -> str | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
     from typing import TextIO
 
 _EVERY = 5.0
@@ -222,14 +223,28 @@ def report(summary: Summary, *, verbose: bool = False, environ: Mapping[str, str
 
 def size_warnings(files: Mapping[str, bytes]) -> list[str]:
     """What to say of files that make a wheel too large for package indexes, with those that take the most room."""
-    size = sum(map(len, files.values()))
+    sizes = {name: len(data) for name, data in files.items()}
+    return _near_limit("what was built", sum(sizes.values()), sizes)
+
+
+def wheel_warnings(wheel: Path) -> list[str]:
+    """The same of a wheel that is whole, whatever is in it; of files the size that they have there."""
+    from zipfile import ZipFile  # noqa: PLC0415 (by a wheel that is near the limit alone)
+
+    size = wheel.stat().st_size
     if size < _NEAR * _LIMIT:
         return []
-    largest = sorted(files, key=lambda name: -len(files[name]))[:3]
-    taking = ", ".join(f"{name} {_size(len(files[name]))}" for name in largest)
+    with ZipFile(wheel) as archive:
+        return _near_limit(wheel.name, size, {item.filename: item.compress_size for item in archive.infolist()})
+
+
+def _near_limit(what: str, size: int, sizes: Mapping[str, int]) -> list[str]:
+    if size < _NEAR * _LIMIT:
+        return []
+    taking = ", ".join(f"{name} {_size(sizes[name])}" for name in sorted(sizes, key=lambda name: -sizes[name])[:3])
     limit = f"package indexes usually refuse wheels of more than {_size(_LIMIT)}"
-    advice = "name fewer targets in arch, or spread the modules over several wheels"
-    return [f"what was built takes {_size(size)}, and {limit}: {taking}; {advice}"]
+    advice = "name fewer targets in arch, leave data out, or spread the modules over several wheels"
+    return [f"{what} takes {_size(size)}, and {limit}: {taking}; {advice}"]
 
 
 def counted(texts: Iterable[str]) -> list[str]:

@@ -98,6 +98,8 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         if built is not None:
             with ZipFile(wheel) as archive:
                 backend.check_sources(built, set(archive.namelist()))
+            for text in backend.size_warnings(built, Path(wheel)):
+                self.app.display_warning(f"aotcuda: {text}")
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
         from aotcuda.builder import backend

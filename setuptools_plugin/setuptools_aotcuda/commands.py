@@ -125,6 +125,12 @@ class Project:
         (metadata / "sboms").mkdir(exist_ok=True)
         (metadata / "sboms" / backend.SBOM_NAME).write_bytes(self._built.sbom)
 
+    def weigh(self) -> None:
+        """Look at the size of the wheel that was made last."""
+        wheels = [Path(file) for command, _, file in self._distribution.dist_files if command == "bdist_wheel"]
+        if self._built is not None and wheels:
+            _warn(backend.size_warnings(self._built, wheels[-1]))
+
     def install(self, built: Output) -> None:
         """Write the files of an editable build into the source tree; they go again if `packing` fails."""
         with self._in_one_line():
@@ -336,6 +342,7 @@ class _BdistWheel(_Extension):
     def run(self) -> None:
         with self.project.packing():
             super().run()  # type: ignore[misc]
+        self.project.weigh()
 
 
 class _EditableWheel(_Extension):

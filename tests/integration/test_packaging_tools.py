@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -473,6 +474,19 @@ def test_a_summary_ends_what_a_build_says_and_the_slowest_steps_on_demand(back_e
     summary, *slowest = [line for line in done.err.splitlines(keepends=True) if not line.startswith("aotcuda ")]
     assert SUMMARY.fullmatch(summary)
     assert any(re.fullmatch(r"aotcuda: +[\d.]+ s  flat.kernels linked for sm_80\n", line) for line in slowest)
+
+
+def test_a_wheel_near_what_indexes_take_is_named_whatever_is_in_it(back_end: str, tmp_path: Path) -> None:
+    flat = projects.copy("flat", tmp_path / "flat")
+    config = flat / "pyproject.toml"
+    config.write_text(f'{config.read_text()}\n[tool.setuptools.package-data]\nflat = ["*.bin"]\n')
+    (flat / "flat" / "data.bin").write_bytes(random.Random(1).randbytes(90_000_000))
+    done = projects.back_end(flat)
+    (said,) = [line for line in done.err.splitlines() if "indexes" in line]
+    assert said.startswith(
+        "aotcuda: flat-1.0-py3-none-any.whl takes 90.0 MB, and package indexes usually refuse wheels"
+    )
+    assert ": flat/data.bin 90.0 MB, flat" in said
 
 
 @pytest.mark.parametrize(
