@@ -138,6 +138,34 @@ def test_nor_in_another_folder(cached: Output, edited: Path) -> None:
     assert outcome(build(edited)) == outcome(cached)
 
 
+BESIDE = {
+    "a file": 'TEXT = open("../shared/value.py").read()\nVALUE = int(TEXT.removeprefix("VALUE = "))\n',
+    "a folder": "import os\nVALUE = max(int(name) for name in os.listdir('../shared') if name.isdigit())\n",
+}
+
+
+@pytest.mark.front_end("numba-cuda")
+@pytest.mark.parametrize("what", BESIDE)
+def test_two_checkouts_have_each_what_lies_beside_it(
+    front_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    text = f"from numba import cuda\n{BESIDE[what]}\n@cuda.jit\ndef f(x):\n    x[0] = VALUE\n"
+    made = {}
+    for name, value in (("one", "12345"), ("two", "54321")):
+        root = projects.write(
+            tmp_path / name / "project", projects.source(text), module='kernels.f = "void(int32[::1])"'
+        )
+        (tmp_path / name / "shared").mkdir()
+        (tmp_path / name / "shared" / "value.py").write_text(f"VALUE = {value}")
+        (tmp_path / name / "shared" / value).write_text("")
+        for cache in (str(tmp_path / "cache"), "0"):
+            monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
+            monkeypatch.chdir(root)
+            made[name, cache == "0"] = build(root).files
+        assert made[name, False] == made[name, True]
+    assert made["one", False] != made["two", False]
+
+
 @pytest.mark.parametrize("which", ["project", "edited"])
 def test_nor_for_a_dependency_file(
     cached: Output, which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -81,3 +81,17 @@ def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypat
         assert (built.files, built.warnings) == (plain.files, plain.warnings), what
         said[what] = 0 if built.reuse.whole else built.reuse.made - prototypes
         assert said[what] == made, what
+
+
+def test_two_checkouts_have_each_the_headers_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for name in ("one", "two"):
+        root = put(tmp_path.resolve() / name / "project", FILES)
+        config = root / "pyproject.toml"
+        config.write_text(config.read_text().replace('["include"]', '["include", "../shared"]'))
+        (root / "include" / "c.h").unlink()
+        (root.parent / "shared").mkdir()
+        (root.parent / "shared" / "c.h").write_text(f"#define C {len(made)}.0f\n")
+        made.append(build_with(root, str(tmp_path / "cache"), monkeypatch).files)
+        assert made[-1] == build_with(root, "0", monkeypatch).files
+    assert made[0] != made[1]

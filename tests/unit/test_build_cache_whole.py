@@ -90,6 +90,21 @@ def test_but_not_if_a_source_may_know_where_it_lies(
     assert whole(other).get() is None
 
 
+@pytest.mark.parametrize("ask", ["content", "kind", "names", "module"])
+def test_nor_if_something_beside_the_folder_was_asked_for(
+    project: Callable[..., Path], whole: Callable[..., Whole], ask: str
+) -> None:
+    """By `../shared` it asks of another place in another folder, and that of the first one is still there."""
+    root, other = project("one/project"), project("two/project")
+    shared = root.parent / "shared"
+    shared.mkdir()
+    (shared / "x").write_text("1")
+    asked = (ask, shared / "x" if ask == "content" else shared)
+    whole(root).keep(MADE, [result(root, asked)], [], "pkg.k")
+    assert whole(root).get() == MADE
+    assert whole(other).get() is None
+
+
 def test_nor_one_that_is_for_its_folder(project: Callable[..., Path], whole: Callable[..., Whole]) -> None:
     root, other = project(), project("other")
     whole(root, exact=True).keep(MADE, [result(root)], [], "pkg.k")

@@ -36,6 +36,11 @@ TELLING = frozenset(
 _PROJECT, _INSTALLED = "project:", "installed:"
 
 
+def is_as_it_is(name: str) -> bool:
+    """Whether a name is a path that is neither in the project nor installed."""
+    return not name.startswith((_PROJECT, _INSTALLED))
+
+
 class Places:
     """Where the project and installed packages lie."""
 

@@ -101,7 +101,8 @@ class Whole:
         variables = sorted(seen.variables)
         if any(dependencies.variable(name) != seen.variables[name] for name in variables):
             return
-        bound = self._exact or seen.placed or any(map(_knows_its_place, digests))
+        beside = any(places.is_as_it_is(name) for _, name in questions)  # from another folder `../x` is another file
+        bound = self._exact or seen.placed or beside or any(map(_knows_its_place, digests))
         own = (bound, questions, variables)
         self._store.put({self._name(*own): made}, "build", {self._name(*own): about})
         self._list([own, *self._index(), *self._elsewhere], about)
