@@ -142,9 +142,10 @@ def build(
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed)
-    looked_in = [os.path.relpath(path, root) for path in [*map(str, roots), *build_settings.searched()]]
+    searched = [*map(str, roots), *build_settings.searched()]
+    looked_in = [os.path.relpath(path, root) for path in searched]
     known = [table, settings, looked_in, editable, sorted(extensions)]
-    kept = _kept(cache, project, known, editable=editable)
+    kept = _kept(cache, project, known, searched, editable=editable)
     if kept is not None and (found := kept.whole.get()) is not None:
         built = _unpacked(found, kept.places, time.monotonic() - start)
         return built if followed else replace(built, depends=())
@@ -225,14 +226,20 @@ class _Kept(NamedTuple):
 
 
 def _kept(
-    cache: Settings | None, project: manifest_dependencies.Project, known: Sequence[object], *, editable: bool
+    cache: Settings | None,
+    project: manifest_dependencies.Project,
+    known: Sequence[object],
+    searched: Sequence[str],
+    *,
+    editable: bool,
 ) -> _Kept | None:
     """The build cache; None if there is none, or the build has no name in it."""
     if cache is None:
         return None
     store = Store(cache, remote.fetch, remote.send)
     try:
-        whole = Whole(store, cache, str(project.root), known, exact=editable, is_generated=project.is_generated)
+        generated = project.is_generated
+        whole = Whole(store, cache, str(project.root), known, exact=editable, is_generated=generated, searched=searched)
     except NamelessError:
         return None
     return _Kept(cache, store, whole, Places(str(project.root)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +105,29 @@ def test_nor_if_something_beside_the_folder_was_asked_for(
     whole(root).keep(MADE, [result(root, asked)], [], "pkg.k")
     assert whole(root).get() == MADE
     assert whole(other).get() is None
+
+
+@pytest.mark.parametrize("name", ["lib/sibling/_k.py", f"lib/sibling/_fast{EXTENSION_SUFFIXES[0]}"])
+def test_what_another_package_was_found_by_is_asked_for(
+    project: Callable[..., Path],
+    whole: Callable[..., Whole],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """An editable install may be of another folder the next time."""
+    root, module = project(), tmp_path / name
+    module.parent.mkdir(parents=True)
+    module.write_text("")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", [str(tmp_path), *sys.path, str(tmp_path / "lib")])
+        whole(root).keep(MADE, [result(root, ("content", module))], [], "pkg.k")
+        assert whole(root).get() == MADE
+    assert whole(root).get() is None
+    with monkeypatch.context() as patch:  # by what, nobody knows: the folder above the project's is there by chance
+        patch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        whole(root, "mapped").keep(MADE, [result(root, ("content", module))], [], "pkg.k")
+        assert whole(root, "mapped").get() is None
 
 
 def test_nor_one_that_is_for_its_folder(project: Callable[..., Path], whole: Callable[..., Whole]) -> None:

@@ -35,6 +35,9 @@ TELLING = frozenset(
 
 _PROJECT, _INSTALLED = "project:", "installed:"
 
+SEARCHED = "searched"
+"""A question beside those of `aotcuda.dependencies`: whether modules are looked for in a folder."""
+
 
 def is_as_it_is(name: str) -> bool:
     """Whether a name is a path that is neither in the project nor installed."""
@@ -48,6 +51,7 @@ class Places:
         """`root` is the project's folder; `entries` where modules are looked for, `sys.path` by default."""
         self._root = root
         given = [os.path.abspath(entry) for entry in (sys.path if entries is None else entries) if entry]
+        self._searched = frozenset(given)
         self._installed = [entry for entry in given if dependency_trace.INSTALLED & {*entry.split("/")}]
 
     def name(self, path: str) -> str:
@@ -68,12 +72,22 @@ class Places:
             return next((place for place in places if os.path.lexists(place)), places[0] if places else name)
         return name
 
-    def answer(self, ask: str, name: str, *, exact: bool = False) -> Answer:
+    def entry(self, path: str) -> str | None:
+        """The folder in which a module is found that is another project's, as an editable install of that one names it.
+
+        None where it is found otherwise; a folder above the project's is searched by chance.
+        """
+        above = [entry for entry in self._searched if path.startswith(f"{entry}/")]
+        return max((entry for entry in above if not self._root.startswith(f"{entry}/")), key=len, default=None)
+
+    def answer(self, ask: str, name: str, *, exact: bool = False) -> Answer | bool:
         """The answer to a question now; a file's content by its digest, unless it is large.
 
         With `exact`, times count of files that are not the project's, as they do where launches compare them.
         """
         path = self.path(name)
+        if ask == SEARCHED:
+            return path in self._searched
         found = dependencies.answer(ask, path)
         if ask != "content" or not isinstance(found, list) or found[0] >= _LARGE:
             return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import dependencies
@@ -44,6 +45,7 @@ class Whole:
         *,
         exact: bool,
         is_generated: Callable[[str], bool],
+        searched: Sequence[str] = (),
     ) -> None:
         """A build of the project in `root`, of which `known` is known beforehand.
 
@@ -54,6 +56,7 @@ class Whole:
             known: What decides what comes out, beside what sources ask.
             exact: What comes out is for this folder and this environment alone, as in an editable install.
             is_generated: Tells whether a path is one that the build itself writes.
+            searched: Folders that the project's modules are imported from, as `known` has them.
 
         Raises:
             NamelessError: Something that is known has no name.
@@ -63,6 +66,7 @@ class Whole:
         self._root = root
         self._exact = exact
         self._is_generated = is_generated
+        self._searched = tuple(f"{folder}/" for folder in searched)
         self._elsewhere: Index = []
         self._key = names.digest("build", settings.facts, exact and root, known)
 
@@ -95,9 +99,10 @@ class Whole:
         if any(result.trace is None or result.unseen for result in results):
             return
         digests = {source["path"]: source["sha256"] for result in results for source in result.sources}
-        questions = self._questions(seen, digests, kinds)
-        if questions is None:
+        questions, entries = self._questions(seen, digests, kinds), self._entries(seen, digests)
+        if questions is None or entries is None:
             return
+        questions = sorted({*questions, *entries})
         variables = sorted(seen.variables)
         if any(dependencies.variable(name) != seen.variables[name] for name in variables):
             return
@@ -136,6 +141,22 @@ class Whole:
             if dependencies.answer(ask, path) != answer:
                 return None
             asked.add((ask, name))
+        return sorted(asked)
+
+    def _entries(self, seen: dependency_trace.DependencyTrace, digests: dict[str, str]) -> Questions | None:
+        """Where modules were found that are neither the project's nor installed, but by an editable install, say.
+
+        Another folder may be there for them the next time, while this one is as it was. None where it is not known by
+        which folder one was found.
+        """
+        asked: set[tuple[str, str]] = set()
+        for path in {*digests, *(seen.files - seen.texts)}:
+            is_module = path.endswith((".py", *EXTENSION_SUFFIXES)) and not path.startswith(self._searched)
+            if is_module and places.is_as_it_is(self._places.name(path)):
+                entry = self._places.entry(path)
+                if entry is None:
+                    return None
+                asked.add((places.SEARCHED, entry))
         return sorted(asked)
 
     def _name(self, bound: bool, questions: Questions, variables: Sequence[str]) -> str:
