@@ -138,12 +138,20 @@ def test_nor_one_that_is_for_its_folder(project: Callable[..., Path], whole: Cal
     assert whole(root).get() is None
 
 
+def linked(path: Path) -> None:
+    """Put a link into the place of what is there, which has the same content."""
+    path.symlink_to(path.rename(path.parents[1] / "moved"))
+
+
 EDITS: dict[str, Callable[[Path], object]] = {
     "a source": lambda root: (root / "pkg" / "_k.py").write_text("X = 2\n"),
     "a source that is gone": lambda root: (root / "pkg" / "_k.py").unlink(),
     "a table": lambda root: (root / "pkg" / "table.csv").write_text("1,3\n"),
     "a module that was not there": lambda root: (root / "pkg" / "fast.py").write_text(""),
     "a name in a folder": lambda root: (root / "pkg" / "more.csv").write_text(""),
+    "a source that is a link": lambda root: linked(root / "pkg" / "_k.py"),
+    "a data file that is a link": lambda root: linked(root / "pkg" / "table.csv"),
+    "a folder that is a link": lambda root: linked(root / "pkg"),
     "what lies at a path that was looked at": lambda root: (root / "pkg" / "pyproject.toml").write_text(""),
 }
 

@@ -99,7 +99,7 @@ class Whole:
         if any(result.trace is None or result.unseen for result in results):
             return
         digests = {source["path"]: source["sha256"] for result in results for source in result.sources}
-        questions, entries = self._questions(seen, digests, kinds), self._entries(seen, digests)
+        questions, entries = self._questions(seen, digests, kinds), self._entries(seen)
         if questions is None or entries is None:
             return
         questions = sorted({*questions, *entries})
@@ -141,16 +141,22 @@ class Whole:
             if dependencies.answer(ask, path) != answer:
                 return None
             asked.add((ask, name))
+        asked |= {("link", self._places.name(path)) for path in self._ways({*digests, *seen.files})}
         return sorted(asked)
 
-    def _entries(self, seen: dependency_trace.DependencyTrace, digests: dict[str, str]) -> Questions | None:
+    def _ways(self, files: Iterable[str]) -> set[str]:
+        """Files of the project, and the folders of it that lead there: what a wheel calls a file is where links end."""
+        own = {path for path in files if path.startswith(f"{self._root}/")}
+        return own.union(*(above(path, self._root) for path in own))
+
+    def _entries(self, seen: dependency_trace.DependencyTrace) -> Questions | None:
         """Where modules were found that are neither the project's nor installed, but by an editable install, say.
 
         Another folder may be there for them the next time, while this one is as it was. None where it is not known by
         which folder one was found.
         """
         asked: set[tuple[str, str]] = set()
-        for path in {*digests, *(seen.files - seen.texts)}:
+        for path in seen.files - seen.texts:
             is_module = path.endswith((".py", *EXTENSION_SUFFIXES)) and not path.startswith(self._searched)
             if is_module and places.is_as_it_is(self._places.name(path)):
                 entry = self._places.entry(path)
@@ -191,9 +197,9 @@ def _knows_its_place(path: str) -> bool:
         return True
 
 
-def above(path: str, root: str, name: str) -> Iterable[str]:
-    """`name` in each folder between a path and `root`."""
+def above(path: str, root: str, name: str = "") -> Iterable[str]:
+    """Each folder between a path and `root`; if `name` is given, what has that name in it."""
     folder = os.path.dirname(path)
     while folder != root and folder.startswith(f"{root}/"):
-        yield os.path.join(folder, name)
+        yield os.path.join(folder, name) if name else folder
         folder = os.path.dirname(folder)
