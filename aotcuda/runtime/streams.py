@@ -157,12 +157,18 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
     """Make work submitted to `after` from now on wait for what has been submitted to `before`.
 
     Raises:
-        ArgumentError: One of them is captured into a graph and the other one is not, or one does not exist any more.
-            The text begins with `what`, which is where that stream comes from.
+        ArgumentError: One of them is captured into a graph and the other one cannot be, or one does not exist any
+            more. The text begins with `what`, which is where that stream comes from.
         CudaError: The driver refuses for another reason.
     """
     for stream in (before, after):
         _check_exists(driver, stream, what)
+    if same(after, LEGACY) and _is_in_graph(driver, before):
+        message = (
+            f"{what}, which is captured into a graph, and the launch is on the default stream, which cannot join that; "
+            "launch on the stream of the data"
+        )
+        raise aotcuda.errors.ArgumentError(message)
     if is_captured(driver, after):
         _check_in_graph(driver, before, after, what)
     event, destroy = ctypes.c_void_p(), driver.call["cuEventDestroy_v2"]

@@ -376,6 +376,23 @@ class TestCaptures:
         where = LEADS[library]
         assert ordered(cuda) == [(55, where), ("launch", 55), (where, 55)] * 2
 
+    @pytest.mark.parametrize("learnt", [0, 3], ids=["general", "learnt"])
+    @pytest.mark.parametrize("given", [0, 1])
+    @pytest.mark.parametrize("library", ["cupy", "torch", "exchange", "numba", "interface"])
+    def test_the_default_stream_does_not_join_one(self, cuda, current, library, given, learnt):
+        """It cannot be captured: the driver would refuse, and the capture be lost."""
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        runs = [k[1, 1, given], k[1, 1, given, 16], k.forall(8, stream=given)]
+        runs += [] if library in LEADS else [k[1, 1], k.forall(8)]
+        for run in runs * learnt:
+            run(array(library))
+        before = len(ordered(cuda))
+        cuda.set(capturing=str(ON[library][0]))
+        for run in runs * 2:
+            with pytest.raises(ArgumentError, match=r"captured into a graph, and the launch is on the default stream"):
+                run(array(library))
+        assert len(ordered(cuda)) == before
+
     @pytest.mark.parametrize("library", ["cupy", "torch", "exchange", "numba", "interface"])
     def test_what_was_learnt_before_a_capture_is_held_to_its_rules(self, cuda, current, library):
         k = cuda.package(kernel("k", "void(float32[::1])")).k
