@@ -83,6 +83,20 @@ def test_headers_that_name_more_than_the_stable_abi_has_will_do(source: Path, tm
 
 
 @needs_compiler
+@pytest.mark.skipif(not STABLE, reason="is for the stable ABI alone")
+def test_headers_of_later_pythons_give_what_older_ones_can_call(source: Path, tmp_path: Path) -> None:
+    """Those of Python 3.13 and later do not say any more that sizes in calls are of the size that they have."""
+    declared = "PyAPI_FUNC(int) PyArg_ParseTuple(PyObject *, const char *, ...);"
+    lines = ["#define PY_SSIZE_T_CLEAN", "#include <Python.h>", "#undef PyArg_ParseTuple", declared]
+    (tmp_path / "later.h").write_text("\n".join([*lines, ""]))
+    wheel, _ = built(source, tmp_path / "dist", AOTCUDA_EXTENSION="1", CFLAGS=f"-include {tmp_path / 'later.h'}")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = f"{TELL}; extension.in_use().Plan(8, (), b'', b'')"
+    told = succeed(tmp_path, sys.executable, "-P", "-S", "-c", code, PYTHONPATH="site", AOTCUDA_EXTENSION="")
+    assert told.out.startswith("None <module ")
+
+
+@needs_compiler
 def test_the_same_source_gives_the_same_bytes(source: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "of another name"
     shutil.copytree(source, elsewhere)

@@ -24,6 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(Py_LIMITED_API) && !defined(PyArg_ParseTuple) /* headers of 3.13 have no other name for it: before, it takes no # */
+PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
+#define PyArg_ParseTuple _PyArg_ParseTuple_SizeT
+#endif
+
 #ifdef Py_GIL_DISABLED
 #include <stdatomic.h>
 #define ADD(place, number) (atomic_fetch_add_explicit(&(place), number, memory_order_relaxed), \
