@@ -28,6 +28,12 @@
 PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #define PyArg_ParseTuple _PyArg_ParseTuple_SizeT
 #endif
+#ifdef Py_LIMITED_API /* to headers of 3.12 these are immortal, and counted by nobody; before they are freed then */
+#undef Py_RETURN_NONE
+#undef Py_RETURN_FALSE
+#define Py_RETURN_NONE return Py_NewRef(Py_None)
+#define Py_RETURN_FALSE return Py_NewRef(Py_False)
+#endif
 
 #ifdef Py_GIL_DISABLED
 #include <stdatomic.h>
