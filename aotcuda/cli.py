@@ -86,7 +86,7 @@ def _shown(message: str, *, lines: bool) -> str:
     """An error's text, in which files may have put a say; `lines` where it may have more than one line."""
     from aotcuda.binary.text import shown  # noqa: PLC0415 (as below)
 
-    return "\n".join(map(shown, message.split("\n"))) if lines else shown(message)
+    return "\n".join(shown(line.expandtabs()) for line in message.split("\n")) if lines else shown(message)
 
 
 @functools.cache  # whoever calls `main` again and again waits for this most of the time

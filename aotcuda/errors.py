@@ -70,7 +70,13 @@ class BuildError(AotcudaError):
 
 
 class SourceError(BuildError):
-    """The module that holds the functions cannot be imported, or lacks a function that the configuration names."""
+    """The module that holds the functions cannot be imported, or lacks a function that the configuration names.
+
+    Attributes:
+        fault: What an import fails at: with the same fault of other modules, the error is told once. Empty otherwise.
+    """
+
+    fault: str = ""
 
 
 class CompileError(BuildError):

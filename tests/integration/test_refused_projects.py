@@ -35,8 +35,20 @@ IMPORTS = {
         "ValueError: a bad table (pkg/_raises.py:2: raise ValueError('a bad table\\nof numbers'))",
     ),
     "needs_another": (
-        "import pkg._raises\n",
-        "ValueError: a bad table (pkg/_raises.py:2: raise ValueError('a bad table\\nof numbers'))",
+        "import pkg.table\n",
+        "ValueError: no table (pkg/table.py:1: raise ValueError('no table')); likewise for 1 more module",
+    ),
+    "needs_it_as_well": ("import pkg.table\n", None),
+    "needs_a_stand_ins": (
+        "import sys\nfrom unittest.mock import Mock\nsys.modules['stand'] = Mock()\nimport stand.inner.most\n",
+        """ModuleNotFoundError: No module named 'stand.inner'; 'stand' is not a package (pkg/_needs_a_stand_ins.py:4:
+        import stand.inner.most); stand is a stand-in: give it what it lacks,
+        sys.modules["stand.inner"] = stand.inner""",
+    ),
+    "hides_a_package": (
+        "import table.rows\n",
+        """ModuleNotFoundError: No module named 'table.rows'; 'table' is not a package (pkg/_hides_a_package.py:1:
+        import table.rows); table is table.py: rename it if it hides the package that is meant""",
     ),
     "exits": (
         "import sys\nsys.exit('enough')\n",
@@ -100,6 +112,8 @@ def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     project = write(tmp_path_factory.mktemp("imports") / "project", GOOD, module=KERNEL, rest=rest)
     for name, (source, _) in IMPORTS.items():
         (project / "pkg" / f"_{name}.py").write_text(source)
+    (project / "pkg" / "table.py").write_text("raise ValueError('no table')\n")
+    (project / "table.py").write_text("")
     found = {}
     for line in lines_of(refused(project).err):
         key, _, said = line.partition(": ")
@@ -112,6 +126,12 @@ def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def test_the_line_shows_its_own_error_and_place(name: str, lines: dict[str, str]) -> None:
     said = " ".join(str(IMPORTS[name][1]).split())
     assert lines[f'tool.aotcuda.modules."pkg.{name}".source'] == f"importing pkg._{name} failed: {said}"
+
+
+@pytest.mark.alike
+def test_what_several_imports_fail_at_is_told_once(lines: dict[str, str]) -> None:
+    assert 'tool.aotcuda.modules."pkg.needs_another".source' in lines
+    assert 'tool.aotcuda.modules."pkg.needs_it_as_well".source' not in lines
 
 
 @pytest.mark.alike

@@ -199,6 +199,18 @@ def test_a_failed_build_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr() == ("", "aotcuda: _kernels.py:7: no such attribute\n")
 
 
+def test_a_compilers_tabs_are_spaces_and_its_marks_stay_under_what_they_mark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build_project(project: Path, out: Path | None, warn: object, **_: object) -> list[Path]:
+        message = "refused\n  \tfloat x = y;\n  \t          ^\x1b[31m"
+        raise CompileError(message)
+
+    fake_build(monkeypatch, build_project)
+    assert main(["build"]) == 1
+    assert capsys.readouterr().err == "aotcuda: refused\n        float x = y;\n                  ^\\x1b[31m\n"
+
+
 def test_build_without_its_extra_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,14 +84,27 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
                 f"{key}: there is no module {error.name} in {root}; name the Python module {what}as it is imported"
             )
             raise SourceError(message) from None
-        advice = ""
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            advice = (
-                f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
-                "prelude, or import it where it is used"
-            )
-        message = f"{key}: importing {name} failed: {_said(error)}{_place(error, root)}{advice}"
-        raise SourceError(message) from error
+        fault = f"{_said(error)}{_place(error, root)}{_advice(error, root)}"
+        failure = SourceError(f"{key}: importing {name} failed: {fault}")
+        failure.fault = fault
+        raise failure from error
+
+
+def _advice(error: BaseException, root: str) -> str:
+    """What to do about a module that is not there."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    package = error.name.rpartition(".")[0]
+    there = sys.modules.get(package)
+    if there is not None and not hasattr(there, "__path__"):
+        file = getattr(there, "__file__", None)
+        if isinstance(file, str):
+            return f"; {package} is {_relative(file, root)}: rename it if it hides the package that is meant"
+        return f'; {package} is a stand-in: give it what it lacks, sys.modules["{error.name}"] = {error.name}'
+    return (
+        f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
+        "prelude, or import it where it is used"
+    )
 
 
 def attributes(module: ModuleType, path: str) -> list[object]:

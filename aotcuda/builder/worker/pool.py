@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from aotcuda.builder.worker import lifetime, observations
 from aotcuda.builder.worker.channel import FULL, LOST, NO_ROOM, Owned
-from aotcuda.errors import AotcudaError, BuildError, text_of
+from aotcuda.errors import AotcudaError, BuildError, SourceError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -451,13 +451,15 @@ def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
 def _join(errors: list[AotcudaError]) -> AotcudaError:
     first = errors[0]
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, AotcudaError]] = {}
     for error in errors:
         line = str(error).partition("\n")[0]
-        found.setdefault(getattr(error, "fault", "") or line, []).append(line)
+        found.setdefault(getattr(error, "fault", "") or line, {}).setdefault(line, error)
     lines: list[str] = []
     for same in found.values():
-        more = len({*same}) - 1
-        text = same[0] if lines else str(first)
-        lines.append(f"{text}; likewise for {more} more of its variants and targets" if more else text)
+        line, error = next(iter(same.items()))
+        text = line if lines else str(first)
+        more = len(same) - 1
+        others = f"module{'s' * (more > 1)}" if isinstance(error, SourceError) else "of its variants and targets"
+        lines.append(f"{text}; likewise for {more} more {others}" if more else text)
     return first if lines == [str(first)] else type(first)("\n".join(lines))
