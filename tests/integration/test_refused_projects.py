@@ -390,6 +390,7 @@ def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     assert "Traceback (most recent call last):" in done.err
     assert 'pkg/_k.py", line 1' in done.err
     assert "No module named 'not_installed'" in done.err
+    assert "what was printed stands above" not in done.err
 
 
 def test_what_a_source_prints_is_shown_and_does_no_harm(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import gc
 import os
 import pickle
 import sys
+import traceback
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -58,7 +59,7 @@ def main(tell: Callable[..., None], descriptor: int) -> int:
     except AotcudaError as error:
         _print_warnings()
         if os.environ.get("AOTCUDA_DEBUG") == "1":
-            raise
+            traceback.print_exception(error)
         tell(error=type(error).__name__, message=str(error))
         return 1
     tell(step="handing the result over", done=0, total=0)
