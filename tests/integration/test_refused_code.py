@@ -39,7 +39,7 @@ def line_number(source: str, marker: str) -> int:
 
 def told(folder: Path, mistakes: dict[str, Mistake]) -> list[str]:
     """Build a project that makes all `mistakes`; what was said, one line each."""
-    source = "from numba import cuda, float32\n\n" + "\n\n".join(
+    source = "from numba import cuda, float32\n\n@cuda.jit\ndef launched(x):\n    x[0] = 1\n\n" + "\n\n".join(
         textwrap.dedent(mistake.source).strip() for mistake in mistakes.values()
     )
     module = "\n".join(mistake.key for mistake in mistakes.values())
@@ -412,6 +412,192 @@ COMPILING = {
         ({F}:a_ufunc_of_numpys); of one number take math's function, or an operator; else write out what it
         computes""",
     ),
+    **{
+        name: Mistake(
+            f"from numba import cuda, float32\nimport math, random\nimport numpy\nTABLE = {{1: 2}}\nLIST = [1, 2]\n"
+            f"def {name}_(x):\n{before}    {statement}  # {name}",
+            f'kernels.{name}_ = "void({signature})"',
+            f"{{M}}.kernels.{name}_: void({signature}): {what} ({{F}}:{name}); {remedy}",
+        )
+        for name, signature, before, statement, what, remedy in [
+            (
+                "more_indices_than_dimensions",
+                "float32[::1]",
+                "",
+                "x[0] = x[0, 1]",
+                "it gives 2 indices to a 1d array",
+                "make the two agree; a signature has a colon for each dimension, as in float32[:, ::1]",
+            ),
+            (
+                "more_indices_than_a_local_array_has",
+                "float32[::1]",
+                "    tile = cuda.local.array((2, 2), float32)\n",
+                "x[0] = tile[0, 0, 0]",
+                "it gives 3 indices to a 2d array",
+                "make the two agree; a signature has a colon for each dimension, as in float32[:, ::1]",
+            ),
+            (
+                "an_index_of_float",
+                "float32[::1]",
+                "",
+                "x[x[1]] = 1",
+                "an index is float32",
+                "convert it, as with int(x); if it is a parameter, make it an integer in the signature",
+            ),
+            *[
+                (
+                    f"a_number_for_an_array_that_is_{name}",
+                    "float32",
+                    "",
+                    statement,
+                    what,
+                    "if that is a parameter which is an array, say so in the signature, as with float32[::1]",
+                )
+                for name, statement, what in [
+                    ("read", "y = x[0]", "it takes an element of a number, float32"),
+                    ("read_twice", "y = x[0, 0]", "it takes an element of a number, float32"),
+                    ("written", "x[0] = 1", "it takes an element of a number, float32"),
+                    ("added_to", "cuda.atomic.add(x, 0, 1)", "it gives a number to a function that takes an array"),
+                ]
+            ],
+            (
+                "text_in_an_array",
+                "float32[::1]",
+                "",
+                'x[0] = "a"',
+                "it stores Literal[str](a) in array(float32, 1d, C)",
+                "an element takes a number of its type",
+            ),
+            (
+                "an_array_in_an_array",
+                "float32[::1]",
+                "",
+                "x[0] = x",
+                "it stores array(float32, 1d, C) in array(float32, 1d, C)",
+                "an element takes a number of its type",
+            ),
+            (
+                "a_dict_of_the_module",
+                "float32[::1]",
+                "",
+                "x[0] = TABLE[1]",
+                "TABLE is of type dict, which kernels cannot use",
+                "make it a number, a tuple or an array of NumPy's, or take it as an argument",
+            ),
+            (
+                "a_list_of_the_module",
+                "float32[::1]",
+                "",
+                "x[0] = LIST[0]",
+                "it takes an element of what has none on a GPU, such as a list of the module's",
+                "make it a tuple, or an array of NumPy's",
+            ),
+            (
+                "a_function_of_pythons",
+                "float32[::1]",
+                "",
+                "x[0] = input()",
+                "Python's input is not among what kernels can call",
+                "write out what it computes",
+            ),
+            (
+                "a_misspelt_function",
+                "float32[::1]",
+                "",
+                "x[0] = math.sqtr(x[0])",
+                "AttributeError: module 'math' has no attribute 'sqtr'",
+                "did you mean sqrt?",
+            ),
+            (
+                "random_numbers_of_numpys",
+                "float32[::1]",
+                "",
+                "x[0] = numpy.random.rand()",
+                "NumPy's random numbers are not there for GPUs",
+                "take the states of numba.cuda.random as an argument: xoroshiro128p_uniform_float32(states, i)",
+            ),
+            (
+                "a_set",
+                "float32[::1]",
+                "",
+                "x[0] = len({1, 2})",
+                "it makes a set, for which memory would be allocated on the GPU",
+                "use a tuple, or an array that is an argument",
+            ),
+            (
+                "a_list_comprehension",
+                "float32[::1]",
+                "",
+                "x[:] = [y * 2 for y in x]",
+                "it makes a list or a dict, for which memory would be allocated on the GPU",
+                "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
+            ),
+            (
+                "text_by_percent",
+                "float32[::1]",
+                "",
+                'print("%d" % x[0])',
+                "it makes text of values, as an f-string does",
+                'GPUs have no text but constants: give print the parts, as in print("x is", x[i])',
+            ),
+            (
+                "a_local_array_without_a_type",
+                "float32[::1]",
+                "",
+                "tile = cuda.local.array(4)",
+                "cuda.shared.array and cuda.local.array take a shape and the type of an element",
+                "write for example cuda.local.array(4, float32)",
+            ),
+            (
+                "a_whole_array_for_a_number",
+                "float32[::1]",
+                "",
+                "x[0] = math.sin(x)",
+                "sin is called with a whole array(float32, 1d, C)",
+                "give it an element, as in x[i]",
+            ),
+            (
+                "a_launch",
+                "float32[::1]",
+                "",
+                "launched[1, 1](x)",
+                "it launches launched, and only the host launches kernels",
+                "launch it from the host, or call a function that both kernels call",
+            ),
+            (
+                "a_tuple_too_short",
+                "float32[::1]",
+                "",
+                "a, b, c = x[0], x[1]",
+                "it takes 3 values out of a tuple of 2",
+                "make the two agree",
+            ),
+            (
+                "an_atomic_without_a_value",
+                "float32[::1]",
+                "",
+                "cuda.atomic.add(x, 0)",
+                "it calls a function that takes 3 arguments with another number of them",
+                "give it as many",
+            ),
+            (
+                "two_types",
+                "float32[::1]",
+                '    if x[1] > 0:\n        y = 1\n    else:\n        y = "a"\n',
+                "print(y)",
+                "y is Literal[str](a) in one place and Literal[int](1) in another",
+                "give a variable one type",
+            ),
+            (
+                "a_variable_deleted",
+                "float32[::1]",
+                "    y = x[0]\n",
+                "del y",
+                "del is not compiled for GPUs",
+                "leave it out",
+            ),
+        ]
+    },
     "device_array": Mistake(
         """
         def makes(x):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 import operator
 import os
 import re
@@ -29,7 +31,13 @@ _CALL = re.compile(r"^No implementation of .* found for signature:\s*>>> (.*)")
 _FUNCTION = re.compile(r"^\s*No implementation of function Function\(<(?:built-in )?function (\w+)", re.MULTILINE)
 _COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy"])
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_NO_ATTRIBUTE = re.compile(r"^module '([\w.]+)' has no attribute '(\w+)'")
+
 _SIZE = r"\bu?int\d+\b"
+_NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
+_GLOBAL = r"\A\w+: (?:Failed in [^\n]*\n)*Untyped global name '(\w+)': Cannot determine Numba type of <class"
+_OF_MATH = "|".join(sorted(name for name in vars(math) if not name.startswith("_")))
 _KNOWN = tuple(
     (re.compile(pattern), what, remedy)
     for pattern, what, remedy in [
@@ -42,7 +50,8 @@ _KNOWN = tuple(
             (
                 r"format spec in f-strings|printing unimplemented for values of type unicode_type|"
                 r"Function\(<class 'str'>\) found for signature|Literal\[str\]\(<object type:|"
-                r"unsupported opcode \((?:FORMAT_|CONVERT_VALUE|BUILD_(?:TEMPLATE|INTERPOLATION))"
+                r"unsupported opcode \((?:FORMAT_|CONVERT_VALUE|BUILD_(?:TEMPLATE|INTERPOLATION))|"
+                r">>> mod\(Literal\[str\]"
             ),
             "it makes text of values, as an f-string does",
             'GPUs have no text but constants: give print the parts, as in print("x is", x[i])',
@@ -54,6 +63,11 @@ _KNOWN = tuple(
             ),
             "the size of an array must be known when it is compiled, and {0} is known at run time alone",
             "make it a constant, or take cuda.shared.array(0, dtype), which is as large as the launch makes it",
+        ),
+        (
+            r"Function\(<function (?:\w+\.)?array at [^>]*>\) found for signature:\s*>>> array\([^\n]*",
+            "cuda.shared.array and cuda.local.array take a shape and the type of an element",
+            "write for example cuda.local.array(4, float32)",
         ),
         (
             r"Keyword arguments are not supported, yet|AssertionError: assert (?:not )?kw\w*",
@@ -78,10 +92,78 @@ _KNOWN = tuple(
         (
             (
                 r"(?s)\A(?!.*_array_allocate).*?"
-                r"(?:NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list)\b)"
+                r"(?:NRT required but not enabled|\b(?:new_dict|DictType|ListType|build_list)\b|list\(undefined\))"
             ),
             "it makes a list or a dict, for which memory would be allocated on the GPU",
             "use a tuple, an array that is an argument, or cuda.local.array of a constant size",
+        ),
+        (
+            r"has no attribute 'build_set'|assignment build_set\(",
+            "it makes a set, for which memory would be allocated on the GPU",
+            "use a tuple, or an array that is an argument",
+        ),
+        (
+            r"OverloadSelector object at \S+, \(List\(|NotImplementedError: lowering (?:static_)?getitem",
+            "it takes an element of what has none on a GPU, such as a list of the module's",
+            "make it a tuple, or an array of NumPy's",
+        ),
+        (
+            rf">>> [gs]etitem\(({_NUMBER}), ",
+            "it takes an element of a number, {0}",
+            "if that is a parameter which is an array, say so in the signature, as with float32[::1]",
+        ),
+        (
+            r"AttributeError: '(?:Float|Integer|Boolean|Complex)\w*' object has no attribute '(?:dtype|ndim)'",
+            "it gives a number to a function that takes an array",
+            "if that is a parameter which is an array, say so in the signature, as with float32[::1]",
+        ),
+        (
+            r"cannot index array\(\w+, (\d+)d, \w+\) with (\d+) indices",
+            "it gives {1} indices to a {0}d array",
+            "make the two agree; a signature has a colon for each dimension, as in float32[:, ::1]",
+        ),
+        (
+            r"[Uu]nsupported array index type (float\d+|complex\d+)",
+            "an index is {0}",
+            "convert it, as with int(x); if it is a parameter, make it an integer in the signature",
+        ),
+        (
+            (
+                r">>> setitem\((array\([^()]*\)), [^\n]*, "
+                r"((?:readonly )?array\([^()]*\)|Literal\[str\]\([^()\n]*\)|unicode_type|none)\)\n"
+            ),
+            "it stores {1} in {0}",
+            "an element takes a number of its type",
+        ),
+        (
+            rf"Function\(<built-in function ({_OF_MATH})>\) found for signature:\s*>>> \1\((array\([^()]*\))",
+            "{0} is called with a whole {1}",
+            "give it an element, as in x[i]",
+        ),
+        (
+            r"getitem\(type\(\w+Dispatcher\(<function (\S+) at",
+            "it launches {0}, and only the host launches kernels",
+            "launch it from the host, or call a function that both kernels call",
+        ),
+        (
+            r"wrong tuple length for .*expected (\d+), got (\d+)",
+            "it takes {0} values out of a tuple of {1}",
+            "make the two agree",
+        ),
+        (
+            r"ValueError: (?:not enough|too many) values to unpack \(expected (\d+)",
+            "it calls a function that takes {0} arguments with another number of them",
+            "give it as many",
+        ),
+        (
+            r"Cannot unify (.+) and (.+) for '(\w+?)(?:\.\d+)*'",
+            "{2} is {0} in one place and {1} in another",
+            "give a variable one type",
+        ),
+        (
+            r"Illegal IR, del found at",
+            "del is not compiled for GPUs",
+            "leave it out",
         ),
         (
             r"NotImplementedError: NotImplemented lowering call to",
@@ -96,7 +178,7 @@ _KNOWN = tuple(
         (
             (
                 r"scipy [\d.]+\+ is required for linear algebra|"
-                r"Unknown attribute '\w+' of type Module\(<module 'numpy\.linalg'"
+                r"Unknown attribute '\w+' of type Module\(<module 'numpy\.linalg'|\nin linalg\.py"
             ),
             "it calls NumPy's linear algebra, which is not there for GPUs",
             "write out what it computes",
@@ -105,6 +187,26 @@ _KNOWN = tuple(
             r"Untyped global name '(\w+)': Cannot determine Numba type of <class '[\w.]*\.(?:\w*(?i:ufunc)|Vectorized)",
             "{0} is made by @vectorize, which makes functions of whole arrays",
             "call the plain function, or one with @cuda.jit(device=True)",
+        ),
+        (
+            rf"{_GLOBAL} 'builtin_function_or_method'>",
+            "Python's {0} is not among what kernels can call",
+            "write out what it computes",
+        ),
+        (
+            rf"{_GLOBAL} '(?:\w+\.)*(\w+)'>",
+            "{0} is of type {1}, which kernels cannot use",
+            "make it a number, a tuple or an array of NumPy's, or take it as an argument",
+        ),
+        (
+            r"Unknown attribute '\w+' of type Module\(<module 'numpy\.random'",
+            "NumPy's random numbers are not there for GPUs",
+            "take the states of numba.cuda.random as an argument: xoroshiro128p_uniform_float32(states, i)",
+        ),
+        (
+            r"Unknown attribute '(\w+)' of type Module\(<module 'numpy'",
+            "NumPy's {0} is not among what kernels can call",
+            "write it out; arrays come as arguments",
         ),
     ]
 )
@@ -155,15 +257,25 @@ def _message(
 ) -> str:
     """The reason and the user's file and line in the first line; the compiler's whole message, indented, below it."""
     said = relative(_COLOUR.sub("", str(error)), root) or _failed_assertion(error)
+    files = dict.fromkeys(Path(frame.f_code.co_filename).name for frame in _frames(error))
+    told = "\n".join([f"{type(error).__name__}: {said}", *(f"in {name}" for name in files)])
     for pattern, what, remedy in _KNOWN:
-        if found := pattern.search(f"{type(error).__name__}: {said}"):
+        if found := pattern.search(told):
             where = _place(said[found.start() :], error, python, root)
             return f"{head}: {what.format(*found.groups())} ({where}); {remedy}"
     if isinstance(error, compiler_error):
         return _compiler_message(head, said, error, unit, python, root)
     first, _, rest = _RAISED_FROM.sub("", said).partition("\n")
-    message = f"{head}: {type(error).__name__}: {first} ({_place(said, error, python, root)})"
+    message = f"{head}: {type(error).__name__}: {first} ({_place(said, error, python, root)}){_did_you_mean(first)}"
     return "\n".join(filter(None, [message, _indented(rest)]))
+
+
+def _did_you_mean(said: str) -> str:
+    """Which of a module's names comes nearest to one that it has not."""
+    found = _NO_ATTRIBUTE.search(said)
+    names = dir(sys.modules[found[1]]) if found and found[1] in sys.modules else []
+    near = difflib.get_close_matches(found[2], names, n=1) if found else []
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _compiler_message(head: str, plain: str, error: Exception, unit: NumbaUnit, python: FunctionType, root: str) -> str:
@@ -176,7 +288,7 @@ def _compiler_message(head: str, plain: str, error: Exception, unit: NumbaUnit, 
     lines = [line.strip() for line in plain[start:].splitlines() if not _NOISE.match(line)]
     reason = (lines or ["the compiler refuses it"])[0].rstrip(".")
     if call := _CALL.search(plain[start:].lstrip()):
-        reason = f"No implementation of {call[1]}"
+        reason = f"No implementation of {_ADDRESS.sub('', call[1])}"
         if (named := _FUNCTION.search(plain[start:])) and _is_numpys(named[1]):
             remedy = f"NumPy's {named[1]} is not among what kernels can call: write it out; arrays come as arguments"
             return f"{head}: {reason} ({where}); {remedy}\n{_indented(plain)}"
