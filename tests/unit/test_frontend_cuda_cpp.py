@@ -405,6 +405,12 @@ def test_an_error_is_the_compilers_with_its_words(settle):
         ('#include "mine.h"', "name its folder in options.include-dirs"),
         ("#include <curand_kernel.h>", "name its folder in options.include-dirs"),
         ("__device__ int64_t f();", "write #include <cuda/std/cstdint>, which brings int64_t"),
+        ("__device__ int f() { return INT_MAX; }", "write #include <cuda/std/climits>, which brings INT_MAX"),
+        ("__device__ int f() { return SIZE_MAX; }", "write #include <cuda/std/cstdint>, which brings SIZE_MAX"),
+        ("__device__ float f() { return INFINITY; }", "write #include <cuda/std/cmath>, which brings INFINITY"),
+        ("__device__ float f() { return TILE; }", "if TILE is a macro, give it a value in options.defines"),
+        ('extern "C" __global__ void f(half *x) {}', "write #include <cuda_fp16.h>, which brings half"),
+        ("__global__ void f(__nv_bfloat16 *x) {}", "write #include <cuda_bf16.h>, which brings __nv_bfloat16"),
         ("int main() { return 0; }", "mark it __device__, or move the kernels into a file without host code"),
     ],
 )
@@ -423,6 +429,16 @@ def test_a_header_of_the_toolkit_that_is_for_nvcc_alone_is_not_the_projects_to_m
     assert first.endswith(
         "<thrust/complex.h> of the toolkit is for nvcc alone; write <cuda/std/complex>, and below it: using "
         "cuda::std::complex;"
+    )
+
+
+def test_a_header_that_brings_host_code_of_the_toolkits_has_parts_for_device_code(settle):
+    with pytest.raises(AotcudaError) as caught:
+        settle("kernels.plain = {}", f"#include <cub/cub.cuh>\n{CODE}")
+    first = str(caught.value).partition("\n")[0]
+    assert first.endswith(
+        "; a header of the toolkit brings this, which is for nvcc alone; include the parts for device code, such as "
+        "<cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
     )
 
 

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 _CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
 _NO_HEADER = re.compile(r'cannot open source file "([^"]+)"')
 _NO_OPTION = re.compile(r"^nvrtc: error: (.+)$", re.MULTILINE)
-_NO_INTEGER = re.compile(r'identifier "(u?int(?:8|16|32|64|ptr)_t)" is undefined')
+_NO_NAME = re.compile(r'identifier "(\w+)" is undefined')
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
+_BY_HEADERS = {
+    "<cuda/std/cstdint>": r"u?int(8|16|32|64|ptr)_t|U?INT(8|16|32|64|PTR|MAX)_(MIN|MAX)|SIZE_MAX",
+    "<cuda/std/climits>": r"(S?CHAR|SHRT|INT|L?LONG)_(MIN|MAX)|U(CHAR|SHRT|INT|L?LONG)_MAX|CHAR_BIT",
+    "<cuda/std/cmath>": "INFINITY|NAN",
+    "<cuda_fp16.h>": "(__)?half2?",
+    "<cuda_bf16.h>": "(__)?nv_bfloat162?",
+}
+"""Headers for device code, and the names that they bring."""
+
 _HOST_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h$|[a-z_]+$|std\w+\.h$")
 """Headers of PyTorch and Python, and those of C++ that have no dot."""
 
@@ -37,6 +47,7 @@ _BUILT_IN = {
 _COMPLEX = {"cupy/complex.cuh", "complex.h", "thrust/complex.h"}
 _COMPLEX_INSTEAD = "write <cuda/std/complex>, and below it: using cuda::std::complex;"
 _INSTEAD = "include what stands for it in <cuda/std/...>, such as <cuda/std/complex>"
+_PARTS = "include the parts for device code, such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
 _OPTIONS = "correct nvrtc-options, each of which is one option"
 _APART = "move the kernels into a file without host code"
 _MOST_ERRORS = 5
@@ -85,7 +96,7 @@ def not_compiled(
 ) -> CompileError:
     """The error for CUDA C++ that does not compile: with who links it, and the first target that it compiles for."""
     head, _, log = said.partition("\n")
-    found = _CUDA_ERROR.search(log)
+    found = _cause(log)
     text = found[3].strip().partition(". Consider using")[0] if found else ""
     reason = f"{text} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
     if refused := _NO_OPTION.search(log):
@@ -106,17 +117,30 @@ def not_compiled(
         )
         break
     else:
-        remedy = ""
+        name = _NO_NAME.search(text)
+        is_macro = name is not None and _MACRO.fullmatch(name[1])
+        remedy = f"; if {name[1]} is a macro, give it a value in options.defines" if name and is_macro else ""
     return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}{remedy}\n{_first(log)}")
+
+
+def _cause(log: str) -> re.Match[str] | None:
+    """The first error, or what it follows from: NVRTC names a parameter's unknown type behind what comes of it."""
+    errors = list(_CUDA_ERROR.finditer(log))
+    if errors and errors[0][3].startswith("attribute "):
+        return next((error for error in errors if _NO_NAME.search(error[3])), errors[0])
+    return errors[0] if errors else None
 
 
 def _advice(problem: str, where: str) -> str:
     """What to do about code that was written for nvcc: NVRTC has no headers of the host, and compiles no host code."""
     if found := _NO_HEADER.search(problem):
         return _on_header(found[1], where)
-    if found := _NO_INTEGER.search(problem):
-        return f"write #include <cuda/std/cstdint>, which brings {found[1]}"
+    if found := _NO_NAME.search(problem):
+        header = next((header for header, names in _BY_HEADERS.items() if re.fullmatch(names, found[1])), None)
+        return f"write #include {header}, which brings {found[1]}" if header else ""
     if "host functions are not allowed" in problem or "__host__ function is not allowed" in problem:
+        if any(Path(where).is_relative_to(folder) for folder in toolchain.include_dirs()):
+            return f"a header of the toolkit brings this, which is for nvcc alone; {_PARTS}"
         return f"mark it __device__, or {_APART}"
     return ""
 
