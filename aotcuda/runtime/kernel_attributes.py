@@ -102,7 +102,9 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
     try:
         from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who asks for one has cuda.core)
     except ImportError:
-        message = f"cuda.core is not installed, so {where} cannot be handed out as its kernel: pip install cuda-core"
+        from aotcuda.runtime.images.callbacks import INSTALL  # noqa: PLC0415 (as above)
+
+        message = f"cuda.core cannot be imported, so {where} cannot be handed out as its kernel: {INSTALL}"
         raise DependencyError(message) from None
     return CoreKernel.from_handle(OnThisGpu(loader, name, where).device_kernel(signature).kernel.value)
 

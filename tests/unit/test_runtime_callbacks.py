@@ -299,7 +299,9 @@ def test_without_cuda_core_the_error_says_what_to_install(cuda, monkeypatch):
     module = cuda.package(
         kernel("k", "void(int32)"), load="first-use", callbacks=CALLBACKS, handle="cuda.core.ObjectCode"
     )
-    with pytest.raises(aotcuda.DependencyError, match=r"take a cuda\.core\.ObjectCode.*pip install cuda-core"):
+    with pytest.raises(
+        aotcuda.DependencyError, match=r"take a cuda\.core\.ObjectCode.*pip install 'cuda-core\[cu13\]'"
+    ):
         module.k[1, 1](1)
 
 

@@ -139,7 +139,7 @@ def test_the_kernel_is_handed_out_for_cuda_core(cuda, monkeypatch):
 def test_without_cuda_core_it_says_what_to_install(cuda, monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     k = cuda.package(kernel("k", ONE)).k
-    with pytest.raises(DependencyError, match="pip install cuda-core"):
+    with pytest.raises(DependencyError, match=r"pip install 'cuda-core\[cu13\]'"):
         k.cuda_core_kernel()
 
 

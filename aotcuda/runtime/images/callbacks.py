@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Driver
 
 
+INSTALL = "pip install 'cuda-core[cu13]', or 'cuda-core[cu12]' for a driver of CUDA 12"
+"""How cuda.core is installed: without an extra it comes without `cuda-bindings`, and cannot be imported."""
+
+
 def open_handle(manifest: Head, images: bytes) -> tuple[Any, int]:
     """The object that callbacks are given, and the driver's handle of the library that it loaded.
 
@@ -32,7 +36,7 @@ def open_handle(manifest: Head, images: bytes) -> tuple[Any, int]:
     except ImportError as error:
         message = (
             f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "
-            f"({error}); install it: pip install cuda-core"
+            f"({error}); install it, with what it calls the driver by: {INSTALL}"
         )
         raise DependencyError(message) from error
     make = ObjectCode.from_cubin if images.startswith(b"\x7fELF") else ObjectCode.from_fatbin
