@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     Content = dict[str, Any]
 
 FILE_NAME = "pyproject.toml"
+LISTED = "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in single brackets"
 
 
 class UnreadableError(Exception):

@@ -386,6 +386,8 @@ def build_project(
         message = f"{path} does not exist; name a folder with a pyproject.toml"
         raise ConfigError(message)
     section = project_file.table(read[1], "tool").get("aotcuda")
+    if isinstance(section, list):
+        raise ConfigError(project_file.LISTED)
     if not isinstance(section, dict):
         message = f"{path} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)

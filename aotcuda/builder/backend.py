@@ -28,7 +28,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, linkable, missing_hook
+from aotcuda import frontends, linkable, missing_hook, project_file
 from aotcuda.builder import api, output, progress, run_time_requirement, sbom, source_tree, temporary
 from aotcuda.errors import ConfigError
 
@@ -77,6 +77,8 @@ def table(pyproject: Mapping[str, object], plugin: str) -> Mapping[str, object]:
     """
     tools = pyproject.get("tool", {})
     found = tools.get("aotcuda") if isinstance(tools, dict) else None
+    if isinstance(found, list):
+        raise ConfigError(project_file.LISTED)
     if not isinstance(found, dict):
         message = (
             f"pyproject.toml enables the {plugin} aotcuda and has no [tool.aotcuda] table; add one, or drop the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ _EXTENSION = re.compile(r"(\.(abi3t?|(cpython|cp|pypy|graalpy)-?\d[^.]*))?\.(so|
 
 
 def check(module: str, key: str, roots: Sequence[Path], root: Path, extensions: Collection[str] = frozenset()) -> None:
-    """Refuse the name of a module that the project at `root` has already.
+    """Refuse the name of a module that the project at `root` has already, or Python.
 
     Args:
         module: The name.
@@ -30,6 +31,9 @@ def check(module: str, key: str, roots: Sequence[Path], root: Path, extensions: 
     Raises:
         ConfigError: It has.
     """
+    if module in sys.stdlib_module_names:
+        message = f"{key}: import {module} finds Python's own module; choose another name, or put it into a package"
+        raise ConfigError(message)
     path = next((path for folder in roots for path in _there(folder.joinpath(*module.split(".")))), None)
     if path is None and module not in extensions:
         return

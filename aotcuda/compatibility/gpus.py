@@ -54,8 +54,10 @@ def gpu(text: str) -> Gpu:
         except ValueError as error:
             raise TargetError(str(error)) from None
         row = tables.capability(target.capability)
+        first = tables.capabilities()[0].number
         if row is None or target.kind != "sass" or target.suffix:
-            message = f"{name!r} is no GPU; write its compute capability, one of {_numbers()}, or its name"
+            what = "older than the GPUs that are known" if target.capability < first else "no GPU"
+            message = f"{name!r} is {what}; write a compute capability, one of {_numbers()}, or a GPU's name"
             raise TargetError(message)
         return Gpu(name, (row.renamed or row.number))
     if re.fullmatch(r"[0-9]{1,2}\.[0-9]", name) and tables.capability(tables.pair(name)):
@@ -65,7 +67,7 @@ def gpu(text: str) -> Gpu:
         return Gpu(name, found)
     near = _near(name)
     hint = f"the nearest names are {', '.join(near)}" if near else "write a name such as 'RTX 4090', 'H100' or 'sm_90'"
-    message = f"no GPU is known by the name {name!r}; {hint}"
+    message = f"no GPU is known by the name {name!r}, from {tables.capabilities()[0].architecture} on; {hint}"
     raise TargetError(message)
 
 

@@ -151,7 +151,7 @@ class Module:
             driver: The CUDA version of a driver; None supposes one that is new enough.
 
         Raises:
-            ValueError: A string that is no target.
+            ValueError: It is no target, and no pair of numbers.
         """
         from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 

@@ -51,10 +51,17 @@ def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[
     """What a GPU of some compute capability would take, with a driver for some CUDA version.
 
     Raises:
-        ValueError: A string that is no target.
+        ValueError: It is no target, and no pair of numbers.
     """
+    if not isinstance(capability, str) and [type(part) for part in _parts(capability)] != [int, int]:
+        message = f"{capability!r} is no compute capability; write it as (9, 0), or as 'sm_90'"
+        raise ValueError(message)
     pair = arch.parse(capability).capability if isinstance(capability, str) else capability
     return choose(loader.outline.head, pair, driver=driver)
+
+
+def _parts(capability: object) -> tuple[object, ...]:
+    return capability if isinstance(capability, tuple) else ()
 
 
 def fast_path(loader: Loader) -> str:

@@ -275,6 +275,12 @@ OF_THE_LINK: dict[str, Case] = {
         'link = ["f.ltoir"]',
         "pkg.k: linking for sm_80 failed: f.ltoir does not hold what its suffix says; make it again",
     ),
+    "PTX that is empty": (
+        "def k(x):\n    x[0] = 1\n",
+        {"f.ptx": b""},
+        'link = ["f.ptx"]',
+        "pkg.k: linking for sm_80 failed: f.ptx does not hold what its suffix says; make it again",
+    ),
     "a header that is not there": (
         SOURCE,
         {"f.cu": NO_INCLUDE + CU},

@@ -341,6 +341,17 @@ def test_a_hook_without_configuration_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("command", [(), (sys.executable, "-m", "aotcuda", "build")], ids=["back end", "command"])
+def test_a_list_of_tables_is_told_to_be_one(command: tuple[str, ...], tmp_path: Path) -> None:
+    project = write(tmp_path / "project", GOOD, module=KERNEL)
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace("[tool.aotcuda]", "[[tool.aotcuda]]"))
+    assert (
+        refused(project, *command).said
+        == "tool.aotcuda: expected a table, found a list; write [tool.aotcuda], in single brackets"
+    )
+
+
 @pytest.mark.parametrize("name", ["k.py", "k/__init__.py", "k.pyi", "k.abi3.so", "k/inner.py"])
 def test_a_module_that_exists_already_is_not_replaced(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)

@@ -53,6 +53,13 @@ def why_refused(root: Path, *roots: str, extensions: tuple[str, ...] = ()) -> st
     return None
 
 
+@pytest.mark.parametrize("name", ["json", "sys", "math"])
+def test_python_has_modules_of_its_own(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^KEY: import {name} finds Python's own module; choose another name"):
+        taken_names.check(name, "KEY", [tmp_path], tmp_path)
+    taken_names.check(f"pkg.{name}", "KEY", [tmp_path], tmp_path)
+
+
 def put(path: Path, text: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

@@ -164,6 +164,8 @@ def test_the_fallback_meets_no_demand(package, capsys):
     [
         (("--gpu", "RTX 509O"), "the nearest names are RTX 5090"),
         (("--gpu", "sm_95"), "'sm_95' is no GPU"),
+        (("--gpu", "sm_70"), "'sm_70' is older than the GPUs that are known; write a compute capability, one of sm_75"),
+        (("--gpu", "V100"), "no GPU is known by the name 'V100', from Turing on; the nearest names are "),
         (("--driver", "58O"), "'58O' is no driver version that is known; write a branch such as 525 or 615"),
         (("--require", "A100,H10O"), "no GPU is known by the name 'H10O'"),
         (("--require", "A100@"), "'A100@' in --require has no driver behind its @; write one, as in 'A100@535'"),

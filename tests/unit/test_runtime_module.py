@@ -157,6 +157,9 @@ class TestExports:
         assert inside.manifest["module"] == "mypkg.kernels"
         assert "2 kernels, 1 function; GPU 0 (Stand-in A, compute capability 9.0) takes sm_90" in repr(inside)
         assert inside.choice_for((8, 6)).arch == "sm_80"
+        for mistaken in ((8,), (8, 6, 0), 8.6, 86, None, [8, 6], (8.0, 6), ("8", "6")):
+            with pytest.raises(ValueError, match=r" is no compute capability; write it as \(9, 0\), or as 'sm_90'"):
+                inside.choice_for(mistaken)
 
     def test_a_reload_reads_the_new_manifest(self, cuda, module):
         before = module.axpy

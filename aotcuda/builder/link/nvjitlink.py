@@ -100,7 +100,13 @@ def link(
     handle = nvjitlink.create(len(arguments), arguments)
     try:
         for item in ready:
-            nvjitlink.add_data(handle, _KINDS[item.kind], item.data, len(item.data), item.name)
+            try:
+                nvjitlink.add_data(handle, _KINDS[item.kind], item.data, len(item.data), item.name)
+            except nvjitlink.nvJitLinkError:
+                if _log(handle):
+                    raise
+                message = f"{_failed(module, target)}: {_mismatched(item)}"
+                raise LinkError(message) from None
         nvjitlink.complete(handle)
         # With PTX inputs the linker may print an error and still report success.
         log = _log(handle)
@@ -225,7 +231,7 @@ _ERROR = re.compile(r"^(?:ptxas )?error\s*:\s*(.*)", re.MULTILINE | re.IGNORECAS
 
 
 def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], elsewhere: Mapping[str, str]) -> str:
-    head = f"{module}: linking for {target} failed"
+    head = _failed(module, target)
     if "newer version of nvJitLink" in log:
         # Only what came as LTOIR can be newer; what this toolchain compiled is called "code of ..." or by its .cu file.
         given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
@@ -248,9 +254,17 @@ def _explain(module: str, target: Target, log: str, items: Sequence[LinkInput], 
         )
     for item in items:
         if re.search(rf"does not match type NVJITLINK_INPUT_[A-Z]+{re.escape(item.name)}$", log, re.MULTILINE):
-            return f"{head}: {item.name} does not hold what its suffix says; make it again\n{_indented(log)}"
+            return f"{head}: {_mismatched(item)}\n{_indented(log)}"
     reason = f": {found[1]}" if (found := _ERROR.search(log)) else ""
     return f"{head}{reason}\n{_indented(log)}"
+
+
+def _failed(module: str, target: Target) -> str:
+    return f"{module}: linking for {target} failed"
+
+
+def _mismatched(item: LinkInput) -> str:
+    return f"{item.name} does not hold what its suffix says; make it again"
 
 
 def _indented(text: str) -> str:
