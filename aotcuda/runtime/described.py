@@ -26,7 +26,8 @@ def doc(record: Kernel) -> str:
     parts = ["\n".join(f"{name}[{configuration}]({call})" for call in calls)]
     if record.get("doc"):
         parts.append(record["doc"])
-    parts.append("\n".join(["Packaged for:", *(f"    {overload['signature']}" for overload in overloads)]))
+    parts.append("Packaged for::")  # a literal block for Sphinx, to which C++'s and Triton's * would mean emphasis
+    parts.append("\n".join(f"    {overload['signature']}" for overload in overloads))
     return "\n\n".join(parts)
 
 

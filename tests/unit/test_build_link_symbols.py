@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotcuda.arch import parse
 from aotcuda.binary import fatbin
-from aotcuda.builder.link import symbols
-from aotcuda.errors import ImageError
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import preconditions, symbols
+from aotcuda.errors import ImageError, LinkError
 from support import manifests
 
 # An ELF header of x86-64 without sections.
@@ -21,6 +23,15 @@ def test_the_device_code_of_an_object_tells_its_targets():
     data = ELF + b"host code" + manifests.fatbin([manifests.image("compute_75", b".visible .func f")[1]]) + b"more"
     found = symbols._in_object(data, "f.o")
     assert (found.functions, found.archs) == (("f",), ("compute_75",))
+
+
+def test_a_target_of_several_images_is_named_once():
+    item = LinkInput(kind="fatbin", name="f.fatbin", data=b"")
+    found = symbols.Symbols(functions=(), archs=("sm_90", "compute_90", "compute_90"))
+    with pytest.raises(
+        LinkError, match=r"f\.fatbin holds code for sm_90, compute_90, which cannot be linked for sm_80;"
+    ):
+        preconditions.check("m", {}, [], {item: found}, [parse("sm_80")], {item: "key"}, {})
 
 
 def test_an_object_without_device_code_has_no_functions():

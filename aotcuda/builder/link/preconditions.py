@@ -209,7 +209,7 @@ def _check_archs(module: str, linked: Mapping[LinkInput, Symbols], targets: Sequ
             continue
         for target in targets:
             if target.kind == "sass" and not any(arch.parse(text).runs_on(target.capability) for text in found.archs):
-                has = ", ".join(found.archs)
+                has = ", ".join(dict.fromkeys(found.archs))
                 message = (
                     f"{module}: {item.name} holds code for {has}, which cannot be linked for {target}; build it for "
                     f"{target} too (as a fatbin with several architectures, or from its source)"
