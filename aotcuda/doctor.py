@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import platform
 import re
@@ -43,6 +44,20 @@ _VARIABLES = (
     *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"),
 )
 """What changes builds or launches, beside `AOTCUDA_*` and what sets compilers."""
+
+OWN = (
+    *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_LOAD", "AOTCUDA_FALLBACK", "AOTCUDA_CACHE_DIR"),
+    *(
+        "AOTCUDA_CACHE_SIZE",
+        "AOTCUDA_BUILD_CACHE",
+        "AOTCUDA_BUILD_CACHE_ACCESS",
+        "AOTCUDA_CACHE_KEY",
+        "AOTCUDA_EXTENSION",
+    ),
+    *("AOTCUDA_SYNCHRONIZE", "AOTCUDA_HOST_ARRAYS", "AOTCUDA_IN_PLACE", "AOTCUDA_UNTESTED", "AOTCUDA_PROGRESS"),
+    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG"),
+)
+"""aotcuda's own variables; nobody else sees that another one is misspelt."""
 
 
 def examine() -> dict[str, Any]:
@@ -101,7 +116,7 @@ def render(found: dict[str, Any]) -> str:
     rows.append(("cache", _shown_cache(found["caches"]["fallback"]) if found["cache"] else nowhere))
     builds = found["caches"]["builds"]
     rows.append(("build cache", _shown_cache(builds) if builds["folder"] else "none"))
-    rows += [("environment", f"{name}={value}") for name, value in found["environment"].items()]
+    rows += [("environment", f"{name}={value}{_doubt(name)}") for name, value in found["environment"].items()]
     rows += [("module", text) for module in found["modules"] for text in _shown_module(module, driver)]
     if not found["modules"]:
         rows.append(("module", "none that aotcuda built is installed"))
@@ -198,6 +213,15 @@ def _release() -> str | None:
         return None
     found = re.search(r"Kernel Module\b.*?\s(\d{3,}(?:\.\d+)+)\s", text)
     return found[1] if found else None
+
+
+def _doubt(name: str) -> str:
+    """What is to be said of a variable that is called as aotcuda's are, and is none."""
+    if not name.startswith("AOTCUDA_") or name in (*OWN, "AOTCUDA_ACCELERATOR"):  # the extension's name of earlier days
+        return ""
+    rest = {own.removeprefix("AOTCUDA_"): own for own in OWN}
+    near = difflib.get_close_matches(name.removeprefix("AOTCUDA_"), rest, n=1)
+    return f" (nothing reads this{f'; did you mean {rest[near[0]]}?' if near else ''})"
 
 
 def _is_asked(name: str) -> bool:

@@ -162,6 +162,23 @@ def test_a_report_names_neither_the_user_nor_what_opens_a_store(
     assert "CUDA_VISIBLE_DEVICES=\n" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "doubt"),
+    [
+        ("AOTCUDA_ARCHS", " (nothing reads this; did you mean AOTCUDA_ARCH?)"),
+        ("AOTCUDA_CACHE_DIRECTORY", " (nothing reads this; did you mean AOTCUDA_CACHE_DIR?)"),
+        ("AOTCUDA_XYZ", " (nothing reads this)"),
+        *((name, "") for name in doctor.OWN if name != "AOTCUDA_CACHE_SIZE"),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_told(
+    name: str, doubt: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, "0")
+    assert cli.main(["doctor"]) == 0
+    assert f"{name}=0{doubt}\n" in capsys.readouterr().out
+
+
 def test_the_machines_own_toolkit_is_named_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on machines of clouds, whose folder has no file of versions."""
     (tmp_path / "cuda").mkdir()
