@@ -58,7 +58,8 @@ def check(named: Mapping[str, Path | None], folder: Path, files: Iterable[str], 
         path = folder / name
         _check_parents(path)
         is_file = os.path.isfile(path)  # noqa: PTH113 (pathlib raises where a name is too long)
-        if path.suffix in (".py", ".pyi") and is_file and not wheel_files.is_generated(path):
+        own = manifest.FOLDER_SUFFIX in {parent.suffix for parent in Path(name).parents}  # what it carries, too
+        if path.suffix in (".py", ".pyi") and is_file and not own and not wheel_files.is_generated(path):
             message = f"{path} is there, and aotcuda did not write it; name another folder, or remove it"
             raise BuildError(message)
     sources = {os.path.realpath(path) for path in read}

@@ -13,7 +13,7 @@ from aotcuda.errors import BuildError
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES = ["pkg/k.py", "pkg/k.pyi", "pkg/k.aotcuda/manifest.json"]
+FILES = ["pkg/k.py", "pkg/k.pyi", "pkg/k.aotcuda/manifest.json", "pkg/k.aotcuda/sources/_prelude.py"]
 
 
 @pytest.fixture
@@ -73,6 +73,17 @@ def test_what_a_build_before_wrote_may_be_replaced_even_if_it_was_read(project: 
     del options["--sbom"]
     overwriting.check(options, project / "out", FILES, options.values())
     assert why_refused(project, depfile="k.d", stamp="k.s", sbom="touched") is None
+
+
+def test_what_a_build_before_carried_is_its_own(project: Path) -> None:
+    carried = project / "out" / "pkg" / "k.aotcuda" / "sources" / "_prelude.py"
+    carried.parent.mkdir(parents=True)
+    carried.write_text("import sys\n")
+    assert why_refused(project) is None
+    (project / "out" / "pkg" / "k.py").write_text("import sys\n")
+    assert why_refused(project) == (
+        "out/pkg/k.py is there, and aotcuda did not write it; name another folder, or remove it"
+    )
 
 
 @pytest.mark.parametrize("where", ["named", "out"])
