@@ -72,6 +72,19 @@ def kernels(cuda: StandIn) -> list[str]:
     return [call["kernel"] for call in cuda.launches()]
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_source_that_has_the_compiler_itself_is_warned_of(own: bool, tmp_path: Path) -> None:
+    project = projects.copy("inplace", tmp_path / "project")
+    for path in project.glob("src/inplace/*.py") if own else ():
+        path.write_text(path.read_text().replace("aotcuda.numba", "numba"))
+    said = (
+        'tool.aotcuda.modules."inplace.solver": it is packaged in place, and neither inplace.solver nor what it '
+        "imports has aotcuda.numba, so that its launches go by the compiler itself; write from aotcuda.numba import "
+        "cuda"
+    )
+    assert (said in projects.aotcuda(project, "build").err) is own
+
+
 def test_the_wheel_gains_data_alone_and_its_sources_stay_as_they_are(built: Path) -> None:
     (wheel,) = (built / "dist").glob("*.whl")
     files = projects.content(wheel)

@@ -152,6 +152,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
         travelling = frozenset(str(path) for _, path in beside)
         needed = {name: paths - travelling for name, paths in needed.items()}
+    vain = source_loading.in_vain(loaded.job, loaded.graph) if job.product != "jit" else []
     versions_of = {
         "cuda": ".".join(map(str, toolchain.toolkit_version())),
         "nvjitlink": nvjitlink.version(),
@@ -165,7 +166,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         sources=tuple(
             {**found, **{item["path"]: item for item in (*finisher.sources(own), *steps.linked_files())}}.values()
         ),
-        warnings=tuple(dict.fromkeys(steps.warnings)),
+        warnings=tuple(dict.fromkeys([*vain, *steps.warnings])),
         trace=_seen(loaded, steps),
         linkable=steps.linkable,
         needed=needed,

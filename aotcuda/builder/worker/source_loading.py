@@ -153,6 +153,18 @@ def needed(job: Job, graph: ImportGraph) -> dict[str, frozenset[str]]:
     return found
 
 
+def in_vain(job: Job, graph: ImportGraph) -> list[str]:
+    """Warnings of modules in place whose sources have the compiler itself: no launch asks for what is packaged."""
+    registered = frontends.find(job.frontend)
+    instead = registered.in_place if registered is not None else ""
+    return [
+        f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
+        f"{instead}, so that its launches go by the compiler itself; write from {instead} import cuda"
+        for item in job.plans
+        if item.in_place and instead not in graph.needed([item.config.name])
+    ]
+
+
 def _modules_of_types(item: ModulePlan) -> list[str]:
     """The modules that have types which signatures name by way of `tool.aotcuda.types`."""
     types = dict(item.config.types)
