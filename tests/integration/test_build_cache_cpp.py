@@ -95,3 +95,15 @@ def test_two_checkouts_have_each_the_headers_beside_it(tmp_path: Path, monkeypat
         made.append(build_with(root, str(tmp_path / "cache"), monkeypatch).files)
         assert made[-1] == build_with(root, "0", monkeypatch).files
     assert made[0] != made[1]
+
+
+def test_a_header_that_knows_where_it_lies_is_compiled_in_each_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = "__device__ inline const char *name() { return __FILE__; }\n#define C (3.0f + name()[held != 0.0f])\n"
+    cache = str(tmp_path / "cache")
+    for folder in ("one", "another"):
+        root = put(tmp_path.resolve() / folder / "project", {**FILES, "include/c.h": header})
+        built, plain = build_with(root, cache, monkeypatch), build_with(root, "0", monkeypatch)
+        assert built.files == plain.files
+    assert (built.reuse.whole, built.reuse.steps > 0) == (False, True)  # what has no such header

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link.included_headers import elsewhere, hidden, project_files
+from aotcuda.builder.link.included_headers import elsewhere, hidden, project_files, tell_their_place
 
 
 @pytest.fixture
@@ -148,3 +149,34 @@ def test_quotes_look_beside_the_file_that_includes_and_not_beside_those_that_inc
     }
     root = project(csrc__a_cu='#include "sub/a.h"', **files)
     assert found(root, ["inc", "inc2"]) == ["csrc/a.cu", "inc/sub/a.h", "inc/sub/d/c.h", "inc2/b.h"]
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "told"),
+    [
+        ("const char *name = __FILE__;", Options(), True),
+        ("const char *name = __FI\\\nLE__;", Options(), True),
+        ("const char *name = __builtin_FILE();", Options(), True),
+        ("void f(int x) { assert(x); }", Options(), True),
+        ("const char *name = NAME;", Options(defines=(("NAME", "__FILE__"),)), True),
+        ("const char *name = NAME;", Options(nvrtc_options=("-DNAME=__FILE__",)), True),
+        ("static_assert(sizeof(int) == 4);", Options(), False),
+        ("", Options(), False),
+        ("", Options(lineinfo=True), False),
+        ("", Options(debug=True), True),
+        ("", Options(nvrtc_options=("--device-debug",)), True),
+    ],
+    ids=ascii,
+)
+def test_code_that_may_say_where_a_header_lies_is_told(project, header, options, told):
+    root = project(csrc__a_cu='#include "b.h"', csrc__b_h=header).resolve()
+    path = root / "csrc/a.cu"
+    item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
+    assert tell_their_place([item], root, options) is told
+
+
+def test_a_file_that_is_compiled_is_known_by_its_path_in_the_project(project):
+    root = project(csrc__a_cu="const char *name = __FILE__;").resolve()
+    path = root / "csrc/a.cu"
+    item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
+    assert not tell_their_place([item], root, Options())

@@ -161,7 +161,8 @@ class Kept:
             return ()
         items = [replace(item, folder=self._place(item)) for item in inputs]
         headers = [(self._places.name(str(path)), digest_of(str(path))) for path in included_headers.files(*arguments)]
-        return self.name(*made_from, options, items, headers)
+        place = str(self._root) if included_headers.tell_their_place(inputs, self._root, options) else ""
+        return self.name(*made_from, options, items, headers, place)
 
     def _place(self, item: LinkInput) -> str:
         """The folder of a link input, by a name that means the same elsewhere."""

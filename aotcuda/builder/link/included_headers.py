@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import LinkInput
 
 _GAP = rb"(?:[ \t\v\f\r]|/\*(?:[^*]|\*(?!/))*+\*/)*+"
@@ -26,6 +27,9 @@ _HIDDEN = re.compile(
 )
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _READING = re.compile(r"--?(?:I|i|pre|opt|use-pch|pch)")
+_PLACE = re.compile(rb"\b(?:__FILE__|__BASE_FILE__|__builtin_FILE|source_location|assert)\b")
+"""By what code says which file it stands in; a header is known to the compiler by its absolute path."""
+_DEBUG = re.compile(rb"(?:^| )(?:-G|--device-debug)\b")
 
 
 def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], nvrtc: Sequence[str]) -> list[str]:
@@ -33,12 +37,29 @@ def hidden(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str], 
     items = [item for item in items if item.kind == "cu" and not item.internal]
     if not items:
         return []
-    search = _search(items, root, include_dirs)
-    texts = {item.name: b"".join([item.data, *(data for _, data in item.pieces)]) for item in items}
-    texts |= {str(path): path.read_bytes() for path in sorted(search.own | search.others)}
+    texts = _texts(items, _search(items, root, include_dirs))
     return [name for name, text in texts.items() if any(map(_HIDDEN.search, _readings(text)))] + [
         option for option in nvrtc if _READING.match(option)
     ]
+
+
+def tell_their_place(items: Iterable[LinkInput], root: Path, options: Options) -> bool:
+    """Whether what is compiled of `items` may say in which folder their headers lie; `root` as below.
+
+    What is compiled is known by its path in the project, a header by its absolute one: in debug information, and where
+    code asks for a file's name, as `assert` does.
+    """
+    items = [item for item in items if item.kind == "cu" and not item.internal]
+    if not items:
+        return False
+    given = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
+    if options.debug or _DEBUG.search(given):
+        return True
+    search = _search(items, root, options.include_dirs)
+    if search.own | search.others <= {Path(item.folder, Path(item.name).name).resolve() for item in items}:
+        return False
+    texts = [given, *_texts(items, search).values()]
+    return any(_PLACE.search(reading) for text in texts for reading in _readings(text))
 
 
 def project_files(items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> tuple[Path, ...]:
@@ -108,6 +129,12 @@ class _Search:
         path = path.resolve()
         if path.is_file():
             (self.own if path.is_relative_to(self.root) else self.others).add(path)
+
+
+def _texts(items: Iterable[LinkInput], search: _Search) -> dict[str, bytes]:
+    """What sources and their headers have, by their names and paths."""
+    texts = {item.name: b"".join([item.data, *(data for _, data in item.pieces)]) for item in items}
+    return texts | {str(path): path.read_bytes() for path in sorted(search.own | search.others)}
 
 
 def _readings(text: bytes) -> Sequence[bytes]:

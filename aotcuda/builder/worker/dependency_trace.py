@@ -95,7 +95,7 @@ class DependencyTrace:
         reads: Answers by question and absolute path; `aotcuda.dependencies` has the questions.
         variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
         texts: Python files that were read otherwise than to be imported, so that every character of them counts.
-        placed: Somebody asked which folder it runs in.
+        placed: Somebody asked which folder it runs in, or code says in which folder headers lie.
     """
 
     reads: dict[tuple[str, str], Answer] = field(default_factory=dict)

@@ -186,6 +186,7 @@ def _seen(loaded: Loaded, steps: Steps) -> DependencyTrace | None:
     others = [other.trace for other in steps.elsewhere if other.trace is not None]
     seen = dependency_trace.joined([loaded.trace, *others, *steps.asked.values()])
     seen.reads = steps.headers_elsewhere() | seen.reads
+    seen.placed = seen.placed or steps.tell_their_place()
     return seen
 
 

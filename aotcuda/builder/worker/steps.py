@@ -139,6 +139,13 @@ class Steps:
             asked |= {("content", str(path)): dependencies.answer("content", str(path)) for path in others}
         return asked
 
+    def tell_their_place(self) -> bool:
+        """Whether what was compiled of CUDA C++ may say in which folder its headers lie."""
+        root = Path(self.job.root)
+        return any(
+            included_headers.tell_their_place(self._files(plan), root, plan.config.options) for plan in self.job.plans
+        )
+
     def unseen(self) -> tuple[str, ...]:
         """What may read files that nobody knows of."""
         found: list[str] = []
