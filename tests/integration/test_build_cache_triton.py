@@ -171,3 +171,41 @@ def test_an_edit_makes_what_it_concerns(project: Path, tmp_path: Path, monkeypat
         said[what] = built.reuse.made - UNKNOWN, built.reuse.steps
         before = built
     assert said == {what: (made, 12 - made - UNKNOWN) for what, (*_, made) in EDITS.items()}
+
+
+def alone(tmp_path: Path, line: str) -> Path:
+    """A project of the first kernel, whose module has that line."""
+    kernel = FILES["pkg/_k.py"].partition("@triton.jit\ndef second")[0].replace("helper = ", "# ")
+    files = {
+        **FILES,
+        "pyproject.toml": FILES["pyproject.toml"].partition("second = ")[0],
+        "pkg/_k.py": kernel.replace("import finding", line),
+    }
+    return put(tmp_path.resolve() / "project", files)
+
+
+def test_an_assembler_that_a_source_names_counts_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    tool = tmp_path / "ptxas"
+    root = alone(tmp_path, f"import os\nos.environ['TRITON_PTXAS_PATH'] = {str(tool)!r}")
+    images = set()
+    for option in ("", "--opt-level 0"):
+        tool.write_text(f'#!/bin/sh\nexec {get_ptxas(80).path} "$@" {option}\n')
+        tool.chmod(0o755)
+        built, plain = build_with(root, str(tmp_path / "cache"), monkeypatch), build_with(root, "0", monkeypatch)
+        assert built.files == plain.files
+        images.add(built.files["pkg/k.aotcuda/kernels.fatbin"])
+    assert len(images) == 2
+
+
+def test_an_option_that_a_source_gives_the_assembler_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = set()
+    for value in (False, True):
+        root = alone(tmp_path, f"from triton import knobs\nknobs.nvidia.disable_ptxas_opt = {value}")
+        built, plain = build_with(root, str(tmp_path / "cache"), monkeypatch), build_with(root, "0", monkeypatch)
+        assert built.files == plain.files
+        images.add(built.files["pkg/k.aotcuda/kernels.fatbin"])
+    assert len(images) == 2

@@ -211,7 +211,7 @@ class UnitNames:
         self._trace, self._python = trace, [*python]
         self._files = {places.name(path): names.digest(data) for path, data in python.items()}
         self._units: dict[Unit, tuple[str, ...]] = {}
-        self._made_from: dict[tuple[Unit, bool], str] = {}
+        self._made_from: dict[tuple[Unit | None, bool], str] = {}
         self._lines = any(word in data for data in own.values() for word in _OF_LINES)
         self._root = root
         # Machine code may ask for anything.
@@ -248,10 +248,14 @@ class UnitNames:
         )
         return name
 
-    def _sliced(self, unit: Unit, *, lines: bool) -> str:
-        """What of the project's Python a unit depends on; the same for all its targets."""
+    def of_import(self) -> tuple[str, ...]:
+        """What all units depend on: sources may have set a compiler's own options. Nothing where it is not known."""
+        return self._kept.name("import", self._beside, self._sliced(None, lines=False)) if self._usable else ()
+
+    def _sliced(self, unit: Unit | None, *, lines: bool) -> str:
+        """What of the project's Python a unit depends on, or all units; the same for all targets."""
         if (unit, lines) not in self._made_from:
-            called = _texts(unit)
+            called = _texts(unit) if unit is not None else []
             sliced = self._slices.of(called, lines=lines)
             place = self._root if self._knows_its_place or self._slices.mention(called, TELLING) else ""
             self._made_from[unit, lines] = names.digest(lines, place, self._files if sliced is None else sliced)

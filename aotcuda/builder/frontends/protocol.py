@@ -404,6 +404,12 @@ class FrontEnd(Protocol):
         Without this, `nvJitLink` links the kernels' code with what they need.
         """
 
+    def tools(self, target: Target) -> list[str]:
+        """The paths of programs and libraries of its own that it runs, or links, for a target.
+
+        Without this, there are none: it has the toolkit's.
+        """
+
     def check_target(self, target: Target, where: str) -> None:
         """Refuse a target that `assemble` makes nothing for; `where` is the key that names it.
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends, manifest
+from aotcuda import dependencies, frontends, manifest
 from aotcuda.builder import progress, toolchain
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
@@ -34,8 +34,11 @@ from aotcuda.errors import AotcudaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.builder.worker.source_loading import Loaded
+    from aotcuda.dependencies import Answer
     from aotcuda.manifest import Source
 
 
@@ -136,6 +139,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         if spare is not None and any(question.depends for question in questions):
             tell(step="importing the sources for each target", done=0, total=0)
             steps.elsewhere = spare()
+    if loaded.trace is not None:
+        loaded.trace.reads |= _tools(loaded.job, front)
     own = imports.project_files(job.import_roots, {*job.extensions.values()})  # as they are now, which was imported
     if kept.is_on:
         steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude), loaded.calls)
@@ -177,6 +182,14 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         problems=kept.problems,
         unanswered=not kept.answers,
     )
+
+
+def _tools(job: Job, front: FrontEnd) -> dict[tuple[str, str], Answer]:
+    """The front end's own tools, as `aotcuda.dependencies` has it; for those of installed packages versions stand."""
+    tools: Callable[[Target], list[str]] = getattr(front, "tools", lambda _: [])
+    paths = {os.path.realpath(path) for item in job.plans for target in item.targets for path in tools(target)}
+    others = [path for path in paths if dependency_trace.INSTALLED.isdisjoint(path.split("/"))]
+    return {("content", path): dependencies.answer("content", path) for path in sorted(others)}
 
 
 def _seen(loaded: Loaded, steps: Steps) -> DependencyTrace | None:

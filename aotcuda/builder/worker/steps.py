@@ -361,7 +361,13 @@ class Steps:
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput], target: Target
     ) -> tuple[str, ...]:
         """The name of what is linked of `inputs`."""
-        return self.kept.name_with(inputs, plan.config.options, kind, plan.config.name, target)
+        made_from: tuple[object, ...] = (kind, plan.config.name, target)
+        if self._assemble is not None:
+            imported = self.units.of_import() if self.units is not None else ()
+            if not imported:
+                return ()
+            made_from = (*made_from, imported)
+        return self.kept.name_with(inputs, plan.config.options, *made_from)
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[tuple[str, Target], pool.Task]:
         tasks = {}

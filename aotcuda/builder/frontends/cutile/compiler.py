@@ -192,6 +192,13 @@ class CutileFrontEnd:
             raise CompileError(message)
         return Assembled(data=self._assembled(module, bytecode, target, levels.pop()), cuda=self._cuda)
 
+    def tools(self, target: Target) -> list[str]:
+        """See FrontEnd."""
+        from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+
+        del target
+        return [_compile._find_compiler_bin().path]
+
     def include_dirs(self) -> list[str]:
         """See FrontEnd."""
         return []

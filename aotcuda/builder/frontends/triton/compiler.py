@@ -235,6 +235,14 @@ class TritonFrontEnd:
 
         return Assembled(data=images.for_older_drivers(text.encode(), machine_code), cuda=cuda)
 
+    def tools(self, target: Target) -> list[str]:
+        """See FrontEnd; sources may have named others by `triton.knobs`, or the variables that these read."""
+        from triton import knobs  # noqa: PLC0415 (as in prepare)
+        from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
+
+        libdevice = knobs.nvidia.libdevice_path
+        return [get_ptxas(_gpu(target).arch).path, *([libdevice] if libdevice else [])]
+
     def include_dirs(self) -> list[str]:
         """See FrontEnd."""
         return []
