@@ -59,6 +59,28 @@ def of_helper(head: str, expression: str, helper: str, **files: str) -> Case:
     return Case({"pkg/_k.py": source, "pkg/_h.py": helper, **others}, "pkg/_h.py", helper.replace("2.0", "3.0"))
 
 
+SCALED = "def scaled(x):\n    return x * 2.0\n"
+FOUND = "import pkgutil, sys\ndef found():\n    return pkgutil.resolve_name('pkg._h:scaled')\n"
+UNSEEN = """\
+import contextlib
+@contextlib.contextmanager
+def unseen():
+    before = sys.getprofile()
+    sys.setprofile(None)
+    yield
+    sys.setprofile(before)
+"""
+OVERLOAD = """\
+from elsewhere import *
+from pkg import _h
+from numba.cuda.extending import overload
+def helper(x):
+    pass
+@overload(helper, target="cuda")
+def _(x):
+    N = {}
+    return lambda x: x + N
+"""
 TWO, DECOY = "#define C 2.0f\n", "#define C 9.0f\n"
 CASES = {
     "a helper with a letter of its own": of_source(
@@ -114,6 +136,38 @@ CASES = {
         "elsewhere.N",
         "def scaled(x):\n    return x * 2.0\n",
         lib__elsewhere_py="from pkg import _h\nN = getattr(_h, 'scal' + 'ed')(1.0)\n",
+    ),
+    "called where a library has taken the profiler away": of_helper(
+        "import elsewhere\n",
+        "elsewhere.N",
+        SCALED,
+        lib__elsewhere_py=f"{FOUND}{UNSEEN}with unseen():\n    N = found()(1.0)\n",
+    ),
+    "called by a library's tracer": of_helper(
+        "import elsewhere\n",
+        "elsewhere.N",
+        SCALED,
+        lib__elsewhere_py=f"{FOUND}N = 0.0\ndef trace(*_):\n    global N\n    N = found()(1.0)\n"
+        "sys.settrace(trace)\n(lambda: 0)()\nsys.settrace(None)\n",
+    ),
+    "run by an overload, found by a library": of_helper(
+        OVERLOAD.format("found()(1.0)"), "helper(x[0])", SCALED, lib__elsewhere_py=FOUND
+    ),
+    "run by an overload, where a library has taken the profiler away": of_helper(
+        OVERLOAD.format("call()"),
+        "helper(x[0])",
+        SCALED,
+        lib__elsewhere_py=f"{FOUND}{UNSEEN}def call():\n    with unseen():\n        return found()(1.0)\n",
+    ),
+    "run by an intrinsic, found by a library": of_helper(
+        "from elsewhere import found\nfrom pkg import _h\n"
+        "from numba.core import types\nfrom numba.cuda.extending import intrinsic\n"
+        "@intrinsic\ndef helper(context, x):\n    def code(context, builder, signature, arguments):\n"
+        "        return builder.fadd(*arguments, arguments[0].type(found()(1.0)))\n"
+        "    return types.float32(types.float32), code\n",
+        "helper(x[0])",
+        SCALED,
+        lib__elsewhere_py=FOUND,
     ),
     "run by a file that is read": of_helper(
         "import conf\nN = conf.load(Path(__file__).with_name('c.txt'))\n",

@@ -13,6 +13,7 @@ from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.build_cache.settings import Settings
 from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.config.model import Options
+from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.protocol import CompiledKernel, External, LinkInput, Question, Unit
 from aotcuda.builder.worker import observations
 from aotcuda.builder.worker.calls import Calls
@@ -226,6 +227,10 @@ def test_a_unit_is_not_kept_that_was_made_of_what_its_names_leave_out(
     for folder in ("pkg", "there"):
         read = ((str(project.root / folder / file), line),)
         assert project.units().choose(UNIT, replace(KERNEL, read=read), in_place=False) == expected
+
+
+def test_nor_one_while_whose_compilation_something_ran_unseen(project: Project) -> None:
+    assert project.units().choose(UNIT, replace(KERNEL, read=(read_functions.UNSEEN,)), in_place=False) is None
 
 
 def test_a_unit_has_no_name_where_not_all_calls_were_seen(project: Project) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aotcuda.builder.worker.calls import Calls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 HERE = Path(__file__).name
@@ -99,3 +103,65 @@ def test_it_is_told_when_somebody_else_watched_in_its_place() -> None:
     with calls.watching():
         pass
     assert not calls.complete
+
+
+def profile_and_put_back() -> None:
+    before = sys.getprofile()
+    sys.setprofile(None)
+    sys.setprofile(before)
+
+
+def trace() -> None:
+    before = sys.gettrace()
+    sys.settrace(None)
+    sys.settrace(before)
+
+
+def start_unfollowed() -> None:
+    done = threading.Lock()
+    done.acquire()
+    _thread.start_new_thread(done.release, ())
+    done.acquire()
+
+
+def start_followed_by_another() -> None:
+    before = threading.getprofile()
+    threading.setprofile(None)
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    threading.setprofile(before)
+
+
+since_312 = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python tells of new threads from 3.12 on")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        profile_and_put_back,
+        trace,
+        pytest.param(start_unfollowed, marks=since_312),
+        pytest.param(start_followed_by_another, marks=since_312),
+    ],
+)
+def test_it_is_told_where_calls_were_not_seen_for_a_while(step: Callable[[], None]) -> None:
+    calls = Calls()
+    with calls.watching():
+        step()
+    assert not calls.complete
+    step()
+    calls = Calls()
+    with calls.watching():
+        pass
+    assert calls.complete
+
+
+def test_functions_are_told_by_their_names_and_where_they_are() -> None:
+    calls = Calls()
+    with calls.watching():
+        plain()
+    folder = f"{Path(plain.__code__.co_filename).parent}/"
+    assert calls.ran({"plain", "other"}, ("/elsewhere/", folder))
+    assert not calls.ran({"other"}, (folder,))
+    assert not calls.ran({"plain"}, ("/elsewhere/",))

@@ -20,6 +20,7 @@ from aotcuda.builder.build_cache.names import NamelessError
 from aotcuda.builder.build_cache.places import TELLING, Places, digest_of
 from aotcuda.builder.build_cache.slices import Slices
 from aotcuda.builder.build_cache.store import Store
+from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
 from aotcuda.builder.link import included_headers
 from aotcuda.builder.worker import dependency_trace, observations, pool
@@ -273,7 +274,7 @@ class UnitNames:
         """
         if not isinstance(built, CompiledKernel | CompiledFunction) or any(item.folder for item in built.needed):
             return None
-        if built.asked is not None:
+        if built.asked is not None or read_functions.UNSEEN in built.read:
             return None
         if not self._slices.hold(_texts(unit), self._named(built.read)):
             return None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Entry, Module, Options
     from aotcuda.builder.config.shapes import Shape
+    from aotcuda.builder.worker.calls import Calls
     from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.linkable import Kind
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
@@ -344,6 +345,12 @@ class FrontEnd(Protocol):
 
         If an answer depends on the target, they are imported once for each compute capability, in processes of their
         own. A front end whose sources can ask nothing has no need of it.
+        """
+
+    def imported(self, calls: Calls) -> None:
+        """Tells which functions ran while sources were imported, before anything is compiled.
+
+        It is asked where something is kept. Without this, nobody is told.
         """
 
     def load(self, unit: Any, root: str) -> Any:

@@ -6,11 +6,14 @@ cache keeps a unit only where it knows of each (`build_cache/slices.py`).
 
 from __future__ import annotations
 
+import functools
 import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotcuda import frontends
+from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.calls import Calls
 
 if TYPE_CHECKING:
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 _read: list[set[tuple[str, int]]] = []
 """What is gathered now, by file and first line; the last one is the unit's."""
+
+
+UNSEEN = ("", 0)
+"""Stands for functions that ran and were not seen: somebody else watched calls meanwhile."""
 
 
 def note(function: Any) -> None:
@@ -28,17 +35,24 @@ def note(function: Any) -> None:
 
 
 @contextmanager
-def running(compiler: str) -> Iterator[None]:
-    """Note what runs in the block, too: some compilers run functions of the project to have constants of them.
+def running() -> Iterator[None]:
+    """Note what runs in the block, too: compilers run functions of the project to have constants and code of them.
 
-    Args:
-        compiler: The file of the compiler's package; what that runs of its own and of Python's is left out.
+    What compilers run of their own, and of Python's, is left out.
     """
     calls = Calls()
     with calls.watching():
         yield
-    own = tuple(f"{Path(file).parent}/" for file in (compiler, os.__file__))
+    own = _own()
     _read[-1].update(place for place in calls.places if not place[0].startswith(own))
+    if not calls.complete:
+        _read[-1].add(UNSEEN)
+
+
+@functools.cache
+def _own() -> tuple[str, ...]:
+    compilers = (*dependency_trace.TOOLCHAIN, *frontends.internals(frontends.DEFAULT))
+    return (f"{Path(os.__file__).parent}/", *dependency_trace.folders_of(compilers))
 
 
 @contextmanager

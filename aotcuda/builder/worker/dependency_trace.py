@@ -55,7 +55,8 @@ _OF_INSPECT = frozenset(["findsource", "getsource", "getsourcelines", "getsource
 
 The rest of the standard library has it read them for messages.
 """
-_TOOLCHAIN = ("cuda", "nvidia")
+TOOLCHAIN = ("cuda", "nvidia")
+"""The packages of the toolchain's own."""
 # Functions of the standard library that ask no more of a path than whether something is there, and of which kind.
 _MERE_LOOKS = frozenset(
     [
@@ -218,7 +219,7 @@ class _Trace:
         self._made: set[str] = set()
         self._busy = threading.local()
         self._everything = False
-        self._compilers = tuple(_folders((*_TOOLCHAIN, *compilers)))
+        self._compilers = folders_of((*TOOLCHAIN, *compilers))
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The hook for audit events."""
@@ -646,11 +647,10 @@ def _is_standard(path: str) -> bool:
     return path.startswith(_STANDARD) and not INSTALLED & set(path.split("/"))
 
 
-def _folders(packages: Iterable[str]) -> Iterator[str]:
+def folders_of(packages: Iterable[str]) -> tuple[str, ...]:
     """The folders of packages that have been imported."""
-    for name in packages:
-        for folder in getattr(sys.modules.get(name), "__path__", ()):
-            yield f"{folder}/"
+    found = (sys.modules.get(name) for name in packages)
+    return tuple(f"{folder}/" for package in found for folder in getattr(package, "__path__", ()))
 
 
 _EVENTS: dict[str, Callable[..., None]] = {

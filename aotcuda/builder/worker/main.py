@@ -139,6 +139,8 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         if spare is not None and any(question.depends for question in questions):
             tell(step="importing the sources for each target", done=0, total=0)
             steps.elsewhere = spare()
+    if loaded.calls is not None:
+        getattr(front, "imported", lambda _: None)(loaded.calls)
     if loaded.trace is not None:
         loaded.trace.reads |= _tools(loaded.job, front)
     own = imports.project_files(job.import_roots, {*job.extensions.values()})  # as they are now, which was imported

@@ -261,7 +261,6 @@ FRONT_END = CutileFrontEnd()
 @contextlib.contextmanager
 def _reading() -> Iterator[set[tuple[str, int]]]:
     """Gather the functions that cuda-tile compiles in the block, and those that it runs to have constants."""
-    import cuda.tile  # noqa: PLC0415 (as in prepare)
     from cuda.tile._passes import ast2hir, hir2ir  # noqa: PLC0415
 
     original = ast2hir.get_function_hir
@@ -272,7 +271,7 @@ def _reading() -> Iterator[set[tuple[str, int]]]:
 
     ast2hir.get_function_hir = hir2ir.get_function_hir = get_function_hir
     try:
-        with read_functions.watching() as read, read_functions.running(cuda.tile.__file__):
+        with read_functions.watching() as read, read_functions.running():
             yield read
     finally:
         ast2hir.get_function_hir = hir2ir.get_function_hir = original

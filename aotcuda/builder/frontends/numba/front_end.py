@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,7 @@ from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, tar
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
+from aotcuda.builder.worker import dependency_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,12 +32,23 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.units import JitOptions
     from aotcuda.builder.frontends.protocol import LinkInput, Question
+    from aotcuda.builder.worker.calls import Calls
 
 MERGED = "functions"
 """What a module's device functions are called when they become code together; wheels have that code as it is."""
 
 Raise = tuple[int, str, str, str, str, int]
 """An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
+
+_REGISTERING = frozenset(
+    [
+        *(f"make_{kind}_template" for kind in ("overload", "overload_method", "overload_attribute", "intrinsic")),
+        *("register", "register_attr", "register_global"),
+        *("lower", "lower_cast", "lower_constant", "lower_getattr", "lower_getattr_generic"),
+        *("lower_setattr", "lower_setattr_generic"),
+    ]
+)
+"""Functions of Numba's that take functions of others, which run when something is compiled: behind `@overload`, say."""
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
@@ -70,6 +83,7 @@ class NumbaFrontEnd(ABC):
 
     def __init__(self) -> None:
         self.root = ""
+        self._is_extended = False
 
     @abstractmethod
     def start(self) -> dict[str, str]:
@@ -146,6 +160,10 @@ class NumbaFrontEnd(ABC):
         """See FrontEnd."""
         return gpu.importing(target.capability, self.root, self.packages)
 
+    def imported(self, calls: Calls) -> None:
+        """See FrontEnd: to watch what runs takes as long as to compile, and mostly nothing but Numba does."""
+        self._is_extended = calls.ran(_REGISTERING, dependency_trace.folders_of(self.packages))
+
     def load(self, unit: NumbaUnit, root: str) -> Found:
         """See FrontEnd.
 
@@ -206,6 +224,7 @@ class NumbaFrontEnd(ABC):
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
+            read_functions.running() if self._is_extended else nullcontext(),
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
@@ -260,6 +279,7 @@ class NumbaFrontEnd(ABC):
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
             read_functions.watching() as read,
+            read_functions.running() if self._is_extended else nullcontext(),
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])

@@ -461,7 +461,6 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
 @contextlib.contextmanager
 def _reading() -> Iterator[set[tuple[str, int]]]:
     """Gather what Triton compiles in the block: functions of `@triton.jit`, and what it runs to have constants."""
-    import triton  # noqa: PLC0415 (as in prepare)
     from triton.runtime.jit import JITCallable  # noqa: PLC0415
 
     original = JITCallable.parse
@@ -472,7 +471,7 @@ def _reading() -> Iterator[set[tuple[str, int]]]:
 
     JITCallable.parse = parse
     try:
-        with read_functions.watching() as read, read_functions.running(triton.__file__):
+        with read_functions.watching() as read, read_functions.running():
             yield read
     finally:
         JITCallable.parse = original
