@@ -262,6 +262,18 @@ def test_so_does_another_place_to_import_from(tmp_path: Path) -> None:
     assert built[0] == built[1] != built[2] == built[3]
 
 
+@pytest.mark.parametrize("asks", ["len(os.environ)", "sum(name.startswith('READ_') for name in os.environ)"])
+def test_so_does_another_variable_where_a_source_asks_which_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    root, cache = tmp_path / "project", str(tmp_path / "cache")
+    write(root, {"pkg/_k.py": f"{HEAD}import os\nN = {asks}\n{KERNEL.format('N')}"}, "")
+    before = build(root, cache, monkeypatch)
+    monkeypatch.setenv("READ_A", "1")
+    after = build(root, cache, monkeypatch)
+    assert before != after == build(root, "0", monkeypatch)
+
+
 WRITING = """
 import threading
 def write_again(path):

@@ -259,6 +259,15 @@ def test_nor_what_read_files_that_nobody_knows_of(project: Callable[..., Path], 
     assert whole(root).get() is None
 
 
+def test_nor_what_asked_which_variables_there_are(project: Callable[..., Path], whole: Callable[..., Whole]) -> None:
+    root = project()
+    seen = result(root)
+    assert seen.trace is not None
+    seen.trace.names = manifest.digest(b"HOME")
+    whole(root).keep(MADE, [seen], [], "pkg.k")
+    assert whole(root).get() is None
+
+
 def test_what_a_build_writes_is_no_question(project: Callable[..., Path], whole: Callable[..., Whole]) -> None:
     root = project()
     whole(root).keep(MADE, [result(root, ("kind", root / "pkg" / "k.py"))], [], "pkg.k")

@@ -186,6 +186,21 @@ class TestNotes:
             "READ_B": None,
         }
 
+    @pytest.mark.parametrize(
+        "asks",
+        ["[*os.environ]", "len(os.environ)", "sorted(os.environ.keys())", "dict(os.environb)", "repr(os.environ)"],
+    )
+    def test_which_variables_there_are_is_a_question(self, project, monkeypatch, asks):
+        (project.package / "_a.py").write_text(f"import os\nX = {asks}\n")
+        before = project.trace("_a").names
+        assert before == project.trace("_a").names is not None
+        monkeypatch.setenv("READ_A", "1")
+        assert project.trace("_a").names != before
+
+    def test_and_none_where_one_is_asked_for(self, project):
+        (project.package / "_a.py").write_text("import os\nX = 'READ_A' in os.environ, os.getenv('READ_B')\n")
+        assert project.trace("_a").names is None
+
     def test_nothing_is_noted_afterwards_and_everything_is_as_it_was(self, project, monkeypatch):
         functions = {name: getattr(os, name) for name in ("stat", "lstat", "access", "readlink", "open")}
         able = [set(getattr(os, name)) for name in ("supports_dir_fd", "supports_fd", "supports_follow_symlinks")]
@@ -195,10 +210,12 @@ class TestNotes:
         noted = dict(seen.reads), dict(seen.variables)
         os.environ.get("READ_A")
         os.environb.get(b"READ_A")
+        dict(os.environ)
         project.root.stat()
         (project.package / "_a.py").read_text()
         list(project.root.iterdir())
         assert (seen.reads, seen.variables) == noted
+        assert seen.names is None
         assert functions == {name: getattr(os, name) for name in functions}
         assert [type(environ).__name__ for environ in (os.environ, os.environb)] == ["_Environ", "_Environ"]
         assert sys.meta_path == finders

@@ -224,7 +224,7 @@ class UnitNames:
             for ask, path in sorted(asked)
             if not (ask == "content" and path in own and path not in texts)
         ]
-        variables = sorted(trace.variables.items()) if trace is not None else ()
+        variables = (trace.names, sorted(trace.variables.items())) if trace is not None else ()
         # Once for all units; nothing if it cannot be named.
         self._beside = kept.name(reads, variables, list(questions), beside, others)
         self._usable = (

@@ -96,8 +96,8 @@ class Whole:
             about: What lists of the cache call it.
         """
         seen = dependency_trace.joined(result.trace for result in results if result.trace is not None)
-        if any(result.trace is None or result.unseen for result in results):
-            return
+        if seen.names is not None or any(result.trace is None or result.unseen for result in results):
+            return  # workers have other variables than this process
         digests = {source["path"]: source["sha256"] for result in results for source in result.sources}
         questions, entries = self._questions(seen, digests, kinds), self._entries(seen)
         if questions is None or entries is None:

@@ -95,18 +95,20 @@ class DependencyTrace:
     Attributes:
         reads: Answers by question and absolute path; `aotcuda.dependencies` has the questions.
         variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
+        names: A digest of the names of all environment variables, if somebody asked which there are.
         texts: Python files that were read otherwise than to be imported, so that every character of them counts.
         placed: Somebody asked which folder it runs in, or code says in which folder headers lie.
     """
 
     reads: dict[tuple[str, str], Answer] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
+    names: str | None = None
     texts: set[str] = field(default_factory=set)
     placed: bool = False
 
     def __bool__(self) -> bool:
         """Whether anything was asked."""
-        return bool(self.reads or self.variables or self.texts or self.placed)
+        return bool(self.reads or self.variables or self.names or self.texts or self.placed)
 
     @property
     def files(self) -> set[str]:
@@ -193,6 +195,7 @@ def joined(several: Iterable[DependencyTrace]) -> DependencyTrace:
             whole.reads.setdefault(question, found)
         for name, digest in seen.variables.items():
             whole.variables.setdefault(name, digest)
+        whole.names = whole.names or seen.names
         whole.texts |= seen.texts
         whole.placed = whole.placed or seen.placed
     return whole
@@ -260,6 +263,7 @@ class _Trace:
             del self.seen.reads[question]
         for name in known.variables.keys() & self.seen.variables.keys():
             del self.seen.variables[name]
+        self.seen.names = self.seen.names if self.seen.names != known.names else None
         self.seen.texts -= known.texts
         self.seen.placed = self.seen.placed and not known.placed
 
@@ -361,6 +365,11 @@ class _Trace:
         if self.active and name not in self.assigned and name not in self.seen.variables and self._asker() is not None:
             digest = None if value is None else manifest.digest(value.encode(errors="surrogateescape"))
             self.seen.variables[name] = digest
+
+    def all_variables(self, names: Iterable[str]) -> None:
+        """Somebody asked which environment variables there are."""
+        if self.active and self.seen.names is None and self._asker() is not None:
+            self.seen.names = manifest.digest("\0".join(sorted(names)).encode(errors="surrogateescape"))
 
     def expand(self, patterns: Iterable[str]) -> None:
         """Depend on the files that match."""
@@ -565,9 +574,13 @@ def _note_call(trace: _Trace, function: str, path: object, *args: Any, dir_fd: i
 
 @contextmanager
 def _watched(trace: _Trace) -> Iterator[None]:
-    """`os.environ` and `os.environb`, noting what is asked for; `get`, `in` and `getenv` all end in `[]`."""
+    """`os.environ` and `os.environb`, noting what is asked for.
+
+    `get`, `in` and `getenv` all end in `[]`, and `keys`, `items` and `copy` begin with `iter`.
+    """
     kind: Any = type(os.environ)
     get, assign, delete = kind.__getitem__, kind.__setitem__, kind.__delitem__
+    iterate, count, show = kind.__iter__, kind.__len__, kind.__repr__
 
     def getting(self: Any, name: Any) -> Any:
         try:
@@ -587,11 +600,28 @@ def _watched(trace: _Trace) -> Iterator[None]:
         delete(self, name)
         trace.assigned.add(os.fsdecode(name))
 
+    def iterating(self: Any) -> Iterator[Any]:
+        trace.all_variables(map(os.fsdecode, iterate(self)))
+        found: Iterator[Any] = iterate(self)
+        return found
+
+    def counting(self: Any) -> int:
+        trace.all_variables(map(os.fsdecode, iterate(self)))
+        number: int = count(self)
+        return number
+
+    def showing(self: Any) -> str:
+        dict(self)  # all names and values show
+        text: str = show(self)
+        return text
+
     kind.__getitem__, kind.__setitem__, kind.__delitem__ = getting, assigning, deleting
+    kind.__iter__, kind.__len__, kind.__repr__ = iterating, counting, showing
     try:
         yield
     finally:
         kind.__getitem__, kind.__setitem__, kind.__delitem__ = get, assign, delete
+        kind.__iter__, kind.__len__, kind.__repr__ = iterate, count, show
 
 
 def _without(items: list[Any], item: object) -> None:
