@@ -11,6 +11,7 @@ fallback's cache. The run time asks once more, and takes the images while the an
     link        where a symbolic link points to
     names       a digest of the names in a folder
     access:4    whether os.access grants this
+    distributions:numpy     a digest of the names of a distribution's metadata in a folder, or of all, if there are any
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ def answer(ask: str, path: str) -> Answer:
         name, _, mode = ask.partition(":")
         if name == "access":
             return os.access(path, int(mode))
+        if name == "distributions":
+            return distributions(path, mode)
         status = os.stat(path)
     except (OSError, ValueError):
         return None
@@ -89,6 +92,22 @@ def names(folder: str) -> str:
         )
     ]
     return manifests.digest("\0".join(listed).encode(errors="surrogateescape"))
+
+
+def distributions(folder: str, name: str) -> str | None:
+    """A digest of the names in a folder that are of a distribution's metadata, of all if `name` is empty.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    found = [entry for entry in os.listdir(folder) if entry.lower().endswith((".dist-info", "egg-info"))]
+    named = sorted(entry for entry in found if not name or plain(entry.rpartition(".")[0].partition("-")[0]) == name)
+    return manifests.digest("\0".join(named).encode(errors="surrogateescape")) if named else None
+
+
+def plain(distribution: str) -> str:
+    """The one way to write a distribution's name."""
+    return "_".join(filter(None, distribution.lower().replace("-", "_").replace(".", "_").split("_")))
 
 
 def is_mark(folder: str, name: str) -> bool:

@@ -274,6 +274,20 @@ def test_so_does_another_variable_where_a_source_asks_which_there_are(
     assert before != after == build(root, "0", monkeypatch)
 
 
+def test_so_does_a_distribution_that_was_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler has listed the folder before: `importlib.metadata` lists each once in a process."""
+    root, lib, cache = tmp_path / "project", tmp_path / "lib", str(tmp_path / "cache")
+    lib.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(lib))
+    monkeypatch.syspath_prepend(lib)
+    asks = "from importlib import metadata\nN = len([*metadata.distributions(name='sought')])\n"
+    write(root, {"pkg/_k.py": f"{HEAD}{asks}{KERNEL.format('N')}"}, "")
+    before = build(root, cache, monkeypatch)
+    (lib / "sought-1.0.dist-info").mkdir()
+    after = build(root, cache, monkeypatch)
+    assert before != after == build(root, "0", monkeypatch)
+
+
 WRITING = """
 import threading
 def write_again(path):

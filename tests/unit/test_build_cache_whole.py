@@ -301,6 +301,9 @@ def test_places_are_named_from_the_project_or_the_environment(tmp_path: Path) ->
         assert places.path(places.name(str(path))) == str(path)
     assert places.name(str(site / "tables")) == "installed:tables"
     assert places.name(str(tmp_path / "project")) == "project:"
+    assert places.path(places.name(str(site))) == str(site)
+    other = environment(tmp_path / "another", "1")
+    assert Places(str(tmp_path), [str(other)]).path(places.name(str(site))) == str(other)
     assert places.name(str(tmp_path / "projects")) == str(tmp_path / "projects")
 
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -201,10 +202,33 @@ class TestNotes:
         (project.package / "_a.py").write_text("import os\nX = 'READ_A' in os.environ, os.getenv('READ_B')\n")
         assert project.trace("_a").names is None
 
+    @pytest.mark.parametrize(
+        ("asks", "other_counts"),
+        [
+            ("[item.version for item in metadata.distributions(name='Sought-Dist', path=[HERE])]", False),
+            ("[item.version for item in metadata.distributions(path=[HERE])]", True),
+        ],
+    )
+    def test_whether_a_distribution_is_installed_is_a_question(self, project, asks, other_counts):
+        there = project.root / "there"
+        (there / "known-1.0.dist-info").mkdir(parents=True)
+        (there / "known-1.0.dist-info" / "METADATA").write_text("Name: known\nVersion: 1.0\n")
+        assert len([*metadata.distributions(path=[str(there)])]) == 1  # which lists the folder, once in a process
+        code = f"from importlib import metadata\nHERE = {str(there)!r}\nX = {asks}\n"
+        (project.package / "_a.py").write_text(code)
+        sources = project.sources(project.trace("_a"))
+        (there / "notes.txt").write_text("")
+        assert sources.changed() is None
+        (there / "other-1.0.dist-info").mkdir()
+        assert bool(sources.changed()) is other_counts
+        (there / "sought.dist-2.0.dist-info").mkdir()
+        assert sources.changed() == f"what is installed in {there} was changed"
+
     def test_nothing_is_noted_afterwards_and_everything_is_as_it_was(self, project, monkeypatch):
         functions = {name: getattr(os, name) for name in ("stat", "lstat", "access", "readlink", "open")}
         able = [set(getattr(os, name)) for name in ("supports_dir_fd", "supports_fd", "supports_follow_symlinks")]
         finders = list(sys.meta_path)
+        of_distributions = vars(metadata.MetadataPathFinder)["find_distributions"]
         (project.package / "_a.py").write_text("")
         seen = project.trace("_a")
         noted = dict(seen.reads), dict(seen.variables)
@@ -219,6 +243,7 @@ class TestNotes:
         assert functions == {name: getattr(os, name) for name in functions}
         assert [type(environ).__name__ for environ in (os.environ, os.environb)] == ["_Environ", "_Environ"]
         assert sys.meta_path == finders
+        assert vars(metadata.MetadataPathFinder)["find_distributions"] is of_distributions
         assert able == [
             set(getattr(os, name)) for name in ("supports_dir_fd", "supports_fd", "supports_follow_symlinks")
         ]

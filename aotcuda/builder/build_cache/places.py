@@ -1,8 +1,8 @@
 """Questions to the machine (`aotcuda.dependencies`), by paths that mean the same in another folder or machine.
 
 A path in the project is named from its folder, and one among installed packages by what it is called there, wherever
-the environment is: package installers build in environments that are gone afterwards. Contents are named by digests,
-since times differ from checkout to checkout. All other paths are named as they are.
+the environment is, as is their folder by its number: package installers build in environments that are gone afterwards.
+Contents are named by digests, since times differ from checkout to checkout. All other paths are named as they are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TELLING = frozenset(
 )
 """Words by which a source may learn where it lies, or where a build runs."""
 
-_PROJECT, _INSTALLED = "project:", "installed:"
+_PROJECT, _INSTALLED, _NUMBER = "project:", "installed:", "#"
 
 SEARCHED = "searched"
 """A question beside those of `aotcuda.dependencies`: whether modules are looked for in a folder."""
@@ -56,6 +56,8 @@ class Places:
 
     def name(self, path: str) -> str:
         """A path's name."""
+        if path in self._installed:
+            return f"{_INSTALLED}{_NUMBER}{self._installed.index(path)}"
         for entry in sorted(self._installed, key=len, reverse=True):
             if path.startswith(f"{entry}/"):
                 return _INSTALLED + path[len(entry) + 1 :]
@@ -67,6 +69,9 @@ class Places:
         """The path that a name stands for; of what is installed, the one that is found first."""
         if name.startswith(_PROJECT):
             return os.path.normpath(os.path.join(self._root, name.removeprefix(_PROJECT)))
+        if name.startswith(f"{_INSTALLED}{_NUMBER}"):
+            number = int(name.removeprefix(f"{_INSTALLED}{_NUMBER}"))
+            return self._installed[number] if number < len(self._installed) else name
         if name.startswith(_INSTALLED):
             places = [os.path.join(entry, name.removeprefix(_INSTALLED)) for entry in self._installed]
             return next((place for place in places if os.path.lexists(place)), places[0] if places else name)

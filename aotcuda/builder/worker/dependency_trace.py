@@ -29,6 +29,7 @@ import sysconfig
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -48,8 +49,10 @@ INSTALLED = frozenset(["site-packages", "dist-packages"])
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _HERE = __file__
 _IMPORTS = ("<frozen importlib", "<frozen zipimport")
-_OF_LOADERS = frozenset(["get_data", "get_source", "get_resource_reader", "path_stats"])
-"""What anybody may ask a module's loader for."""
+_OF_LOADERS = frozenset(["get_data", "get_source", "get_resource_reader", "path_stats", "find_distributions"])
+"""What anybody may ask a module's loader for, or a finder, beside modules."""
+_OF_METADATA = frozenset(["children", "lookup"])
+"""Functions of `importlib.metadata` by which it lists folders once and for all; who asks for what is noted instead."""
 _OF_INSPECT = frozenset(["findsource", "getsource", "getsourcelines", "getsourcefile", "getblock", "getcomments"])
 """Functions of `inspect` that read sources by way of `linecache`.
 
@@ -181,6 +184,7 @@ def _hooked(trace: _Trace) -> Iterator[Callable[[], list[tuple[str, ModuleType |
         for name in ("stat", "lstat", "access", "readlink", "open", *_OF_FOLDER):
             stack.enter_context(_replaced(name, trace))
         stack.enter_context(_watched(trace))
+        stack.enter_context(_found(trace))
         finder = _Finder(trace)
         sys.meta_path.insert(0, finder)
         stack.callback(_without, sys.meta_path, finder)
@@ -296,7 +300,8 @@ class _Trace:
     def listed(self, name: object) -> None:
         """A folder is about to be listed."""
         path = _absolute("." if name is None else name)
-        if path is None or _is_ours(f"{path}/") or self._asker() is None:
+        asker = self._asker() if path is not None and not _is_ours(f"{path}/") else None
+        if path is None or asker is None or asker >= _OF_METADATA:
             return
         if self._kind(path) == "folder":
             self._note("names", path)
@@ -350,6 +355,21 @@ class _Trace:
         path = _absolute(name)
         if path is not None:
             self.read(path)
+
+    def distributions(self, name: str | None, folders: Iterable[str]) -> None:
+        """Somebody asks which distributions are installed, or for one."""
+        if self._asker() is None:
+            return
+        for folder in [os.path.abspath(folder or ".") for folder in folders]:
+            found = self._kind(folder)
+            if _is_ours(f"{folder}/") or _STANDARD_ARCHIVE.search(folder):
+                continue
+            if found == "folder":
+                self._note(f"distributions:{dependencies.plain(name or '')}", folder)
+            elif found == "file":
+                self.read(folder)
+            else:
+                self._missing(folder)
 
     def made(self, *names: object) -> None:
         """The import makes or removes something itself; what a path is afterwards is no answer of the machine's."""
@@ -622,6 +642,28 @@ def _watched(trace: _Trace) -> Iterator[None]:
     finally:
         kind.__getitem__, kind.__setitem__, kind.__delitem__ = get, assign, delete
         kind.__iter__, kind.__len__, kind.__repr__ = iterate, count, show
+
+
+@contextmanager
+def _found(trace: _Trace) -> Iterator[None]:
+    """The finder of distributions, noting what is asked for: it lists a folder once in a process."""
+    finder: Any = metadata.MetadataPathFinder
+    original = vars(finder)["find_distributions"]
+
+    def find_distributions(cls: Any, context: metadata.DistributionFinder.Context = _ANY) -> Any:
+        with trace.alone() as first:
+            if first:
+                trace.distributions(context.name, context.path)
+        return original.__get__(None, cls)(context)
+
+    finder.find_distributions = classmethod(find_distributions)
+    try:
+        yield
+    finally:
+        finder.find_distributions = original
+
+
+_ANY = metadata.DistributionFinder.Context()
 
 
 def _without(items: list[Any], item: object) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     _State = tuple[int, int, int, int]
 
 _PRESENCE = ("kind", "module")
+_LISTS = ("names", "distributions:")
 _MOMENT = 2_000_000_000
 """How old (ns) a file's times must be to be relied on: file systems count in steps of up to two seconds."""
 
@@ -70,15 +71,16 @@ class Sources:
         """What the build asked about files and folders that were there."""
         for path, read in self._reads:
             ask = read["ask"]
-            if ask == "names":
+            if ask.startswith(_LISTS):
                 try:
                     state = _state(path)
                 except OSError:
                     return f"{path} is gone"
-                if self._seen.get(path) == state:
+                key = f"{ask} {path}"
+                if self._seen.get(key) == state:
                     continue
                 if dependencies.answer(ask, path) == read["answer"]:
-                    self._remember(path, state)
+                    self._remember(key, state)
                     continue
             elif dependencies.answer(ask, path) == read["answer"]:
                 continue
@@ -133,6 +135,8 @@ def _difference(read: Read, path: str) -> str:
         return f"access to {path} was changed"
     if dependencies.answer("kind", path) is None and ask != "link":
         return f"{path} is gone"
+    if ask.startswith("distributions:"):
+        return f"what is installed in {path} was changed"
     if ask == "names":
         return f"files in {path} were added or removed"
     if ask == "link":
