@@ -40,16 +40,22 @@ class Variables:
         prefixes: How those begin that it is set by. Builds run without them, so that the same comes out everywhere.
         kept: Those of them that stay, because they say where headers are: what is built depends on them.
         given: Those that builds run with, and their values.
+        files: Files of a project's folder that the compiler reads settings from in place of its variables.
     """
 
-    __slots__ = ("given", "kept", "prefixes")
+    __slots__ = ("files", "given", "kept", "prefixes")
 
     def __init__(
-        self, prefixes: tuple[str, ...] = (), kept: tuple[str, ...] = (), given: tuple[tuple[str, str], ...] = ()
+        self,
+        prefixes: tuple[str, ...] = (),
+        kept: tuple[str, ...] = (),
+        given: tuple[tuple[str, str], ...] = (),
+        files: tuple[str, ...] = (),
     ) -> None:
         self.prefixes = prefixes
         self.kept = kept
         self.given = given
+        self.files = files
 
 
 class Registration:
@@ -67,7 +73,7 @@ class Registration:
             refused. The extras of pyproject.toml accept them all.
         beside: What else pip is told for those that do not work with the newest of what they require, by release.
         distributions: How the names of the installed distributions begin whose versions decide what is compiled;
-            `package` and `internals` are among them.
+            `package` and `internals` are among them, as is what its compiler imports: no import of a source shows then.
         packages: The packages that its objects come from: a function of another front end's is refused by them.
         internals: The top-level packages that its compiler is made of; what they ask of the machine while sources are
             imported is not what the sources ask.
@@ -170,9 +176,10 @@ class Registration:
 
 
 _NUMBA = Variables(
-    prefixes=("NUMBA_",),
+    prefixes=("NUMBA_", "LLVM_OVERRIDE_PRODUCER"),  # which libNVVM writes into LTOIR
     kept=("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS"),
     given=(("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1"),),
+    files=(".numba_config.yaml",),
 )
 """Both of Numba's compilers read the same ones."""
 
@@ -200,7 +207,7 @@ BUILT_IN: Mapping[str, Registration] = {
         package="numba_cuda",
         tested=("0.30.1", "0.30.2", "0.30.3", "0.30.4"),
         beside=dict.fromkeys(("0.30.1", "0.30.2", "0.30.3"), "numba<0.66"),  # with later ones its import fails
-        distributions=("numba", "llvmlite", "numpy"),
+        distributions=("numba", "llvmlite", "numpy", "packaging"),
         packages=("numba_cuda", "numba.cuda", "numba.core.types"),
         internals=("numba", "numba_cuda", "llvmlite"),
         imports="numba",
@@ -218,7 +225,7 @@ BUILT_IN: Mapping[str, Registration] = {
         jit_requires="aotcuda[jit-mlir-cu{cuda}]",
         package="numba_cuda_mlir",
         tested=("0.5.0", "0.5.1", "0.5.2", "0.5.3", "0.5.4", "0.6.0"),
-        distributions=("numba", "llvmlite", "numpy"),
+        distributions=("numba", "llvmlite", "numpy", "cffi", "pycparser", "pyyaml", "typing_extensions"),
         packages=("numba_cuda_mlir",),
         internals=("numba_cuda_mlir",),
         imports="numba_cuda_mlir",
@@ -320,6 +327,7 @@ def variables(names: Iterable[str]) -> Variables:
         tuple(dict.fromkeys([prefix for item in found for prefix in item.prefixes])),
         tuple(dict.fromkeys([name for item in found for name in item.kept])),
         tuple(dict.fromkeys([pair for item in found for pair in item.given])),
+        tuple(dict.fromkeys([name for item in found for name in item.files])),
     )
 
 

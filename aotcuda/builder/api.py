@@ -141,7 +141,7 @@ def build(
     package_root = _package_root(settings.modules[0].name, roots)
     project = manifest_dependencies.Project(root=root, package_root=package_root, names=tuple(plan.names(plans)))
     installed = toolkits.installed()
-    cache = build_settings.find([item.frontend for item in plans], installed)
+    cache = build_settings.find([item.frontend for item in plans], installed, root)
     searched = [*map(str, roots), *build_settings.searched()]
     looked_in = [os.path.relpath(path, root) for path in searched]
     known = [table, settings, looked_in, editable, sorted(extensions)]

@@ -86,7 +86,7 @@ def build(request: Request) -> Built:
     toolkit = _toolkit(settings, request)
     linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, ahead.FALLBACK)
     names = dict(request.names or plan.names(whole))
-    cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed())
+    cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
     results = stages.run(
         jit_older.job(
             settings,

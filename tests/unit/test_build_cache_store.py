@@ -354,7 +354,7 @@ def test_where_the_cache_is(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", "~/home")
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", value)
-    found = settings.find(["numba-cuda"], ())
+    found = settings.find(["numba-cuda"], (), Path())
     assert found is not None
     folder = expected[0].replace("<home>", str(tmp_path / "home")).replace("<here>", str(tmp_path))
     assert (found.folder, found.url, found.writes, found.sends) == (folder, *expected[1:])
@@ -362,20 +362,27 @@ def test_where_the_cache_is(
 
 def test_zero_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    assert settings.find(["numba-cuda"], ()) is None
+    assert settings.find(["numba-cuda"], (), Path()) is None
 
 
 def test_headers_that_nobody_follows_are_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
     monkeypatch.setenv("NUMBA_CUDA_INCLUDE_PATH", "/somewhere")
-    assert settings.find(["numba-cuda"], ()) is None
+    assert settings.find(["numba-cuda"], (), Path()) is None
+
+
+def test_settings_of_a_compiler_in_a_file_are_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
+    assert settings.find(["numba-cuda"], (), tmp_path) is not None
+    (tmp_path / ".numba_config.yaml").write_text("opt: 0\n")
+    assert settings.find(["numba-cuda"], (), tmp_path) is None
 
 
 @pytest.mark.parametrize(("access", "writes", "sends"), [("read", True, False), ("read-write", True, True)])
 def test_who_writes_a_url(monkeypatch: pytest.MonkeyPatch, access: str, *, writes: bool, sends: bool) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "s3://bucket")
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", access)
-    found = settings.find([], ())
+    found = settings.find([], (), Path())
     assert found is not None
     assert (found.writes, found.sends) == (writes, sends)
 
@@ -384,7 +391,7 @@ def test_a_folder_may_be_for_reading_alone(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
     put(opened(where(tmp_path / "cache")))
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", "read")
-    found = settings.find([], ())
+    found = settings.find([], (), Path())
     assert found is not None
     store = opened(found)
     put(store, OTHER)
@@ -406,7 +413,7 @@ def test_variables_with_values_that_say_nothing_are_refused(
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=message):
-        settings.find([], ())
+        settings.find([], (), Path())
 
 
 @pytest.mark.parametrize("name", ["AOTCUDA_UNTESTED", "AOTCUDA_CACHE_KEY", "PYTHONOPTIMIZE"])
@@ -414,9 +421,9 @@ def test_entries_are_for_the_variables_that_change_builds(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
-    before, same = settings.find([], ()), settings.find([], ())
+    before, same = settings.find([], (), Path()), settings.find([], (), Path())
     monkeypatch.setenv(name, "1")
-    assert before == same != settings.find([], ())
+    assert before == same != settings.find([], (), Path())
 
 
 @pytest.mark.parametrize(
@@ -432,9 +439,9 @@ def test_what_tools_and_containers_set_leaves_entries_as_they_are(
     """uv sets PYTHONIOENCODING, images for containers PYTHONUNBUFFERED: neither changes what a build makes."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
     monkeypatch.delenv(name, raising=False)
-    before = settings.find([], ())
+    before = settings.find([], (), Path())
     monkeypatch.setenv(name, "1")
-    assert before == settings.find([], ())
+    assert before == settings.find([], (), Path())
 
 
 @pytest.mark.parametrize("name", sorted(frontends.BUILT_IN))
@@ -445,12 +452,12 @@ def test_another_release_of_a_compiler_has_entries_of_its_own(
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path))
     registered = frontends.BUILT_IN[name]
     for package in sorted({registered.package, *registered.internals, "nvidia_nvfatbin"}):
-        before = settings.find([name], ())
+        before = settings.find([name], (), Path())
         assert before is not None
         release = tmp_path / package / f"{package.replace('-', '_')}-99.0.dist-info"
         release.mkdir(parents=True)
         monkeypatch.syspath_prepend(str(release.parent))
-        assert before != settings.find([name], ()), package
+        assert before != settings.find([name], (), Path()), package
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import re
+import subprocess
+import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import aotcuda
-from aotcuda import frontends, linkable
+from aotcuda import dependencies, frontends, linkable
+from aotcuda.cache import compilers
 
 PACKAGE = Path(aotcuda.__file__).parent
 ROOT = PACKAGE.parent
@@ -126,3 +131,29 @@ def test_whose_module_it_is() -> None:
 def test_each_kind_has_one_suffix_and_one_class() -> None:
     assert {linkable.KINDS[suffix] for suffix in linkable.SUFFIXES.values()} == set(linkable.SUFFIXES)
     assert {suffix: linkable.CLASSES[name] for suffix, name in linkable.CLASS_NAMES.items()} == linkable.KINDS
+
+
+STARTED = """\
+import json, sys
+from aotcuda import frontends
+from aotcuda.builder import toolchain, toolkits
+from aotcuda.builder.frontends import loading
+from aotcuda.builder.worker import main
+toolchain.load(next(iter(toolkits.installed()), None))
+front = loading.compiler(sys.argv[1], "", jit=False)
+front.prepare(sys.argv[2])
+print(json.dumps([*sys.modules]))
+"""
+
+
+@pytest.mark.parametrize("front_end", [name for name in frontends.BUILT_IN if name != "cutile"])
+def test_versions_tell_of_all_that_a_compiler_imports(front_end: str, tmp_path: Path) -> None:
+    """Nobody sees a source import what is there already: the build cache has its version."""
+    registered = frontends.BUILT_IN[front_end]
+    pytest.importorskip({"pyelftools": "elftools"}.get(registered.package, registered.package))
+    command = [sys.executable, "-W", "ignore", "-c", STARTED, front_end, str(tmp_path)]
+    loaded = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    owners = metadata.packages_distributions()
+    names = {name for module in loaded for name in owners.get(module, ())} - {"aotcuda", "setuptools"}
+    known = compilers.installed(registered.distributions)
+    assert {dependencies.plain(name) for name in names} <= {dependencies.plain(name) for name in known}

@@ -66,10 +66,11 @@ class Settings:
     facts: str
 
 
-def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | None:
-    """The cache of a build with these front ends and toolkits.
+def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> Settings | None:
+    """The cache of a build with these front ends and toolkits, of the project in `root`.
 
-    None if `AOTCUDA_BUILD_CACHE` is 0, there is no home, or a variable names headers that nobody follows.
+    None if `AOTCUDA_BUILD_CACHE` is 0, there is no home, a variable names headers that nobody follows, or a file of the
+    project has a compiler's settings.
 
     Raises:
         ConfigError: A variable that says where the cache is has a value that says nothing.
@@ -77,7 +78,8 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit]) -> Settings | N
     given = _given()
     access = os.environ.get(ACCESS, "").strip()
     front_ends = sorted({*front_ends})
-    if given == "0" or any(os.environ.get(name) for name in frontends.variables(front_ends).kept):
+    known = frontends.variables(front_ends)
+    if given == "0" or any(map(os.environ.get, known.kept)) or any((root / name).exists() for name in known.files):
         return None
     if access not in ("", READ, READ_WRITE):
         message = f"{ACCESS} is {access!r}; write {READ!r} or {READ_WRITE!r}"
