@@ -20,6 +20,7 @@ from aotcuda.builder.worker import dependency_trace, process
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from aotcuda.builder.worker.dependency_trace import DependencyTrace
     from aotcuda.builder.worker.job import Result
 
 _CONTENT = frozenset(["content", "stat", "filled", "names"])
@@ -149,7 +150,7 @@ def of(
             ):
                 questions.append({"ask": ask, "path": name, "answer": answer})
         elif ask == "content" and isinstance(answer, list) and answer[0] < _LARGE:
-            sources[project.relative(path)] = _digest(name, answer)
+            sources[project.relative(path)] = _digest(name, seen)
         else:
             questions.append({"ask": ask, "path": project.relative(path), "answer": answer})
     front_ends = {module.plan.frontend for result in results for module in result.modules}
@@ -173,13 +174,13 @@ def of(
     )
 
 
-def _digest(path: str, before: list[int]) -> str:
+def _digest(path: str, seen: DependencyTrace) -> str:
     """The digest of what the build read; empty, which is out of date, if the file has changed meanwhile."""
     try:
         content = Path(path).read_bytes()
     except OSError:
         return ""
-    return manifest.digest(content) if dependencies.answer("content", path) == before else ""
+    return manifest.digest(content) if seen.holds("content", path) else ""
 
 
 def _installed() -> tuple[str, ...]:

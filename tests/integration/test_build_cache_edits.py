@@ -319,6 +319,29 @@ def test_nothing_is_kept_of_headers_that_are_edited_while_they_are_read(
     assert again.files == build(root, "0", monkeypatch)
 
 
+REPLACED = """
+import subprocess
+from pkg import _h
+HERE = Path(__file__).parent
+N = _h.N + int((HERE / "d").read_text())
+script = "[ -e ../now ] && touch -r {0} new && mv new {0} || true"
+subprocess.run(["sh", "-c", script.format((HERE / "which").read_text())], cwd=HERE, check=True)
+"""
+
+
+@pytest.mark.parametrize(("file", "before", "after"), [("_h.py", "N = 1\n", "N = 2\n"), ("d", "1\n", "2\n")])
+def test_nothing_is_kept_of_a_file_that_another_of_its_size_and_time_replaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, before: str, after: str
+) -> None:
+    root, cache = tmp_path / "project", str(tmp_path / "cache")
+    files = {"pkg/_k.py": f"{HEAD}{REPLACED}{KERNEL.format('N')}", "pkg/_h.py": "N = 1\n", "pkg/d": "1\n"}
+    write(root, {**files, "now": "", f"pkg/{file}": before, "pkg/new": after, "pkg/which": file}, "")
+    built = build(root, cache, monkeypatch)
+    assert (root / "pkg" / file).read_text() == after
+    (root / "now").unlink()
+    assert built != build(root, cache, monkeypatch) == build(root, "0", monkeypatch)
+
+
 EDITED_LATER = """
 from numba.cuda.extending import overload
 def helper(x):

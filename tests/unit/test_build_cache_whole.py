@@ -17,6 +17,7 @@ from aotcuda.builder.build_cache.places import Places
 from aotcuda.builder.build_cache.settings import Settings
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.build_cache.whole import Whole, above
+from aotcuda.builder.worker import dependency_trace
 from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Result
 
@@ -249,6 +250,22 @@ def test_what_was_edited_during_the_build_is_not_kept(
     root = project()
     seen = result(root)
     (root / "pkg" / file).write_text("X = 7\n")
+    whole(root).keep(MADE, [seen], [], "pkg.k")
+    assert whole(root).get() is None
+
+
+def test_nor_what_was_replaced_by_something_of_its_size_and_time(
+    project: Callable[..., Path], whole: Callable[..., Whole]
+) -> None:
+    root = project()
+    table = root / "pkg" / "table.csv"
+    seen = result(root)
+    assert seen.trace is not None
+    seen.trace.versions[str(table)] = dependency_trace.version(table)
+    state = table.stat()
+    (root / "new").write_text("1,9\n")
+    os.utime(root / "new", ns=(state.st_atime_ns, state.st_mtime_ns))
+    (root / "new").replace(table)
     whole(root).keep(MADE, [seen], [], "pkg.k")
     assert whole(root).get() is None
 

@@ -202,6 +202,29 @@ class TestNotes:
         (project.package / "_a.py").write_text("import os\nX = 'READ_A' in os.environ, os.getenv('READ_B')\n")
         assert project.trace("_a").names is None
 
+    def test_a_file_is_told_from_the_like_of_it(self, project):
+        (project.package / "_a.py").write_text(
+            "from pathlib import Path\nX = Path(__file__).with_name('d').read_text()\n"
+        )
+        data = project.package / "d"
+        data.write_text("1")
+        seen = project.trace("_a")
+        assert seen.holds("content", str(data))
+        state = data.stat()
+        (project.package / "e").write_text("2")
+        os.utime(project.package / "e", ns=(state.st_atime_ns, state.st_mtime_ns))
+        (project.package / "e").replace(data)
+        assert dependencies.answer("content", str(data)) == seen.reads["content", str(data)]
+        assert not seen.holds("content", str(data))
+        assert project.trace("_a").holds("content", str(data))
+
+    def test_what_an_import_writes_itself_is_read_as_it_left_it(self, project):
+        code = "from pathlib import Path\nD = Path(__file__).with_name('d')\n"
+        code += "D.write_text('1')\nX = D.read_text()\nD.write_text('2')\n"
+        (project.package / "_a.py").write_text(code)
+        seen = project.trace("_a")
+        assert seen.holds("content", str(project.package / "d"))
+
     @pytest.mark.parametrize(
         ("asks", "other_counts"),
         [

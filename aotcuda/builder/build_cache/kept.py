@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from aotcuda import dependencies
 from aotcuda.builder.build_cache import names, remote
 from aotcuda.builder.build_cache.names import NamelessError
 from aotcuda.builder.build_cache.places import TELLING, Places, digest_of
@@ -312,14 +311,11 @@ class _Names(Sequence[str]):
 
 def _is_as_imported(trace: DependencyTrace, files: Iterable[str]) -> bool:
     """Whether nothing was edited since it was imported."""
-    return _is_current(trace, files) and all(
-        dependencies.answer(ask, path) == answer for (ask, path), answer in trace.reads.items()
-    )
+    return _is_current(trace, files) and all(trace.holds(*each) for each in trace.reads)
 
 
 def _is_current(trace: DependencyTrace, files: Iterable[str]) -> bool:
-    asked = (("content", path) for path in files)
-    return all(each in trace.reads and dependencies.answer(*each) == trace.reads[each] for each in asked)
+    return all(("content", path) in trace.reads and trace.holds("content", path) for path in files)
 
 
 def _has_lines(unit: Unit) -> bool:

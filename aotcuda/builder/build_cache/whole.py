@@ -103,13 +103,13 @@ class Whole:
         if questions is None or entries is None:
             return
         questions = sorted({*questions, *entries})
-        variables = sorted(seen.variables)
-        if any(dependencies.variable(name) != seen.variables[name] for name in variables):
-            return
         beside = any(places.is_as_it_is(name) for _, name in questions)  # from another folder `../x` is another file
         bound = self._exact or seen.placed or beside or any(map(_knows_its_place, digests))
-        own = (bound, questions, variables)
-        self._store.put({self._name(*own): made}, "build", {self._name(*own): about})
+        own = (bound, questions, sorted(seen.variables))
+        name = self._name(*own)
+        if not self._is_as_it_was(seen, digests):  # until after all of it has its name
+            return
+        self._store.put({name: made}, "build", {name: about})
         self._list([own, *self._index(), *self._elsewhere], about)
 
     def _list(self, index: Index, about: str) -> None:
@@ -124,12 +124,9 @@ class Whole:
     def _questions(
         self, seen: dependency_trace.DependencyTrace, digests: dict[str, str], kinds: Iterable[str]
     ) -> Questions | None:
-        """What was asked, by names; None if something has changed since."""
+        """What was asked, by names; None if it cannot be asked by these."""
         asked: set[tuple[str, str]] = {("kind", self._places.name(path)) for path in kinds}
-        for path, digest in digests.items():
-            if places.digest_of(path) != digest:
-                return None
-            asked.add(("content", self._places.name(path)))
+        asked |= {("content", self._places.name(path)) for path in digests}
         for (ask, path), answer in seen.reads.items():
             if self._is_generated(path):
                 continue
@@ -137,8 +134,6 @@ class Whole:
             if self._places.path(name) != path:
                 if answer is None:
                     continue  # it is found elsewhere, where that was looked for next
-                return None
-            if dependencies.answer(ask, path) != answer:
                 return None
             asked.add((ask, name))
         asked |= {("link", self._places.name(path)) for path in self._ways({*digests, *seen.files})}
@@ -164,6 +159,14 @@ class Whole:
                     return None
                 asked.add((places.SEARCHED, entry))
         return sorted(asked)
+
+    def _is_as_it_was(self, seen: dependency_trace.DependencyTrace, digests: dict[str, str]) -> bool:
+        """Whether nothing has changed that was asked, nor the sources with these digests."""
+        return (
+            all(places.digest_of(path) == digest for path, digest in digests.items())
+            and all(dependencies.variable(name) == value for name, value in seen.variables.items())
+            and all(self._is_generated(path) or seen.holds(ask, path) for ask, path in seen.reads)
+        )
 
     def _name(self, bound: bool, questions: Questions, variables: Sequence[str]) -> str:
         """What a build is called that gets the answers of now."""

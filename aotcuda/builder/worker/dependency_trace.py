@@ -97,6 +97,7 @@ class DependencyTrace:
 
     Attributes:
         reads: Answers by question and absolute path; `aotcuda.dependencies` has the questions.
+        versions: By path, what tells a file that was read from one that has come in its place since.
         variables: SHA-256 of each environment variable that was asked for, None for one that was not set.
         names: A digest of the names of all environment variables, if somebody asked which there are.
         texts: Python files that were read otherwise than to be imported, so that every character of them counts.
@@ -104,6 +105,7 @@ class DependencyTrace:
     """
 
     reads: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    versions: dict[str, object] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
     names: str | None = None
     texts: set[str] = field(default_factory=set)
@@ -117,6 +119,12 @@ class DependencyTrace:
     def files(self) -> set[str]:
         """The files that were read."""
         return {path for ask, path in self.reads if ask == "content"}
+
+    def holds(self, ask: str, path: str) -> bool:
+        """Whether the answer to a question is what it was, and a file that was read is that one still."""
+        if ask == "content" and path in self.versions and version(path) != self.versions[path]:
+            return False
+        return dependencies.answer(ask, path) == self.reads[ask, path]
 
 
 @contextmanager
@@ -191,6 +199,15 @@ def _hooked(trace: _Trace) -> Iterator[Callable[[], list[tuple[str, ModuleType |
         yield lambda: [(name, sys.modules.get(name)) for name in set(sys.modules) - before]
 
 
+def version(path: str | Path) -> object:
+    """What changes of a file when it is written or replaced, even if it then has what it had; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
 def joined(several: Iterable[DependencyTrace]) -> DependencyTrace:
     """All that several saw; of two answers the first one counts, since the second one differs from it if it matters."""
     whole = DependencyTrace()
@@ -199,6 +216,8 @@ def joined(several: Iterable[DependencyTrace]) -> DependencyTrace:
             whole.reads.setdefault(question, found)
         for name, digest in seen.variables.items():
             whole.variables.setdefault(name, digest)
+        for path, found_version in seen.versions.items():
+            whole.versions.setdefault(path, found_version)
         whole.names = whole.names or seen.names
         whole.texts |= seen.texts
         whole.placed = whole.placed or seen.placed
@@ -434,6 +453,8 @@ class _Trace:
 
     def _note(self, ask: str, path: str) -> None:
         if (ask, path) not in self.seen.reads:
+            if ask == "content":
+                self.seen.versions[path] = version(path)
             self.seen.reads[ask, path] = dependencies.answer(ask, path)
 
     def _missing(self, path: str) -> None:
@@ -464,6 +485,7 @@ class _Trace:
 
     def _again(self, ask: str, path: str) -> None:
         """Something that the import made: what is left of it stays as it is until the next import, the rest is gone."""
+        self.seen.versions.pop(path, None)
         found = dependencies.answer(ask, path)
         if found is None and self.seen.reads[ask, path] is not None:
             del self.seen.reads[ask, path]

@@ -163,11 +163,15 @@ class Steps:
             known = self._met.setdefault(plan.config.name, {})
             arguments = (self._files(plan), Path(self.job.root), plan.config.options.include_dirs)
             for path in included_headers.files(*arguments):
-                known.setdefault(path, _version(path))
+                known.setdefault(path, dependency_trace.version(path))
 
     def _edited(self, plan: ModulePlan) -> list[Path]:
         """Of those files the ones that have been written since, whatever they have now: what was read nobody knows."""
-        return [path for path, version in self._met.get(plan.config.name, {}).items() if _version(path) != version]
+        return [
+            path
+            for path, version in self._met.get(plan.config.name, {}).items()
+            if dependency_trace.version(path) != version
+        ]
 
     def _done(self, task: pool.Task) -> None:
         self.done += task.steps
@@ -655,15 +659,6 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
 
     (_, first), *others = tasks
     return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
-
-
-def _version(path: Path) -> object:
-    """What changes of a file when it is written, even if it then has what it had before; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _less_what_was_read(built: Any) -> Any:
