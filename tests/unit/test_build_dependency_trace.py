@@ -326,13 +326,14 @@ for call in (lambda: os.stat("a\\0b"), lambda: os.stat("/none"), lambda: os.stat
         (project.package / "_a.py").write_text(f"import os, sys\n{code}")
         try:
             with dependency_trace.watch() as seen:
-                module = importlib.import_module("seenpkg._a")
+                importlib.import_module("seenpkg._a")
         finally:
+            module = sys.modules.get("seenpkg._a")
+            if hasattr(module, "stop"):  # before its package goes, which it would import again
+                module.stop.set()
+                module.thread.join()
             for name in ("seenpkg._a", "seenpkg"):
                 sys.modules.pop(name, None)
-        if hasattr(module, "stop"):
-            module.stop.set()
-            module.thread.join()
         assert ("content", str(project.package / "_a.py")) in seen.reads
 
     @pytest.mark.parametrize(
