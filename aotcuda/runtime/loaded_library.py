@@ -208,7 +208,6 @@ class LoadedLibrary:
         folder: Where their manifest lies.
         device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
         callbacks: The module's callbacks; None if it has none.
-        is_kept: Whether somebody sees to it that they leave the driver; what nobody has kept goes with this object.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
         launches: How the kernels of JIT-compiled images are launched, by symbol, where users say the grid alone.
     """
@@ -219,6 +218,7 @@ class LoadedLibrary:
         "_handles",
         "_head",
         "_is_gone",
+        "_is_kept",
         "_kernels",
         "_library",
         "_where",
@@ -226,7 +226,6 @@ class LoadedLibrary:
         "device",
         "driver",
         "folder",
-        "is_kept",
         "launches",
         "synchronous",
     )
@@ -255,7 +254,7 @@ class LoadedLibrary:
             CudaError: The driver refuses the fatbin.
             DependencyError: The module has callbacks, and what they are given is not installed.
         """
-        self.is_kept = True  # as long as there is nothing
+        self._is_kept = True  # as long as there is nothing
         self._where = manifest["module"]
         self._head = manifest
         self._choices = choices
@@ -290,16 +289,20 @@ class LoadedLibrary:
         load, handle = self.driver.call["cuLibraryLoadData"], self._library.handle
         try:
             code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
-            self.is_kept = False
+            self._is_kept = False
         except BaseException:  # an interrupt that came meanwhile, as the driver takes its time
             if handle.value:
                 self.driver.call["cuLibraryUnload"](handle)
             raise
         self.driver.check(code, f"the driver refused the images of {self._where}")
 
+    def keep(self) -> None:
+        """Note that somebody sees to it that they leave the driver; what nobody has kept goes with this object."""
+        self._is_kept = True
+
     def __del__(self) -> None:
         """Take out of the driver what nobody has kept: an interrupt came before their module had them."""
-        is_kept = getattr(self, "is_kept", True)  # without, it came before there was anything
+        is_kept = getattr(self, "_is_kept", True)  # without, it came before there was anything
         if not (is_kept or self._is_gone or drivers.forked) and self._library.handle.value:
             self.driver.call["cuLibraryUnload"](self._library.handle)
 

@@ -385,7 +385,7 @@ class Loader:
 
         loaded = Loaded(library, outline, self.fallback, drivers.live_mark(), sources)
         before, self.current, self._launched = self.current, loaded, outline
-        library.is_kept = True
+        library.keep()
         if before is not None:
             self._replaced = [*[each for each in self._replaced if not each.is_idle()], before]
             self._put_out_of_use()

@@ -147,7 +147,7 @@ class Fallback:
                     self._failed[key] = error
                     raise refused(cause, error) from error
                 found = self.loaded[key] = self._load(artifact, gpu, cause)
-                found.library.is_kept = True
+                found.library.keep()
             return found
 
     def drop(self, library: LoadedLibrary) -> None:
