@@ -276,13 +276,19 @@ def test_nor_what_read_files_that_nobody_knows_of(project: Callable[..., Path], 
     assert whole(root).get() is None
 
 
-def test_nor_what_asked_which_variables_there_are(project: Callable[..., Path], whole: Callable[..., Whole]) -> None:
+def test_which_variables_there_are_is_a_question(
+    project: Callable[..., Path], whole: Callable[..., Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = project()
     seen = result(root)
     assert seen.trace is not None
     seen.trace.names = manifest.digest(b"HOME")
     whole(root).keep(MADE, [seen], [], "pkg.k")
+    assert whole(root).get() == MADE
+    monkeypatch.setenv("READ_A", "1")
     assert whole(root).get() is None
+    monkeypatch.delenv("READ_A")
+    assert whole(root).get() == MADE
 
 
 def test_what_a_build_writes_is_no_question(project: Callable[..., Path], whole: Callable[..., Whole]) -> None:

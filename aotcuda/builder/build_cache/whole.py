@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 _MOST = 4
 """How many lists of questions an index has: branches of a project may ask different ones."""
 
+_NAMES = "="
+"""Among the variables that were asked for: which ones there are. None is called that.
+
+A worker has others than the process that builds, but which ones follows from those that this one has.
+"""
+
 _PLACE = re.compile(rf"\b(?:{'|'.join(map(re.escape, places.TELLING))}|from\s+sys\s+import)\b".encode())
 
 
@@ -96,8 +102,8 @@ class Whole:
             about: What lists of the cache call it.
         """
         seen = dependency_trace.joined(result.trace for result in results if result.trace is not None)
-        if seen.names is not None or any(result.trace is None or result.unseen for result in results):
-            return  # workers have other variables than this process
+        if any(result.trace is None or result.unseen for result in results):
+            return
         digests = {source["path"]: source["sha256"] for result in results for source in result.sources}
         questions, entries = self._questions(seen, digests, kinds), self._entries(seen)
         if questions is None or entries is None:
@@ -105,7 +111,7 @@ class Whole:
         questions = sorted({*questions, *entries})
         beside = any(places.is_as_it_is(name) for _, name in questions)  # from another folder `../x` is another file
         bound = self._exact or seen.placed or beside or any(map(_knows_its_place, digests))
-        own = (bound, questions, sorted(seen.variables))
+        own = (bound, questions, sorted([*seen.variables, *([_NAMES] if seen.names is not None else [])]))
         name = self._name(*own)
         if not self._is_as_it_was(seen, digests):  # until after all of it has its name
             return
@@ -171,11 +177,15 @@ class Whole:
     def _name(self, bound: bool, questions: Questions, variables: Sequence[str]) -> str:
         """What a build is called that gets the answers of now."""
         answers = [self._places.answer(*question, exact=self._exact) for question in questions]
-        values = [dependencies.variable(name) for name in variables]
+        values = [_value(name) for name in variables]
         return names.digest(self._key, bound and self._root, questions, answers, variables, values)
 
     def _index(self) -> Index:
         return _lists(self._store.get([self._key]).get(self._key))
+
+
+def _value(name: str) -> str | None:
+    return names.digest(sorted(os.environ)) if name == _NAMES else dependencies.variable(name)
 
 
 def _lists(found: Any) -> Index:
