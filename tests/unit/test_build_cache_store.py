@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import fsspec
 import pytest
@@ -17,7 +17,7 @@ from aotcuda.builder.build_cache import remote, settings
 from aotcuda.builder.build_cache import store as stores
 from aotcuda.builder.build_cache.settings import Settings
 from aotcuda.builder.build_cache.store import Store
-from aotcuda.cache.entries import Files
+from aotcuda.cache.entries import VERSION, Files
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -264,6 +264,36 @@ def test_a_url_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert store.problems == []
 
 
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://host/x?signature=a/b", "https://host/x/{}?signature=a/b"),
+        ("http://host/x/?a=1&b=2", "http://host/x/{}?a=1&b=2"),
+        ("https://host/x/", "https://host/x/{}"),
+        ("memory://a?b", "/a?b/{}"),
+    ],
+)
+def test_an_entry_lies_behind_the_path_of_a_url(monkeypatch: pytest.MonkeyPatch, url: str, place: str) -> None:
+    """A web address may have a query, by which a store knows who may read; elsewhere a question mark is a letter."""
+
+    class Empty:
+        asked: ClassVar[list[str]] = []
+
+        def cat_file(self, path: str) -> bytes:
+            self.asked.append(path)
+            raise FileNotFoundError
+
+        def cat(self, paths: list[str], *, on_error: str) -> dict[str, bytes | Exception]:
+            assert on_error == "return"
+            self.asked.extend(paths)
+            return {path: FileNotFoundError() for path in paths}
+
+    base = url if url.startswith("http") else url.removeprefix("memory:/")
+    monkeypatch.setattr("fsspec.url_to_fs", lambda _: (Empty(), base))
+    assert remote.fetch(url, [NAME]) == ({}, None)
+    assert Empty.asked == [place.format(f"{VERSION}/{NAME[:2]}/{NAME}.zip")]
+
+
 def test_a_url_is_read_only_unless_it_is_to_be_written(tmp_path: Path, bucket: str) -> None:
     put(opened(where(tmp_path / "one", bucket)))
     assert MemoryFileSystem.store == {}
@@ -405,6 +435,7 @@ def test_a_folder_may_be_for_reading_alone(tmp_path: Path, monkeypatch: pytest.M
         ("AOTCUDA_CACHE_SIZE", "big", "AOTCUDA_CACHE_SIZE is 'big'"),
         *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; .* 0 for no cache") for value in ("off", "False", "1", "00")),
         *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; .* ./{value}") for value in ("s3:b", "file:/x", "http:/x/y")),
+        *(("AOTCUDA_BUILD_CACHE", value, f"is '{value}'; write what kind of store") for value in ("://", "://b/x")),
     ],
 )
 def test_variables_with_values_that_say_nothing_are_refused(

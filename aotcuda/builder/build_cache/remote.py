@@ -112,14 +112,16 @@ def _answer(system: Any, place: str) -> bytes | Exception:
 
 
 def _place(base: str, name: str) -> str:
-    return f"{base}/{VERSION}/{name[:2]}/{name}.zip"
+    """Where an entry lies; the query of a web address, by which a store knows who may read, stays behind its path."""
+    path, mark, query = base.partition("?") if base.startswith(("http://", "https://")) else (base, "", "")
+    return f"{path.rstrip('/')}/{VERSION}/{name[:2]}/{name}.zip{mark}{query}"
 
 
 def _opened(url: str) -> tuple[Any, str]:
     import fsspec  # noqa: PLC0415 (an extra; only who has a URL comes here)
 
     system, base = fsspec.url_to_fs(url)
-    return system, base.rstrip("/")
+    return system, base
 
 
 def _within_patience(url: str, work: Callable[[], None]) -> str | None:
