@@ -46,6 +46,7 @@ from aotcuda.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from aotcuda.builder.build_cache.remote import Fetched
     from aotcuda.builder.build_cache.settings import Settings
     from aotcuda.builder.manifest_dependencies import Dependencies
     from aotcuda.builder.plan import ModulePlan
@@ -145,7 +146,7 @@ def build(
     searched = [*map(str, roots), *build_settings.searched()]
     looked_in = [os.path.relpath(path, root) for path in searched]
     known = [table, settings, looked_in, editable, sorted(extensions)]
-    kept = _kept(cache, project, known, searched, editable=editable)
+    kept = _kept(cache, project, known, searched, watcher, editable=editable)
     if kept is not None and (found := kept.whole.get()) is not None:
         built = _unpacked(found, kept.places, time.monotonic() - start)
         return built if followed else replace(built, depends=())
@@ -230,13 +231,22 @@ def _kept(
     project: manifest_dependencies.Project,
     known: Sequence[object],
     searched: Sequence[str],
+    watcher: Progress,
     *,
     editable: bool,
 ) -> _Kept | None:
     """The build cache; None if there is none, or the build has no name in it."""
     if cache is None:
         return None
-    store = Store(cache, remote.fetch, remote.send)
+
+    def fetch(url: str, wanted: list[str]) -> Fetched:
+        watcher.show(f"looking in {remote.shown(url)}", 0, 0)
+        try:
+            return remote.fetch(url, wanted, watcher.tick)
+        finally:
+            watcher.clear()
+
+    store = Store(cache, fetch, remote.send)
     try:
         generated = project.is_generated
         whole = Whole(store, cache, str(project.root), known, exact=editable, is_generated=generated, searched=searched)

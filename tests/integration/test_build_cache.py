@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tomllib
 from typing import TYPE_CHECKING
+from unittest.mock import Mock, call
 
 import pytest
 
-from aotcuda.builder import api
+from aotcuda.builder import api, progress
 from aotcuda.builder.worker import process
 from integration import projects
 
@@ -340,7 +341,11 @@ def test_a_url_is_filled_and_read_where_the_folder_cannot_be_used(
     table = tomllib.loads((edited / "pyproject.toml").read_text())["tool"]["aotcuda"]
     first = api.build(table, edited)
     assert ["can be written by others" in text for text in first.warnings] == [True]
-    assert api.build(table, edited).reuse.whole
+    shown: list[str] = []
+    watcher = Mock(progress.Progress, show=lambda step, *_: shown.append(step))
+    assert api.build(table, edited, watcher=watcher).reuse.whole
+    assert {*shown} == {f"looking in file://{tmp_path / 'url'}"}
+    assert watcher.mock_calls[-1] == call.clear()
     again = api.build({**table, "arch": table["arch"][::-1]}, edited)  # another table, and the same steps
     assert (again.reuse.steps, again.reuse.made) == (first.reuse.made, 0)
     assert again.files == first.files

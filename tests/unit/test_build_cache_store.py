@@ -365,6 +365,19 @@ def test_a_url_that_does_not_answer_is_left_alone(tmp_path: Path, monkeypatch: p
     Silent.answer.set()
 
 
+def test_who_waits_for_a_url_can_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+
+    def opened(_url: str) -> NoReturn:
+        answer.wait()
+        raise OSError
+
+    monkeypatch.setattr(remote, "_opened", opened)
+    monkeypatch.setattr(remote, "_TICK", 0.0)
+    found, problem = remote.fetch("s3://bucket", [NAME], answer.set)
+    assert (found, problem) == ({}, "s3://bucket: OSError")
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

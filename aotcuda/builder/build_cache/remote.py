@@ -9,6 +9,7 @@ import io
 import json
 import re
 import threading
+import time
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Packed = tuple[dict[str, Any], dict[str, bytes]]
+    Fetched = tuple[dict[str, Packed | None], str | None]
 
 PATIENCE = 20.0
 """Seconds for all that is asked at a time."""
+
+_TICK = 0.5
 
 _SECRETS = re.compile(r"(?<=//)[^/\s]*@|(?<=\?)[^\s'\"]+")
 """Name and password in a URL, and what stands behind a `?`, which may be a key."""
@@ -32,8 +36,11 @@ _GLOB = re.compile(r"[*?\[]")
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def fetch(url: str, names: list[str]) -> tuple[dict[str, Packed | None], str | None]:
-    """Those of the entries that are there, checked, None for damaged ones; why no more is to be asked for, if so."""
+def fetch(url: str, names: list[str], tick: Callable[[], None] | None = None) -> Fetched:
+    """Those of the entries that are there, checked, None for damaged ones; why no more is to be asked for, if so.
+
+    `tick` is called now and then while that lasts.
+    """
     found: dict[str, Packed | None] = {}
 
     def work() -> None:
@@ -46,7 +53,7 @@ def fetch(url: str, names: list[str]) -> tuple[dict[str, Packed | None], str | N
             elif not isinstance(answer, FileNotFoundError):
                 raise answer
 
-    return found, _within_patience(url, work)
+    return found, _within_patience(url, work, tick)
 
 
 def send(url: str, packed: Mapping[str, Packed]) -> str | None:
@@ -124,7 +131,7 @@ def _opened(url: str) -> tuple[Any, str]:
     return system, base
 
 
-def _within_patience(url: str, work: Callable[[], None]) -> str | None:
+def _within_patience(url: str, work: Callable[[], None], tick: Callable[[], None] | None = None) -> str | None:
     """Do something in a thread that nobody waits for longer; what went wrong."""
     problems: list[str | None] = []
 
@@ -139,7 +146,11 @@ def _within_patience(url: str, work: Callable[[], None]) -> str | None:
 
     thread = threading.Thread(target=run, daemon=True, name="aotcuda-cache")
     thread.start()
-    thread.join(PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while thread.is_alive() and (left := end - time.monotonic()) > 0:
+        thread.join(left if tick is None else min(left, _TICK))
+        if tick is not None:
+            tick()
     problem = problems[0] if problems else f"{url} does not answer within {PATIENCE:.0f} seconds"
     return problem and shown(problem)
 
