@@ -22,6 +22,9 @@ DEFAULT = "numba-cuda"
 CUDA = 13
 """The major version of CUDA whose compilers a build is told to install, where nothing asks for another one."""
 
+CUDA_CORE = "pip install 'cuda-core[cu13]', or 'cuda-core[cu12]' for a driver of CUDA 12"
+"""How cuda.core is installed: without an extra it comes without `cuda-bindings`, and cannot be imported."""
+
 TOOLKITS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     "cu13": ((13, 0), (13, 0)),
     "cu12": ((12, 9), (12, 9)),

@@ -38,7 +38,7 @@ from aotcuda import dependencies, manifest
 from aotcuda.builder.worker import imports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType, ModuleType
 
     from aotcuda.dependencies import Answer
@@ -119,6 +119,10 @@ class DependencyTrace:
     def files(self) -> set[str]:
         """The files that were read."""
         return {path for ask, path in self.reads if ask == "content"}
+
+    def note(self, reads: Mapping[tuple[str, str], Answer]) -> None:
+        """Note questions, with their answers, that the build asks for itself."""
+        self.reads |= reads
 
     def holds(self, ask: str, path: str) -> bool:
         """Whether the answer to a question is what it was, and a file that was read is that one still."""

@@ -142,7 +142,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     if loaded.calls is not None:
         getattr(front, "imported", lambda _: None)(loaded.calls)
     if loaded.trace is not None:
-        loaded.trace.reads |= _tools(loaded.job, front)
+        loaded.trace.note(_tools(loaded.job, front))
     own = imports.project_files(job.import_roots, {*job.extensions.values()})  # as they are now, which was imported
     if kept.is_on:
         steps.units = UnitNames(kept, job.root, own, loaded.trace, questions, (job.frontend, job.prelude), loaded.calls)

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Driver
 
 
-INSTALL = "pip install 'cuda-core[cu13]', or 'cuda-core[cu12]' for a driver of CUDA 12"
-"""How cuda.core is installed: without an extra it comes without `cuda-bindings`, and cannot be imported."""
-
-
 def open_handle(manifest: Head, images: bytes) -> tuple[Any, int]:
     """The object that callbacks are given, and the driver's handle of the library that it loaded.
 
@@ -34,9 +30,11 @@ def open_handle(manifest: Head, images: bytes) -> tuple[Any, int]:
     try:
         from cuda.core import ObjectCode  # noqa: PLC0415 (only modules with callbacks need it)
     except ImportError as error:
+        from aotcuda import frontends  # noqa: PLC0415 (only errors come here)
+
         message = (
             f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "
-            f"({error}); install it, with what it calls the driver by: {INSTALL}"
+            f"({error}); install it, with what it calls the driver by: {frontends.CUDA_CORE}"
         )
         raise DependencyError(message) from error
     make = ObjectCode.from_cubin if images.startswith(b"\x7fELF") else ObjectCode.from_fatbin
