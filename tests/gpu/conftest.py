@@ -45,6 +45,15 @@ def front_end(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
+def gpu_name() -> str:
+    """What CUDA's own run time calls the first GPU."""
+    import cupy
+
+    name: str = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    return name
+
+
+@pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one folder for each wheel that `prepare` has built."""
     if GIVEN:
