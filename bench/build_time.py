@@ -3,6 +3,7 @@
 python bench/build_time.py [--runs 5] [--thousand] [--gpu]
 
 - cold: fifty kernels for five GPU generations, with nothing kept from earlier builds; nvcc gets one file.
+- filling: the same, with a build cache that is empty before, as the first build of a user has it.
 - edited, again: the same after one kernel was edited, and after nothing was, with a build cache that is filled before.
 - linked: the fifty again, with all kernels compiled before and nothing linked, so that no front end has anything to do:
   what a build takes at the least, whatever its front end takes.
@@ -106,6 +107,7 @@ def _cases(
     runs = {
         "quickstart: 2 + 2 signatures, 5 archs and PTX, cold": lambda: _build(quickstart, cold),
         "fifty, cold": lambda: _build(fifty, cold),
+        "fifty, filling a cache": lambda: _filling(fifty, folder / "filled"),
         "fifty, linked": lambda: _build(beside, from_kernels),
         "fifty, lowered": lambda: _build(beside, from_code),
         "fifty, nvcc": lambda: _nvcc(nvcc, cpp),
@@ -191,6 +193,11 @@ def _part(cache: Path, folder: Path, kind: str) -> Path:
 
 def _build(project: Path, more: dict[str, str]) -> float:
     return _timed([*_BUILD], project, os.environ | more)
+
+
+def _filling(project: Path, cache: Path) -> float:
+    shutil.rmtree(cache, ignore_errors=True)
+    return _build(project, _NOTHING_KEPT | {"AOTCUDA_BUILD_CACHE": str(cache)})
 
 
 def _nvcc(nvcc: str, files: list[Path]) -> float:

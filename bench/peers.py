@@ -242,6 +242,34 @@ def c_batches(
         yield ORDERED, batch("loop_ordered", "cuLaunchKernel", kernel, None, extra, ctypes.pointer(order))
 
 
+def ctypes_batches(case: Case, arrays: list[Any], stream: int = 0) -> Iterator[tuple[str, Batch]]:
+    """The driver called by ctypes, as launches in Python do, with nothing asked of the arrays.
+
+    What such a launch takes at the least: with the block of parameters made before, and with the same numbers packed
+    each time.
+    """
+    from aotcuda.runtime import ctypes as types
+    from aotcuda.runtime.launch_config import Configuration
+
+    loaded = case.packaged._loader.current
+    overload = loaded.table(case.packaged.__name__).overloads[0]
+    _, slot, *_ = loaded.select(case.packaged.__name__, (2.0, *arrays), stream)
+    block, _ = overload.fast_struct()
+    numbers = {f"n{at}": number for at, number in enumerate(block.unpack(slot[0].raw[: block.size]))}
+    values = {
+        "launch": loaded.library.driver.launch,
+        "configuration": Configuration(GRID, BLOCK, stream, 0, "").for_driver(stream, cooperative=False),
+        "kernel": types.c_void_p.from_param(loaded.known_kernel(overload, 0).kernel.value),
+        "slot": slot,
+        "pack_into": block.pack_into,
+        **numbers,
+    }
+    launch = "launch(configuration, kernel, None, slot[1])"
+    yield "the driver by ctypes, the block made before", loop(launch, **values)
+    pack = f"pack_into(slot[0], 0, {', '.join(numbers)})"
+    yield "the driver by ctypes, the block packed each time", loop(f"{pack}; {launch}", **values)
+
+
 def loop(call: str, arrays: Sequence[object] = (), **names: object) -> Batch:
     """A loop over a call that is written out, as programs have it; `{args}` are a scalar and the arrays."""
     values = {f"x{at}": array for at, array in enumerate(arrays)} | names

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Any
 import machine
 import peers
 
+from aotcuda.runtime import fast as extension
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -49,8 +51,6 @@ def main() -> int:
     parser.add_argument("--launches", type=int, default=1_000_000, help="after which the memory's growth is looked at")
     arguments = parser.parse_args()
     here = machine.describe()
-    from aotcuda.runtime import fast as extension
-
     path = "C" if extension.in_use() is not None else "Python"
     kernels = importlib.import_module("benchkernels.kernels")
     figures: dict[str, dict[str, dict[str, float]]] = {}
@@ -212,6 +212,10 @@ def _ways(  # noqa: PLR0915 (each is a few lines of its own)
     yield f"aotcuda, k[{brackets}](...) each time", written_out
     if given:
         yield "aotcuda, the same with a handle", by_handle
+
+    if "other" not in situation and extension.in_use() is None:
+        for name, batch in peers.ctypes_batches(case, arrays, _handle(stream)):
+            yield name, lambda batch=batch: batch
 
     def numba() -> peers.Batch:
         cuda = peers._numba_cuda()
