@@ -35,7 +35,9 @@ def over_c(way, peer):
 
 KEPT = "aotcuda, k[grid, block] kept"
 EACH = "aotcuda, k[grid, block, stream](...) each time"
+WRITTEN = "aotcuda, k[grid, block](...) each time"
 NUMBA = "numba-cuda, k[grid, block, stream](...)"
+PACKED = "the driver by ctypes, the block packed each time"
 
 
 def of_the_package():
@@ -136,7 +138,7 @@ def of_states():
             turn = states["launch"][way.format(of)]
             row = "| " + label.format(name) + " | {:.2f} ({:.1f}) | {:.2f} ({:.1f}) |"
             yield (
-                "docs/results/README.md",
+                "docs/results/history.md",
                 row,
                 turn["before"],
                 turn["before spread"],
@@ -158,7 +160,29 @@ def of_starts():
             figures[way + state][of] for way in ways for of in ("wall", "least wall") for state in ("before", "after")
         )
         cells = " | ".join(["{:.1f} → {:.1f} ({:.1f} → {:.1f})"] * len(ways))
-        yield "docs/results/README.md", f"| {label} | {cells} |", *said
+        yield "docs/results/history.md", f"| {label} | {cells} |", *said
+
+
+def of_hosts():
+    """Likewise, of launches on a quiet host and on a noisy one."""
+
+    def over(run, case, way):
+        return result(run)["figures"][case][way]["over_c"]
+
+    page, libraries = "docs/results/README.md", ("cupy", "torch", "numba")
+    quiet = {"cupy": "streams", "torch": "streams", "numba": "streams_again"}
+    ways = [over(quiet[of], f"{of}, default", way) for way in (KEPT, WRITTEN) for of in libraries]
+    yield page, "CuPy {:.2f}, PyTorch {:.2f}, Numba {:.2f}; written out each time {:.2f}, {:.2f}, {:.2f} |", *ways
+    told = "on a quiet host; {:.2f} to {:.2f} on a noisy one"
+    yield page, told, *ends(over("streams_h100", f"{of}, default", KEPT) for of in libraries)
+    sides = [("cupy, current", KEPT), ("torch, current", KEPT)]
+    sides += [(f"{of}, given", way) for of in libraries for way in (KEPT.replace("block", "block, stream"), EACH)]
+    yield page, "met; {:.2f} to {:.2f} on the noisy host", *ends(over("streams_h100", *side) for side in sides)
+    two = ends(over("streams_h100_two_gpus", f"{of}, default", KEPT) for of in libraries)
+    yield page, "met; {:.2f} to {:.2f} on a noisy host", *two
+    floor = result("streams_h100_python")["figures"].values()
+    told = "takes {:.1f} to {:.1f} on the noisy host"
+    yield page, told, *ends(case[PACKED]["over_c"] for case in floor if PACKED in case)
 
 
 def of_builds():
@@ -171,6 +195,9 @@ def of_builds():
     beside = [state[cold] / state[nvcc] for state in (seconds[1], seconds[0])]
     told = "| cold, no cache | {:.1f} | {:.1f} | {:.1f} times nvcc, before {:.1f};"
     yield "docs/results/README.md", told, seconds[0][cold], seconds[1][cold], *beside
+    filling = seconds[1]["fifty, filling a cache"]
+    told = "| cold, filling a build cache | | {:.1f} | {:.1f} more:"
+    yield "docs/results/README.md", told, filling, filling - seconds[1][cold]
     for case, kept in (("linked", "kernels compiled"), ("lowered", "machine code made")):
         took = seconds[1][f"fifty, {case}"]
         told = f"with all {kept} before | | {{:.1f}} | {{:.1f}} times nvcc"
@@ -192,7 +219,7 @@ def of_builds():
 
 QUOTED = [
     (page, text, figures)
-    for said in (of_the_package(), of_front_ends(), of_libraries(), of_states(), of_starts(), of_builds())
+    for said in (of_the_package(), of_front_ends(), of_libraries(), of_states(), of_starts(), of_hosts(), of_builds())
     for page, text, *figures in said
 ]
 STREAMS = {
@@ -225,7 +252,6 @@ def test_a_page_says_what_was_measured(page, text, figures):
     assert text.format(*figures) in said, f"{page} has to say this, or the test another sentence"
 
 
-WRITTEN = "aotcuda, k[grid, block](...) each time"
 ROUNDS = {
     "C: default stream, kept": ("default", KEPT),
     "C: default stream, written out": ("default", WRITTEN),
@@ -248,6 +274,6 @@ def test_the_table_of_rounds_is_that_of_the_file(row):
         )
         for library in ("cupy", "torch")
     ]
-    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    page = (ROOT / "docs" / "results" / "history.md").read_text()
     [line] = [line for line in page.splitlines() if line.startswith(f"| {row} |")]
     assert line.startswith(f"| {row} | {' | '.join(cells)} |")
