@@ -422,24 +422,30 @@ def test_what_was_written_for_nvcc_is_told_what_to_do(settle, line, advice):
     assert first.endswith(f"(raw.cu:1); {advice}")
 
 
-def test_a_header_of_the_toolkit_that_is_for_nvcc_alone_is_not_the_projects_to_mend(settle):
+@pytest.mark.parametrize(
+    ("header", "advice"),
+    [
+        (
+            "<thrust/complex.h>",
+            (
+                "<thrust/complex.h> of the toolkit is for nvcc alone; write <cuda/std/complex>, and below it: using "
+                "cuda::std::complex;"
+            ),
+        ),
+        (
+            "<cub/cub.cuh>",
+            (
+                "; a header of the toolkit brings this, which is for nvcc alone; include the parts for device code, "
+                "such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
+            ),
+        ),
+    ],
+)
+def test_a_header_of_the_toolkit_that_is_for_nvcc_alone_is_not_the_projects_to_mend(settle, header, advice):
+    """The second one brings host code of the toolkit's, and has parts for device code."""
     with pytest.raises(AotcudaError) as caught:
-        settle("kernels.plain = {}", f"#include <thrust/complex.h>\n{CODE}")
-    first = str(caught.value).partition("\n")[0]
-    assert first.endswith(
-        "<thrust/complex.h> of the toolkit is for nvcc alone; write <cuda/std/complex>, and below it: using "
-        "cuda::std::complex;"
-    )
-
-
-def test_a_header_that_brings_host_code_of_the_toolkits_has_parts_for_device_code(settle):
-    with pytest.raises(AotcudaError) as caught:
-        settle("kernels.plain = {}", f"#include <cub/cub.cuh>\n{CODE}")
-    first = str(caught.value).partition("\n")[0]
-    assert first.endswith(
-        "; a header of the toolkit brings this, which is for nvcc alone; include the parts for device code, such as "
-        "<cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
-    )
+        settle("kernels.plain = {}", f"#include {header}\n{CODE}")
+    assert str(caught.value).partition("\n")[0].endswith(advice)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ _GLOB = re.compile(r"[*?\[]")
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def fetch(url: str, names: list[str], tick: Callable[[], None] | None = None) -> Fetched:
+def fetch(url: str, names: list[str], tick: Callable[[], None] = lambda: None) -> Fetched:
     """Those of the entries that are there, checked, None for damaged ones; why no more is to be asked for, if so.
 
     `tick` is called now and then while that lasts.
@@ -131,7 +131,7 @@ def _opened(url: str) -> tuple[Any, str]:
     return system, base
 
 
-def _within_patience(url: str, work: Callable[[], None], tick: Callable[[], None] | None = None) -> str | None:
+def _within_patience(url: str, work: Callable[[], None], tick: Callable[[], None] = lambda: None) -> str | None:
     """Do something in a thread that nobody waits for longer; what went wrong."""
     problems: list[str | None] = []
 
@@ -148,9 +148,8 @@ def _within_patience(url: str, work: Callable[[], None], tick: Callable[[], None
     thread.start()
     end = time.monotonic() + PATIENCE
     while thread.is_alive() and (left := end - time.monotonic()) > 0:
-        thread.join(left if tick is None else min(left, _TICK))
-        if tick is not None:
-            tick()
+        thread.join(min(left, _TICK))
+        tick()
     problem = problems[0] if problems else f"{url} does not answer within {PATIENCE:.0f} seconds"
     return problem and shown(problem)
 

@@ -16,10 +16,10 @@ from aotcuda.errors import ManifestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from aotcuda.builder.build_cache.remote import Fetched, Packed
     from aotcuda.builder.build_cache.settings import Settings
 
-    Packed = tuple[dict[str, Any], dict[str, bytes]]
-    Fetch = Callable[[str, list[str]], tuple[Mapping[str, Packed | None], str | None]]
+    Fetch = Callable[[str, list[str]], Fetched]
     Send = Callable[[str, Mapping[str, Packed]], str | None]
 
 VALUE = "value"
