@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import frontends, manifest
-from aotcuda.builder import ahead, jit_older, manifest_dependencies, plan, stages, toolkits, wheel_files
+from aotcuda.builder import ahead, jit_older, plan, stages, stamps, toolkits, wheel_files
 from aotcuda.builder.build_cache import settings as build_settings
 from aotcuda.builder.build_cache.store import trim
 from aotcuda.builder.config import checks, parser
 from aotcuda.builder.frontends import loading
 from aotcuda.compatibility import tables
 from aotcuda.errors import ToolchainError
+from aotcuda.stamp import Stamp
 from aotcuda.version import __version__
 
 if TYPE_CHECKING:
@@ -86,6 +87,14 @@ def build(request: Request) -> Built:
     toolkit = _toolkit(settings, request)
     linked = jit_older.compiled(settings.modules, settings.arch[0], package_root, toolkit, ahead.FALLBACK)
     names = dict(request.names or plan.names(whole))
+    project = stamps.Project(
+        root=root,
+        package_root=package_root,
+        names=tuple(names) if request.project else (),
+        tops=stamps.tops(settings),
+        is_installed=not request.project,
+    )
+    python = project.python([package_root]) if request.project else Stamp()
     cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
     results = stages.run(
         jit_older.job(
@@ -94,7 +103,8 @@ def build(request: Request) -> Built:
             package_root=package_root,
             names=names,
             toolkit=toolkit,
-            watched=manifest_dependencies.patterns(settings.watch, root if request.project else package_root),
+            own=project.own,
+            watched=stamps.patterns(settings.watch, root if request.project else package_root),
             linked=linked,
             cache=cache,
         ),
@@ -108,12 +118,10 @@ def build(request: Request) -> Built:
     image = built.images[0].data
     described = wheel_files.describe(settings, built, result, version=__version__)
     described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
-    project = manifest_dependencies.Project(
-        root=root, package_root=package_root, names=tuple(names) if request.project else (), tops=_tops(settings)
-    )
-    found = manifest_dependencies.of([*linked, result], project, own_variables=ahead.FALLBACK)
-    if request.project:
-        found.sources.append(manifest_dependencies.table_source(request.table, project))
+    results = [*linked, result]
+    stamp = stamps.of(results, project, python, ahead.FALLBACK)
+    imported = (item["path"] for result in results for item in result.sources)
+    found = stamps.listed(stamp, imported, project, request.table if request.project else None)
     described["sources"] = found.sources
     described["reads"] = found.reads
     described["variables"] = found.variables
@@ -155,12 +163,3 @@ def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
         )
         module = replace(module, kernels=kernels)
     return (module, *(replace(item, kernels=()) for item in linked))
-
-
-def _tops(settings: Config) -> frozenset[str]:
-    """The packages that are the project's: those of its modules, and of the sources that are Python modules."""
-    found = [module.name for module in settings.modules]
-    found += [settings.prelude] if settings.prelude else []
-    for module in settings.modules:
-        found += loading.tables(settings.frontend_of(module)).modules(module)
-    return frozenset(name.partition(".")[0] for name in found)

@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import arch, dependencies, manifest
+from aotcuda import arch, manifest
 from aotcuda.binary import targets
-from aotcuda.builder import ahead, capacity, plan, stages
+from aotcuda.builder import ahead, capacity, plan, stages, stamps
 from aotcuda.builder.config import parser
-from aotcuda.builder.worker import dependency_trace
-from aotcuda.builder.worker.dependency_trace import DependencyTrace
 from aotcuda.builder.worker.job import Job
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
+from aotcuda.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +35,7 @@ def job(
     package_root: Path,
     names: Mapping[str, tuple[str, ...]],
     toolkit: Toolkit | None,
+    own: tuple[str, ...],
     watched: tuple[str, ...] = (),
     linked: Iterable[Result],
     wanted: tuple[str, ...] = (),
@@ -58,8 +58,10 @@ def job(
         names=dict(names),
         jobs=capacity.processes(),
         product="jit",
-        trace=True,
+        observe=True,
+        own=own,
         watched=watched,
+        watched_variables=settings.watch_env,
         prelude=settings.prelude,
         linkable={name: item for result in linked for name, item in result.linkable.items()},
         wanted=wanted,
@@ -123,11 +125,15 @@ def _again(
     own_root = folder.parents[name.count(".")]
     try:
         linked = compiled(settings.modules, target, own_root, toolkit, variables)
+        root = ahead.folder(Path(own_root, rebuild["root"]), own_root)
+        tops = stamps.tops(settings)
+        project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
         results = stages.run(
             job(
                 settings,
-                root=ahead.folder(Path(own_root, rebuild["root"]), own_root),
+                root=root,
                 package_root=own_root,
+                own=project.own,
                 toolkit=toolkit,
                 names={module: tuple(found) for module, found in rebuild["names"].items()},
                 linked=linked,
@@ -138,10 +144,9 @@ def _again(
     except AotcudaError as error:
         message = f"{before}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
-    read = DependencyTrace(reads={("content", str(path)): dependencies.answer("content", str(path))})
-    results = [
-        replace(item, trace=dependency_trace.joined([read, item.trace or DependencyTrace()])) for item in results
-    ]
+    read = Stamp()
+    read.ask("file", str(path))
+    results = [replace(item, seen=Stamp().add([read, item.seen])) for item in results]
     return [*linked, *results]
 
 

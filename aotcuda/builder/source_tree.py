@@ -9,9 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import dependencies, manifest, project_file
+from aotcuda import manifest, project_file
 from aotcuda.builder import output, temporary, wheel_files
 from aotcuda.errors import ManifestError
+from aotcuda.stamp import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -130,7 +131,7 @@ def _module(path: Path, root: Path) -> str | None:
     except ManifestError:
         return None
     folder = path.parent.parents[found["module"].count(".")]  # which holds the package
-    table = Path(os.path.relpath(root / project_file.FILE_NAME, folder)).as_posix() + dependencies.TABLE
+    table = Path(os.path.relpath(root / project_file.FILE_NAME, folder)).as_posix() + TABLE
     return found["module"] if any(source["path"] == table for source in found["sources"]) else None
 
 
@@ -147,7 +148,7 @@ def _is_editable(path: Path) -> bool:
     mark = path / manifest.IN_PLACE
     if mark.is_file():
         return mark.read_bytes().startswith(manifest.EDITABLE.encode())
-    return any(source["path"].endswith(dependencies.TABLE) for source in _sources(path) or ())
+    return any(source["path"].endswith(TABLE) for source in _sources(path) or ())
 
 
 def _is_built(path: Path) -> bool:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import aotcuda
 from aotcuda import manifest as manifests
+from aotcuda import stamp
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.jit.sources import Sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.source import Source
+    from aotcuda.stamp import Stamp
 
 
 class Edits:
@@ -27,19 +28,19 @@ class Edits:
         """Of `source`; `fallback` gives the module's JIT fallback."""
         self._source = source
         self._fallback = fallback
-        self._built: Sources | None = None
+        self._built: Stamp | None = None
         self._aside: LoadedLibrary | None = None  # the first images, while edited sources are launched in their place
 
     def changed(self) -> str | None:
         """What was edited since the images were built, None if nothing was."""
         found = self._built
         if found is None:
-            found = self._built = self._sources_of(self._outline().whole())
+            found = self._built = self._stamp_of(self._outline().whole())
         return found.changed()
 
     def in_place_of(
-        self, loaded: LoadedLibrary, compiled_from: Sources | None
-    ) -> tuple[LoadedLibrary, Outline, Sources | None] | None:
+        self, loaded: LoadedLibrary, compiled_from: Stamp | None
+    ) -> tuple[LoadedLibrary, Outline, Stamp | None] | None:
         """What is to be launched for the sources as they are now, and the sources where it was compiled for an edit.
 
         None if that is what is loaded: images that were compiled for an edit, or None for those of the build.
@@ -65,7 +66,7 @@ class Edits:
         fallback = self._fallback()
         fallback.forget()
         compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
-        sources = self._sources_of(compiled.manifest)
+        sources = self._stamp_of(compiled.manifest)
         return compiled.library, manifests.Outline(compiled.manifest), sources
 
     def withdraw(self, going: list[LoadedLibrary]) -> None:
@@ -77,5 +78,5 @@ class Edits:
     def _outline(self) -> Outline:
         return self._source.outline(self._fallback)
 
-    def _sources_of(self, manifest: Manifest) -> Sources:
-        return Sources(self._source.package_root, manifest)
+    def _stamp_of(self, manifest: Manifest) -> Stamp:
+        return stamp.of_manifest(manifest, self._source.package_root)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.fast.python import Bind, FastPaths
     from aotcuda.runtime.jit.beside import Beside
     from aotcuda.runtime.jit.fallback import Fallback
-    from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
+    from aotcuda.stamp import Stamp
 
     MakesFallback = Callable[[], Fallback]
 
@@ -45,7 +45,7 @@ class Loaded:
         outline: Outline,
         fallback: MakesFallback,
         live: Mark,
-        sources: Sources | None = None,
+        sources: Stamp | None = None,
     ) -> None:
         self.library = library
         self.outline = outline

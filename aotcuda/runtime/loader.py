@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Case, Compiled, Fallback
     from aotcuda.runtime.jit.recipe import Recipe
-    from aotcuda.runtime.jit.sources import Sources
     from aotcuda.runtime.loaded import Loaded
     from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.source import Source
     from aotcuda.runtime.unloading import Leaving
+    from aotcuda.stamp import Stamp
 
     MakesFallback = Callable[[], Fallback]
 
@@ -378,7 +378,7 @@ class Loader:
                 self.leaving.append(([library], []))
             return self.current
 
-    def _launch(self, library: LoadedLibrary, outline: Outline, sources: Sources | None = None) -> Loaded:
+    def _launch(self, library: LoadedLibrary, outline: Outline, sources: Stamp | None = None) -> Loaded:
         """From now on launch these images, in place of the ones launched so far."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.loaded import Loaded  # noqa: PLC0415 (see above)

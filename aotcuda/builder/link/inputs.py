@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, cast
 
-from aotcuda import dependencies, manifest
+from aotcuda import manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
 from aotcuda.linkable import KINDS
+from aotcuda.stamp import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -116,7 +117,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
     root = python.resolve().parents[name.count(".")]  # strict editable installs have links
     for source in module.manifest["sources"]:
         path = Path(os.path.normpath(root / source["path"]))
-        if source["path"].endswith(dependencies.TABLE):
+        if source["path"].endswith(TABLE):
             continue
         if not path.is_file():
             return f"{path} went"

@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import sys
 
-from aotcuda import dependencies, frontends
+from aotcuda import frontends, stamp
 from aotcuda import manifest as manifests
 from aotcuda.cache import compilers
-from aotcuda.runtime.jit.sources import Sources
 from aotcuda.version import __version__
 
 TYPE_CHECKING = False
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.cache_files import Artifact
     from aotcuda.runtime.jit.recipe import Recipe
 
-FORMAT = 2
+FORMAT = 3
 """Grows when what is compiled changes though everything below stays the same."""
 
 
 def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> str:
     """The key of a case: hexadecimal, equal in every process for which the result is the same."""
     front_end = frontends.find(recipe.frontend)
-    found = compilers.installed(front_end.distributions if front_end is not None else ())
+    found = compilers.everything()
     package = front_end.package if front_end is not None else ""
     variables = frontends.variables([recipe.frontend])
     parts = {
@@ -46,11 +45,11 @@ def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) 
         "where": recipe.package_root,
         "table": recipe.table,
         "sources": [[path, compilers.digest(path)] for path in recipe.files],
-        "variables": [dependencies.variable(name) for name in (dependencies.CACHE_KEY, *variables.kept)],
+        "variables": [stamp.variable(name) for name in (stamp.CACHE_KEY, *variables.kept)],
     }
     return manifests.digest(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode())
 
 
 def is_good(artifact: Artifact, recipe: Recipe) -> bool:
-    """Whether everything that an entry was built from is as it was."""
-    return Sources(recipe.package_root, artifact.manifest).changed() is None
+    """Return True if everything that an entry was built from is as it was."""
+    return stamp.of_manifest(artifact.manifest, recipe.package_root).changed() is None

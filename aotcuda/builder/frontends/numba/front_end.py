@@ -7,18 +7,16 @@ steps stand here, and what differs is what a subclass has.
 from __future__ import annotations
 
 import inspect
+import json
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
 from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotcuda.builder.frontends import read_functions
 from aotcuda.builder.frontends.numba import c_abi, declarations, found, gpu, target_questions, units
 from aotcuda.builder.frontends.numba.messages import explained, relative
 from aotcuda.builder.frontends.numba.self_contained import is_self_contained
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel
-from aotcuda.builder.worker import dependency_trace
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,24 +29,13 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.tables import NumbaUnit
     from aotcuda.builder.frontends.numba.units import JitOptions
-    from aotcuda.builder.frontends.protocol import LinkInput, Question
-    from aotcuda.builder.worker.calls import Calls
+    from aotcuda.builder.frontends.protocol import Question
 
 MERGED = "functions"
 """What a module's device functions are called when they become code together; wheels have that code as it is."""
 
 Raise = tuple[int, str, str, str, str, int]
 """An error code of a debug build, and what it stands for; see `CompiledKernel.exceptions`."""
-
-_REGISTERING = frozenset(
-    [
-        *(f"make_{kind}_template" for kind in ("overload", "overload_method", "overload_attribute", "intrinsic")),
-        *("register", "register_attr", "register_global"),
-        *("lower", "lower_cast", "lower_constant", "lower_getattr", "lower_getattr_generic"),
-        *("lower_setattr", "lower_setattr_generic"),
-    ]
-)
-"""Functions of Numba's that take functions of others, which run when something is compiled: behind `@overload`, say."""
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
@@ -83,7 +70,6 @@ class NumbaFrontEnd(ABC):
 
     def __init__(self) -> None:
         self.root = ""
-        self._is_extended = False
 
     @abstractmethod
     def start(self) -> dict[str, str]:
@@ -160,10 +146,6 @@ class NumbaFrontEnd(ABC):
         """See FrontEnd."""
         return gpu.importing(target.capability, self.root, self.packages)
 
-    def imported(self, calls: Calls) -> None:
-        """See FrontEnd: to watch what runs takes as long as to compile, and mostly nothing but Numba does."""
-        self._is_extended = calls.ran(_REGISTERING, dependency_trace.folders_of(self.packages))
-
     def load(self, unit: NumbaUnit, root: str) -> Found:
         """See FrontEnd.
 
@@ -190,7 +172,7 @@ class NumbaFrontEnd(ABC):
         return units.resolve(unit, loaded, self.convention.notation, self.root)
 
     def compile_kernel(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledKernel:
-        """See FrontEnd; to LTOIR, for debugging to PTX.
+        """See FrontEnd; to LLVM IR.
 
         Raises:
             CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
@@ -223,20 +205,15 @@ class NumbaFrontEnd(ABC):
         with (
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
-            read_functions.watching() as read,
-            read_functions.running() if self._is_extended else nullcontext(),
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            form: Literal["ltoir", "ptx"] = "ptx" if jit.options.debug else "ltoir"
             code: dict[Target, tuple[tuple[LinkInput, ...], Needs, bool]] = {}
-            lined = False
             for group, texts in self.texts(compiled, unit, jit, _served(watch, targets)):
                 needed = self.needs(compiled, texts, jit)
-                lined = lined or any(map(_has_lines, texts))
                 alone = not (jit.options.debug or needed.inputs or needed.externals) and is_self_contained(texts)
-                for target in group:
-                    code[target] = (self.generate(unit.symbol, texts, jit.options, target, form), needed, alone)
+                ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(texts, jit.options))
+                code |= dict.fromkeys(group, ((ir,), needed, alone))
             raised = self.raises(compiled) if jit.options.debug else []
         every = CompiledKernel(
             code=(),
@@ -254,8 +231,6 @@ class NumbaFrontEnd(ABC):
             lazy=bool(
                 getattr(loaded.value, "_can_compile", True)
             ),  # Numba's own mark, which it sets for eager signatures
-            read=tuple(sorted(read)),
-            lined=lined,
         )
         return {
             target: replace(
@@ -278,8 +253,6 @@ class NumbaFrontEnd(ABC):
         with (
             explained(unit, python, self.root, self.errors),
             target_questions.watching(targets[0].capability, str(targets[0])) as watch,
-            read_functions.watching() as read,
-            read_functions.running() if self._is_extended else nullcontext(),
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
@@ -302,8 +275,6 @@ class NumbaFrontEnd(ABC):
                 "so callers get an undefined value there"
                 for reason in dict.fromkeys(swallowed)
             ),
-            read=tuple(sorted(read)),
-            lined=any(map(_has_lines, (text for _, texts, _ in code for text in texts))),
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
@@ -316,6 +287,17 @@ class NumbaFrontEnd(ABC):
             )
             found |= dict.fromkeys(group, one)
         return found
+
+    def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
+        """See FrontEnd; by libNVVM.
+
+        Raises:
+            CompileError: libNVVM refuses it.
+        """
+        fastmath, opt_level, debug, *texts = json.loads(item.data)
+        options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
+        with explained(unit, loaded.python, self.root, self.errors):
+            return self.generate(unit.symbol, texts, options, target, "ptx" if debug else "ltoir")
 
     def merge_functions(
         self,
@@ -340,9 +322,9 @@ class NumbaFrontEnd(ABC):
         )
 
 
-def _has_lines(text: str) -> bool:
-    """Whether LLVM IR has lines of files, of the unit's own or of a helper's that was decorated to have them."""
-    return "!DILocation(" in text or "!DISubprogram(" in text
+def _packed(texts: Sequence[str], options: Options) -> bytes:
+    """A kernel's LLVM IR, with the options that libNVVM is given for it."""
+    return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 
 
 def _copy(function: FunctionType) -> FunctionType:

@@ -18,16 +18,17 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
 from aotcuda.builder import toolchain
 from aotcuda.builder.config import keys
-from aotcuda.builder.frontends import python_source, read_functions
-from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.frontends import python_source
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LinkInput, Wanted
 from aotcuda.builder.frontends.triton import gpu, ptx, tables
 from aotcuda.builder.link import images
+from aotcuda.builder.worker import observations
 from aotcuda.compatibility import tables as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from triton.compiler.errors import CompilationError
 
+    from aotcuda.builder.build_cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import Question
     from aotcuda.builder.frontends.triton.ptx import Field
@@ -77,6 +79,11 @@ class TritonFrontEnd:
 
     def __init__(self) -> None:
         self._root = ""
+        self._cache: CompileCache | None = None
+
+    def keep_in(self, cache: CompileCache) -> None:
+        """See FrontEnd: most of Triton's time passes between its own IR and PTX."""
+        self._cache = cache
 
     def prepare(self, root: str) -> dict[str, str]:
         """See FrontEnd.
@@ -190,15 +197,16 @@ class TritonFrontEnd:
         del loaded
         return unit.signature
 
-    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel:
-        """See FrontEnd; to PTX.
+    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
+        """See FrontEnd; to PTX, which the compile cache names by Triton's own IR.
 
         Raises:
             CompileError: Triton refuses it, or it needs what a packaged kernel cannot have.
         """
-        with _reading() as read:
-            compiled = _compiled(unit, loaded.function, target, self._root)
-        text = compiled.asm["ptx"]
+        compiled = _compiled(unit, loaded.function, target, self._root, self._cache)
+        if isinstance(compiled, Wanted):
+            return compiled
+        text = compiled.ptx
         fields = ptx.fields(text)
         return CompiledKernel(
             code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.renamed(text, unit.symbol).encode()),),
@@ -212,7 +220,7 @@ class TritonFrontEnd:
             carveout=None,
             launch=_launch(unit, compiled.metadata, target),
             arguments=tuple(_arguments(unit, loaded)),
-            read=tuple(sorted(read)),
+            generated=compiled.generated,
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
@@ -431,7 +439,33 @@ def _of_triton(value: Constant | None) -> Any:
     return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
 
 
-def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """PTX of a variant.
+
+    Attributes:
+        ptx: The text.
+        metadata: What launches have to know.
+        generated: For the compile cache.
+    """
+
+    ptx: str
+    metadata: Any
+    generated: Generated | None
+
+
+class _KnownError(BaseException):
+    """Ends a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
+
+
+_METADATA = (
+    *("shared", "num_warps", "num_ctas", "cluster_dims", "global_scratch_size", "profile_scratch_size"),
+    *("launch_cooperative_grid", "launch_pdl"),
+)
+"""What is read of Triton's metadata; not every version has all."""
+
+
+def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache: CompileCache | None) -> _Code | Wanted:
     """What Triton makes of a variant.
 
     Raises:
@@ -453,28 +487,51 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str) -> Any
         if kind.hint:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
     own = _gpu(target)
+    warned = observations.warned()
     with _quiet_cache(), _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
         source = ASTSource(function, signature, values, attributes)
-        return triton.compile(source, target=own, options=_options(unit))
+        names = _looking_up(source, cache)
+        try:
+            compiled = triton.compile(source, target=own, options=_options(unit))
+        except _KnownError as known:
+            (found,) = known.args
+            return found  # type: ignore[no-any-return]
+    text: str = compiled.asm["ptx"]
+    values_of = {name: getattr(compiled.metadata, name) for name in _METADATA if hasattr(compiled.metadata, name)}
+    # A warning would not come with what is taken from the cache.
+    kept = Generated(name=names[0], value=(text, values_of)) if any(names) and observations.warned() == warned else None
+    return _Code(text, SimpleNamespace(**values_of), kept)
 
 
-@contextlib.contextmanager
-def _reading() -> Iterator[set[tuple[str, int]]]:
-    """Gather what Triton compiles in the block: functions of `@triton.jit`, and what it runs to have constants."""
-    from triton.runtime.jit import JITCallable  # noqa: PLC0415
+def _looking_up(source: Any, cache: CompileCache | None) -> list[str]:
+    """Have Triton stop at its own IR if the compile cache has PTX of it; gives the name that this IR has there."""
+    names: list[str] = []
+    make_ir = source.make_ir
 
-    original = JITCallable.parse
+    def make_and_look_up(target: Any, options: Any, *more: Any) -> Any:
+        module = make_ir(target, options, *more)
+        if cache is None or not cache.is_on or _is_inspected():
+            return module
+        name = cache.name("ptx", str(module), str(target), options.hash())
+        found = cache.find_here(name)
+        if found is not None:
+            text, values = found
+            raise _KnownError(_Code(text, SimpleNamespace(**values), Generated(name=name)))
+        if cache.must_ask(name):
+            raise _KnownError(Wanted(name=name))
+        names.append(name)
+        return module
 
-    def parse(function: Any) -> Any:
-        read_functions.note(function.fn)
-        return original(function)
+    source.make_ir = make_and_look_up
+    return names
 
-    JITCallable.parse = parse
-    try:
-        with read_functions.watching() as read, read_functions.running():
-            yield read
-    finally:
-        JITCallable.parse = original
+
+def _is_inspected() -> bool:
+    """Return True if a source has told Triton to run functions of its own between the stages."""
+    from triton import knobs  # noqa: PLC0415 (as in prepare)
+
+    found = (getattr(knobs.runtime, "add_stages_inspection_hook", None), getattr(knobs.compilation, "listener", None))
+    return any(hook is not None for hook in found) or bool(getattr(knobs.compilation, "instrumentation_mode", ""))
 
 
 def _warm() -> None:

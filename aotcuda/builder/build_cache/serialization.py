@@ -10,21 +10,12 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.protocol import (
-    Assembled,
-    Callbacks,
-    CompiledFunction,
-    CompiledKernel,
-    External,
-    LinkInput,
-)
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CLASSES: Mapping[str, type] = {
-    item.__name__: item for item in (Assembled, Callbacks, CompiledFunction, CompiledKernel, External, LinkInput)
-}
+CLASSES: Mapping[str, type] = {item.__name__: item for item in (Assembled, CompiledKernel, LinkInput)}
 
 
 class ForeignValueError(ValueError):

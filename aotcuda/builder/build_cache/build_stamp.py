@@ -1,0 +1,52 @@
+"""Unchanged projects: a whole build, found again with no compiler imported while its stamp holds.
+
+There is one entry for each project folder and configuration: what the build made, with its stamp. It is taken while
+everything in the stamp is as it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aotcuda.builder.build_cache import hashing
+from aotcuda.stamp import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aotcuda.builder.build_cache.settings import Settings
+    from aotcuda.builder.build_cache.store import Store
+
+
+class BuildStamp:
+    """The build cache's entry of one build as a whole."""
+
+    def __init__(self, store: Store, settings: Settings, root: str, known: Sequence[object]) -> None:
+        """Name the entry.
+
+        Args:
+            store: The entries.
+            settings: What all of them depend on.
+            root: The project's folder.
+            known: What decides what comes out and is known before the build.
+
+        Raises:
+            NamelessError: Something that is known has no name.
+        """
+        self._store = store
+        self._name = hashing.digest("build", settings.facts, root, known)
+
+    def get(self) -> Any | None:
+        """What the build made when everything was as it is now; None if that is not known."""
+        try:
+            reads, variables, made = self._store.get([self._name])[self._name]
+            stamp = Stamp({(question, path): answer for question, path, answer in reads}, variables)
+        except (LookupError, TypeError, ValueError):
+            return None
+        return made if stamp.changed() is None else None
+
+    def keep(self, stamp: Stamp, made: object, about: str) -> None:
+        """Keep what a build made, unless an input has changed since it was read; `about` is for lists of the cache."""
+        if stamp.changed() is None:
+            reads = [[question, path, answer] for (question, path), answer in sorted(stamp.reads.items())]
+            self._store.put({self._name: (reads, stamp.variables, made)}, "build", {self._name: about})
