@@ -206,8 +206,8 @@ def test_the_schema_has_what_it_takes(site: Path, project: Path, monkeypatch: py
 
 def test_a_name_in_the_table_costs_no_look_at_entry_points() -> None:
     code = (
-        "import sys; import aotcuda.runtime.module, aotcuda.runtime.jit.compile; from aotcuda import frontends; "
-        "frontends.find('numba-cuda'), frontends.calling('numba.cuda.dispatcher'); "
+        "import sys; import aotcuda.runtime.module, aotcuda.runtime.jit.compile; from aotcuda import registry; "
+        "registry.find('numba-cuda'), registry.calling('numba.cuda.dispatcher'); "
         "print('importlib.metadata' in sys.modules)"
     )
     environ = {"PYTHONPATH": str(Path(aotcuda.__file__).parents[1])}
