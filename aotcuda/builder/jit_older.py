@@ -15,8 +15,8 @@ from aotcuda.binary import targets
 from aotcuda.builder import ahead, capacity, plan, stages, stamps
 from aotcuda.builder.config import parser
 from aotcuda.builder.worker.job import Job
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
-from aotcuda.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,10 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import manifest, project_file
+from aotcuda import manifest
 from aotcuda.builder import output, temporary, wheel_files
+from aotcuda.common import project_file
+from aotcuda.common.stamp import TABLE
 from aotcuda.errors import ManifestError
-from aotcuda.stamp import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence

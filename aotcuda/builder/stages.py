@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.worker import pool, process
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import BuildError
-from aotcuda.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Making the stamp of a build, and what manifests hold of it.
 
 A stamp has the `[tool.aotcuda]` table, all Python files of the project's packages, what was imported or read besides
-(`builder/worker/observer.py`), linked files and their headers, and environment variables. `aotcuda/stamp.py` compares.
+(`worker/observer.py`), linked files and their headers, and environment variables. `aotcuda.common.stamp` compares.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends, manifest, project_file
+from aotcuda import manifest, registry
 from aotcuda.builder import toolkits
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.worker import process
 from aotcuda.builder.worker.observer import INSTALLED
-from aotcuda.stamp import ALL_NAMES, CACHE_KEY, TABLE, Stamp, table_digest, variable
+from aotcuda.common import project_file
+from aotcuda.common.stamp import ALL_NAMES, CACHE_KEY, TABLE, Stamp, table_digest, variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -119,7 +120,7 @@ def of(results: Iterable[Result], project: Project, python: Stamp, own_variables
     results = list(results)
     found = Stamp().add(result.seen for result in results).add([python])
     front_ends = {module.plan.frontend for result in results for module in result.modules}
-    compilers = frontends.variables(sorted(front_ends))
+    compilers = registry.variables(sorted(front_ends))
     given = process.environment({}, *front_ends, toolkit=next(iter(toolkits.installed()), None))
     left_out = {*given, *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH"}
     reads = {key: answer for key, answer in found.reads.items() if not project.is_generated(key[1])}

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import aotcuda
 from aotcuda import manifest as manifests
-from aotcuda import stamp
+from aotcuda.common import stamp
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.source import Source
-    from aotcuda.stamp import Stamp
 
 
 class Edits:

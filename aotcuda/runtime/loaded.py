@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Outline
     from aotcuda.runtime.arguments.overloads import Group, OverloadTable, PackedOverload, Selection
     from aotcuda.runtime.driver import Mark
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.jit.beside import Beside
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.loaded_library import DeviceKernel, LoadedLibrary
-    from aotcuda.stamp import Stamp
 
     MakesFallback = Callable[[], Fallback]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Manifest, Outline
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.edits import Edits
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loaded_library import LoadedLibrary
     from aotcuda.runtime.source import Source
     from aotcuda.runtime.unloading import Leaving
-    from aotcuda.stamp import Stamp
 
     MakesFallback = Callable[[], Fallback]
 
@@ -63,7 +63,7 @@ class Packaged:
     def _read(self) -> Outline:
         if self._index is None:
             return manifests.Outline(manifests.read(self._path, sha256=self._sha256))
-        from aotcuda import manifest_parts  # noqa: PLC0415 (most manifests are short)
+        from aotcuda.manifest import parts as manifest_parts  # noqa: PLC0415 (most manifests are short)
 
         return manifest_parts.read(self._path, sha256=self._sha256, index=self._index)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.build_cache import hashing
-from aotcuda.stamp import Stamp
+from aotcuda.common.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.build_cache import hashing, remote
 from aotcuda.builder.build_cache.hashing import NamelessError
 from aotcuda.builder.build_cache.store import Store
 from aotcuda.builder.link import included_headers
 from aotcuda.builder.worker import pool
+from aotcuda.common.stamp import file_digest
 from aotcuda.errors import AotcudaError
-from aotcuda.stamp import file_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ class CompileCache:
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
-        self._prefixes = frontends.variables([frontend]).prefixes
+        self._prefixes = registry.variables([frontend]).prefixes
         self._unwritten: list[tuple[dict[Name, Any], str, dict[Name, str]]] = []
         self._have: dict[Name, Any] = {}
         self.reused = 0

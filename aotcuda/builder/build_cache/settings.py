@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder.build_cache import hashing
 from aotcuda.cache import compilers, entries, folder
 from aotcuda.errors import ConfigError
@@ -144,13 +144,13 @@ def _given() -> str:
 
 def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -> str:
     """What decides beside a project's own files what comes out."""
-    registered = [found for name in front_ends if (found := frontends.find(name)) is not None]
-    known = frontends.variables(front_ends)
+    registered = [found for name in front_ends if (found := registry.find(name)) is not None]
+    known = registry.variables(front_ends)
     distributions = tuple(name for item in registered for name in item.distributions)
     return hashing.digest(
         FORMAT,
         _own_files(),
-        [_digests(_folder_of(item.tables)) for item in registered if item.name not in frontends.BUILT_IN],
+        [_digests(_folder_of(item.tables)) for item in registered if item.name not in registry.BUILT_IN],
         [sys.implementation.cache_tag, sys.version, platform.system(), platform.machine()],
         sorted(compilers.installed(distributions).items()),
         [(item.cuda, item.linker) for item in toolkits],
@@ -168,7 +168,7 @@ def _is_asked(name: str) -> bool:
 
 def _own_files() -> Mapping[str, str | None]:
     """The digests of aotcuda's own files: a checkout changes, and its version does not."""
-    return _digests(Path(frontends.__file__).parent)
+    return _digests(Path(registry.__file__).parent)
 
 
 def _folder_of(module: str) -> Path:

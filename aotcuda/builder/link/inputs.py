@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 from aotcuda import manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
+from aotcuda.common.stamp import TABLE
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
-from aotcuda.linkable import KINDS
-from aotcuda.stamp import TABLE
+from aotcuda.manifest.linkable import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Source
-    from aotcuda.stamp import Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends, manifest
-from aotcuda.builder import progress, toolchain
+from aotcuda import manifest, registry
+from aotcuda.builder import report, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
@@ -28,8 +28,8 @@ from aotcuda.builder.worker import finish, imports, observations, pool, source_l
 from aotcuda.builder.worker.channel import Owned
 from aotcuda.builder.worker.job import Job, Result
 from aotcuda.builder.worker.steps import Steps
+from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError
-from aotcuda.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -87,12 +87,12 @@ def _observed(result: Result, job: Job) -> Result:
     if job.product == "jit":
         _print_warnings()
     noted = observations.take()
-    warnings = dict.fromkeys([*result.warnings, *progress.counted(noted.warnings)])
+    warnings = dict.fromkeys([*result.warnings, *report.counted(noted.warnings)])
     return replace(result, warnings=tuple(warnings), steps=tuple(noted.steps))
 
 
 def _print_warnings() -> None:
-    for text in progress.counted(observations.take().warnings):
+    for text in report.counted(observations.take().warnings):
         print(text, file=sys.stderr)
 
 
@@ -104,7 +104,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     """
     _keep_freed_memory()
     toolchain.load(job.toolkit)
-    registered = frontends.find(job.frontend)
+    registered = registry.find(job.frontend)
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
 from aotcuda.builder.worker import imports
-from aotcuda.stamp import ALL_NAMES, Stamp
+from aotcuda.common.stamp import ALL_NAMES, Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

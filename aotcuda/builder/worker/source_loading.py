@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder import plan
 from aotcuda.builder.frontends import loading, python_source
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import Job
+    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Source
-    from aotcuda.stamp import Stamp
 
     Compiled = dict[tuple[Unit, Target], Any]
 
@@ -134,7 +134,7 @@ def _import_prelude(job: Job, name: str) -> None:
 
 def in_vain(job: Job, sources: Iterable[Source]) -> list[str]:
     """Warnings of modules in place of projects that have the compiler itself: no launch asks for what is packaged."""
-    registered = frontends.find(job.frontend)
+    registered = registry.find(job.frontend)
     instead = registered.in_place if registered is not None else ""
     if any(instead.encode() in Path(source["path"]).read_bytes() for source in sources):
         return []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from aotcuda import manifest
 from aotcuda.arch import Target
 from aotcuda.binary import targets
-from aotcuda.builder import sameness, shared_memory, toolchain
+from aotcuda.builder import consistency, resource_warnings, toolchain
 from aotcuda.builder.build_cache.compile_cache import CompileCache
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import included_headers, nvjitlink, nvrtc, preconditions, prototypes
@@ -27,7 +27,7 @@ from aotcuda.builder.worker.finish import Parts
 from aotcuda.builder.worker.job import LinkedItem
 from aotcuda.builder.worker.observer import INSTALLED
 from aotcuda.cache import compilers
-from aotcuda.stamp import Stamp
+from aotcuda.common.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -212,12 +212,12 @@ class Steps:
         others = [(other, _of(plan.config.name, other.compiled)) for other in self.elsewhere]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
-        imports = [sameness.Import(own[0], frozenset(plan.units), compiled)]
+        imports = [consistency.Import(own[0], frozenset(plan.units), compiled)]
         for other, found in others:
             target = next(target for _, target in other.compiled)
             of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(sameness.Import(target, of_module, found))
-        sameness.check(imports)
+            imports.append(consistency.Import(target, of_module, found))
+        consistency.check(imports)
         for _, found in others:
             compiled |= found
         return {key: _plain(built) for key, built in compiled.items()}
@@ -576,7 +576,7 @@ class Steps:
         kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
         functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
         self.warnings += [text for function in functions for text in function.warnings]
-        self.warnings += shared_memory.warnings(zip(plan.kernels, kernels, strict=True))
+        self.warnings += resource_warnings.shared_memory(zip(plan.kernels, kernels, strict=True))
         linked = tuple(self._image(target, made["image", target]) for target in plan.targets if plan.kernels)
         callbacks: dict[Callbacks, None] = dict.fromkeys(self.linked[name].callbacks)
         for built in (*kernels, *functions):

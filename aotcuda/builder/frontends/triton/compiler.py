@@ -29,7 +29,7 @@ from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Genera
 from aotcuda.builder.frontends.triton import gpu, ptx, tables
 from aotcuda.builder.link import images
 from aotcuda.builder.worker import observations
-from aotcuda.compatibility import tables as versions
+from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 
 if TYPE_CHECKING:
