@@ -166,6 +166,7 @@ def build(
     )
     results, made = _made(job, installed, watcher)
     stamp = stamps.of(results, project, python, _set_by_workers(plans, installed)) if observe else Stamp()
+    stamp = stamps.with_versions(stamp)
     lasting = stamps.lasting(stamp, project) if editable else None
     depends = tuple(stamps.files(stamp, project)) if observe else ()
     warnings = [text for result in results for text in result.warnings]

@@ -137,6 +137,14 @@ def of(results: Iterable[Result], project: Project, python: Stamp, own_variables
     return found
 
 
+def with_versions(stamp: Stamp) -> Stamp:
+    """A stamp without the times at which packages were installed, for builds that know all versions.
+
+    Package installers build in environments that are new each time.
+    """
+    return Stamp({key: answer for key, answer in stamp.reads.items() if key[0] != "status"}, stamp.variables)
+
+
 def lasting(stamp: Stamp, project: Project) -> Stamp:
     """A build's stamp for launches, whose environment is another one, as after `pip install -e .`.
 

@@ -7,6 +7,7 @@ answer is None where there is nothing:
     names       digest of the names in a folder
     modules     digest of the names of Python modules and of folders in a folder
     table       digest of the `[tool.aotcuda]` table of a pyproject.toml
+    status      size and time of change of a file: of an installed package's first one, which an installation writes
 
 and it has the SHA-256 of environment variables; `MYPKG_*` stands for all variables with such names.
 
@@ -124,6 +125,9 @@ def answer(question: str, path: str) -> str | None:
             return _table(path)
         if question in ("names", "modules"):
             return names(path, modules_only=question == "modules")
+        if question == "status":
+            status = os.stat(path)
+            return f"{status.st_size} {status.st_mtime_ns}"
         return file_digest(path)
     except (OSError, ValueError):
         return None
@@ -212,7 +216,7 @@ def _difference(question: str, path: str, before: str | None) -> str:
         return f"[tool.aotcuda] in {path} was edited"
     if before is None:
         return f"{path} was added"
-    return f"{path} was edited" if question == "file" else f"files in {path} were added or removed"
+    return f"files in {path} were added or removed" if question in ("names", "modules") else f"{path} was edited"
 
 
 def _table(path: str) -> str | None:

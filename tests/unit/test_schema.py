@@ -216,7 +216,19 @@ def test_schema_and_dataclasses_have_the_same_keys() -> None:
         frozenset(table["properties"]) for table in objects(schema.tool_schema("aotcuda")) if "properties" in table
     }
     by_hand = {
-        Config: {"arch", "frontend", "load", "fallback", "prelude", "types", "watch", "host-abi", "options", "modules"},
+        Config: {
+            "arch",
+            "frontend",
+            "load",
+            "fallback",
+            "prelude",
+            "types",
+            "watch",
+            "watch-env",
+            "host-abi",
+            "options",
+            "modules",
+        },
         Options: {_key(field.name) for field in dataclasses.fields(Options)},
         Module: {_key(field.name) for field in dataclasses.fields(Module)} - {"key", "name", "types"},
         LinkItem: {_key(field.name) for field in dataclasses.fields(LinkItem)} - {"key"},
@@ -263,6 +275,7 @@ def test_every_default_in_the_schema_is_the_parsers() -> None:
         "fallback": config.fallback,
         "types": dict(config.types),
         "watch": [*config.watch],
+        "watch-env": [*config.watch_env],
         "host-abi": config.host_abi,
     }
     options = properties["options"]["properties"]

@@ -43,8 +43,10 @@ class CompileCache:
         made: How many were made.
     """
 
-    def __init__(self, settings: Settings | None, root: str, frontend: str, tools: Sequence[object]) -> None:
-        """Open the cache.
+    def __init__(
+        self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
+    ) -> None:
+        """Open the cache; without settings there is none.
 
         Args:
             settings: Where it is; None for no cache.
@@ -55,7 +57,7 @@ class CompileCache:
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
-        self._prefixes = registry.variables([frontend]).prefixes
+        self._prefixes = registry.variables([frontend]).prefixes if settings is not None else ()
         self._unwritten: list[tuple[dict[Name, Any], str, dict[Name, str]]] = []
         self._have: dict[Name, Any] = {}
         self.reused = 0
@@ -128,6 +130,10 @@ class CompileCache:
         if self._store is None or not name:
             return None
         return self._have.get(name) or self._store.get_here([name]).get(name)
+
+    def note_reused(self, number: int) -> None:
+        """Count results that children have found."""
+        self.reused += number
 
     def must_ask(self, name: Name) -> bool:
         """Return True for what may be at a URL that was not asked for it."""

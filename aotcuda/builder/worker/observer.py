@@ -3,7 +3,8 @@
 The observer sees four audit events (`open`, `os.listdir`, `os.scandir`, and modules that are imported), and the
 variables that are read from `os.environ`. It notes what code of the project does, directly or through a library: a
 function of the project is on the stack. The project's code is every file that is not installed, part of Python, or
-aotcuda's own; other projects' editable installs count as well. Versions stand for installed packages.
+aotcuda's own; other projects' editable installs count as well. Of an installed package that is imported, the time of
+its installation is noted.
 
 Nothing else is traced or replaced. docs/build-cache.md lists what is not seen.
 """
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda import manifest
+import aotcuda
 from aotcuda.builder.worker import imports
 from aotcuda.common.stamp import ALL_NAMES, Stamp
 
@@ -31,7 +32,7 @@ INSTALLED = frozenset(["site-packages", "dist-packages"])
 """Names of the folders that hold installed packages."""
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
-_AOTCUDA = f"{Path(manifest.__file__).resolve().parent}/"
+_AOTCUDA = f"{Path(aotcuda.__file__).resolve().parent}/"
 _STANDARD = tuple(
     f"{folder}/"
     for name in ("stdlib", "platstdlib")
@@ -176,8 +177,13 @@ class Observer:
     def _add_modules(self, names: Iterable[str]) -> None:
         for name in names:
             path = imports.file_of(sys.modules.get(name))
-            if path is not None and self.concerns(path := os.path.abspath(path)) and not path.endswith(".pyc"):
+            if path is None or path.endswith(".pyc"):
+                continue
+            path = os.path.abspath(path)
+            if self.concerns(path):
                 self.seen.ask("file", path)
+            elif "." not in name and not INSTALLED.isdisjoint(path.split("/")):
+                self.seen.ask("status", path)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:

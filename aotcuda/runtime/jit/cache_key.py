@@ -29,7 +29,7 @@ FORMAT = 3
 def key(recipe: Recipe, kernel: str | None, signature: str | None, target: str) -> str:
     """The key of a case: hexadecimal, equal in every process for which the result is the same."""
     front_end = registry.find(recipe.frontend)
-    found = compilers.everything()
+    found = compilers.installed(front_end.distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
     variables = registry.variables([recipe.frontend])
     parts = {

@@ -61,7 +61,7 @@ class FrontEnd:
     def __init__(self) -> None:
         self._root = ""
         self._target: Target | None = None
-        self._cache = CompileCache(None, "", "cuda-cpp", ())
+        self._cache = CompileCache()
         self._modules: dict[str, tuple[File, ...]] = {}
         self._refused: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
 from aotcuda.builder import toolchain
+from aotcuda.builder.build_cache import hashing
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, Generated, LinkInput, Wanted
@@ -488,42 +489,39 @@ def _compiled(unit: TritonUnit, function: Any, target: Target, root: str, cache:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
     own = _gpu(target)
     warned = observations.warned()
+    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""  # before Triton's cache is elsewhere
+
+    class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
+        """Ends the compilation at Triton's own IR, if the compile cache has PTX of that."""
+
+        name_in_cache = ""
+
+        def make_ir(self, target: Any, options: Any, *more: Any) -> Any:
+            module = super().make_ir(target, options, *more)
+            if cache is not None and base:
+                name = hashing.digest(base, str(module), str(target), options.hash())
+                found = cache.find_here(name)
+                if found is not None:
+                    text, values = found
+                    raise _KnownError(_Code(text, SimpleNamespace(**values), Generated(name=name)))
+                if cache.must_ask(name):
+                    raise _KnownError(Wanted(name=name))
+                self.name_in_cache = name
+            return module
+
     with _quiet_cache(), _explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
-        source = ASTSource(function, signature, values, attributes)
-        names = _looking_up(source, cache)
+        source = Source(function, signature, values, attributes)
         try:
             compiled = triton.compile(source, target=own, options=_options(unit))
         except _KnownError as known:
             (found,) = known.args
             return found  # type: ignore[no-any-return]
     text: str = compiled.asm["ptx"]
-    values_of = {name: getattr(compiled.metadata, name) for name in _METADATA if hasattr(compiled.metadata, name)}
-    # A warning would not come with what is taken from the cache.
-    kept = Generated(name=names[0], value=(text, values_of)) if any(names) and observations.warned() == warned else None
-    return _Code(text, SimpleNamespace(**values_of), kept)
-
-
-def _looking_up(source: Any, cache: CompileCache | None) -> list[str]:
-    """Have Triton stop at its own IR if the compile cache has PTX of it; gives the name that this IR has there."""
-    names: list[str] = []
-    make_ir = source.make_ir
-
-    def make_and_look_up(target: Any, options: Any, *more: Any) -> Any:
-        module = make_ir(target, options, *more)
-        if cache is None or not cache.is_on or _is_inspected():
-            return module
-        name = cache.name("ptx", str(module), str(target), options.hash())
-        found = cache.find_here(name)
-        if found is not None:
-            text, values = found
-            raise _KnownError(_Code(text, SimpleNamespace(**values), Generated(name=name)))
-        if cache.must_ask(name):
-            raise _KnownError(Wanted(name=name))
-        names.append(name)
-        return module
-
-    source.make_ir = make_and_look_up
-    return names
+    metadata = {name: getattr(compiled.metadata, name) for name in _METADATA if hasattr(compiled.metadata, name)}
+    kept = None
+    if source.name_in_cache and observations.warned() == warned:  # a warning would not come with what is taken
+        kept = Generated(name=source.name_in_cache, value=(text, metadata))
+    return _Code(text, SimpleNamespace(**metadata), kept)
 
 
 def _is_inspected() -> bool:
