@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import frontends
+from aotcuda import registry
 from aotcuda.builder import progress
 from aotcuda.builder.worker import ipc
 from aotcuda.errors import BuildError
@@ -89,7 +89,7 @@ def _started(job: Job, variables: Mapping[str, str]) -> Iterator[tuple[subproces
     """Start a worker and hand it its job; at the end of the block, end all of its processes."""
     _fill_standard_streams()
     receiver, sender = Pipe(duplex=False)
-    requirement = frontends.requirement(job.frontend, jit=job.product == "jit")
+    requirement = registry.requirement(job.frontend, jit=job.product == "jit")
     paths = json.dumps([path for path in sys.path if path])
     with receiver:
         try:
@@ -147,7 +147,7 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
 
     The compilers' settings change the code that is built. The libraries of `toolkit` are found first.
     """
-    known = frontends.variables(front_ends)
+    known = registry.variables(front_ends)
     found = {
         name: value for name, value in current.items() if not name.startswith(known.prefixes) or name in known.kept
     }
