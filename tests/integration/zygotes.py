@@ -239,7 +239,7 @@ def _import(front_end: str) -> None:
 
     gc.disable()  # as it does
     from aotcuda.builder.frontends import loading
-    from aotcuda.builder.worker import main, process_tree, start  # noqa: F401
+    from aotcuda.builder.worker import main, start  # noqa: F401
 
     loading.compiler(front_end, "the tests")
     gc.freeze()
@@ -288,10 +288,10 @@ def _become(asked: dict[str, Any], descriptors: list[int], zygote: int) -> NoRet
     sys.argv = ["-c", str(zygote), str(_DESCRIPTORS - 1), asked["arguments"][2]]
 
     def run() -> int:
-        from aotcuda.builder.worker import process_tree
+        from aotcuda.builder.worker import start
 
-        main.update(json=json, sys=sys, process_tree=process_tree)
-        return process_tree.main()
+        main.update(json=json, sys=sys, start=start)
+        return start.main()
 
     ended(run)
 

@@ -23,7 +23,7 @@ def test_a_child_whose_parent_is_there_lives_on() -> None:
 
 
 FAMILY = """
-process_tree._prctl(process_tree._PR_SET_CHILD_SUBREAPER, 1)
+process_tree.adopt_orphans()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
 reading, writing = os.pipe()
 def child(depth):
@@ -39,7 +39,7 @@ def child(depth):
 child(4)
 for _ in range(4):
     os.read(reading, 1)
-process_tree._end_descendants()
+process_tree.end_descendants()
 assert process_tree._children() == []
 os.close(writing)
 assert os.read(reading, 9) == b""  # nobody has the other end
@@ -52,7 +52,7 @@ def test_all_that_is_below_a_process_is_ended_orphans_and_deaf_ones_too() -> Non
 
 
 def test_a_process_that_nobody_is_below_has_nothing_to_end() -> None:
-    assert run("process_tree._end_descendants(); assert not process_tree._children()").returncode == 0
+    assert run("process_tree.end_descendants(); assert not process_tree._children()").returncode == 0
 
 
 def test_the_program_name_of_a_process_may_be_anything() -> None:

@@ -10,12 +10,11 @@ import os
 import pickle
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from aotcuda.builder.worker.job import Result
     from aotcuda.errors import AotcudaError
 
 UNREADABLE = (
@@ -43,9 +42,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The worker's last message: the result."""
+    """The worker's last message: the job's `Result`."""
 
-    result: Result
+    result: Any
 
 
 class Sender:

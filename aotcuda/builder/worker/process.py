@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aotcuda import registry
 from aotcuda.builder import progress
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
-from aotcuda.builder.worker import process_tree
-sys.exit(process_tree.main())
+from aotcuda.builder.worker import start
+sys.exit(start.main())
 """
 
 _TICK = 0.5
@@ -71,7 +71,7 @@ def run(job: Job, variables: Mapping[str, str] = MappingProxyType({}), watcher: 
                         raise error
                     case ipc.Finished(result):
                         _await_end(process, messages)
-                        return result
+                        return cast("Result", result)
         except ValueError as error:
             text = f"{step}: {error}"
             raise BuildError(text) from None
