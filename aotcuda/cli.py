@@ -296,7 +296,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
     with interrupt.raised():
         try:
-            from aotcuda.builder.api import build_project  # noqa: PLC0415
+            from aotcuda.builder.build_command import build_project  # noqa: PLC0415
         except ImportError as error:
             from aotcuda import registry  # noqa: PLC0415
 

@@ -66,6 +66,7 @@ FIRST_LAUNCH = {
     "aotcuda.runtime.c_types",
     "aotcuda.runtime.driver",
     "aotcuda.runtime.fast",
+    "aotcuda.runtime.foreign_names",
     "aotcuda.runtime.general_path",
     "aotcuda.runtime.kernel",
     "aotcuda.runtime.launch_config",

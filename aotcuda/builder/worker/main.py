@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest, registry
-from aotcuda.builder import progress, toolchain
+from aotcuda.builder import report, toolchain
 from aotcuda.builder.build_cache.kept import Kept, UnitNames
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.link import nvjitlink
@@ -81,12 +81,12 @@ def _with_telemetry(result: Result, job: Job) -> Result:
     if job.product == "jit":
         _print_warnings()
     collected = telemetry.take()
-    warnings = dict.fromkeys([*result.warnings, *progress.counted(collected.warnings)])
+    warnings = dict.fromkeys([*result.warnings, *report.counted(collected.warnings)])
     return replace(result, warnings=tuple(warnings), steps=tuple(collected.steps))
 
 
 def _print_warnings() -> None:
-    for text in progress.counted(telemetry.take().warnings):
+    for text in report.counted(telemetry.take().warnings):
         print(text, file=sys.stderr)
 
 
