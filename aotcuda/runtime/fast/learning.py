@@ -6,11 +6,12 @@ launched once does not import this.
 
 from __future__ import annotations
 
-import _struct as struct
+import ctypes
+import struct
 import sys
 
-from aotcuda.runtime import ctypes, fast, new_lock
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import fast, new_lock
 from aotcuda.runtime.arguments import arrays, parameters, scalars
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ it is tried out on tensors of which the answer is known, and left alone where it
 from __future__ import annotations
 
 import sys
-from _operator import itemgetter
+from operator import itemgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
