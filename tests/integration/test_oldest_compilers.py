@@ -67,6 +67,6 @@ def test_what_it_cannot_compile_is_said_with_the_release_that_can(front_end: str
     project = write(tmp_path / "project", text, module='functions.split = "Tuple((f4, Tuple((f4, b1))))(f4)"\n')
     assert refused(project, PYTHONPATH=oldest).said == (
         'tool.aotcuda.modules."pkg.k".functions.split: Tuple((f4, Tuple((f4, b1))))(f4): it returns a tuple in a '
-        "tuple, which numba-cuda-mlir 0.5.0 cannot compile and 0.6.0 can (pkg/_k.py:1); return one tuple, or build "
+        "tuple, which numba-cuda-mlir 0.5.3 cannot compile and 0.6.0 can (pkg/_k.py:1); return one tuple, or build "
         "with that release"
     )
