@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Build the wheels of the current manifest format that later versions of aotcuda have to read.
 
     python tools/keep_wheels.py     # in an environment with aotcuda[cu13], build and hatchling
@@ -20,6 +21,7 @@ _PROJECTS = ("examples/quickstart", "tests/packages/features")
 
 
 def main() -> int:
+    """Build the wheels."""
     for project in _PROJECTS:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "project")
